@@ -21,7 +21,7 @@ from cockpit.check.check import check
 from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Host, Snapshot
 from cockpit.monitor.join import Join
-from cockpit.monitor.parts import Parts
+from cockpit.monitor.source_answers import Parts
 from cockpit.presets import JobSpec, Preset
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray.client import RayClient

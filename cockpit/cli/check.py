@@ -9,16 +9,16 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from cockpit import output
-from cockpit.check.preset import HOSTS_PATIENCE_S, hosts_of, look_and_check
+from cockpit.check.preset import HOSTS_PATIENCE_S, hosts_of, sample_and_check
 from cockpit.check.result import check_json, exit_code
-from cockpit.check.text import check_text
+from cockpit.check.result_text import check_text
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import NO_ANSWER, cluster_options, command, json_option, print_error, with_config
 from cockpit.cli.status import sample_one_cluster
 from cockpit.config.settings import Config
 from cockpit.presets import JobSpec, Preset, find_preset, with_hosts
 from cockpit.sources.source import SourceError
+from cockpit.text import output
 
 
 class CheckCommand(click.Command):
@@ -54,11 +54,11 @@ async def check(config: Config, preset: str | None, words: tuple[str, ...], as_j
     config = replace(config, hosts=(*config.hosts, *more_hosts))
     monitor = await sample_one_cluster(config, everywhere=config.probe_hosts != "never", patience=HOSTS_PATIENCE_S)
     try:
-        result = await look_and_check(monitor, checked)
+        result = await sample_and_check(monitor, checked)
     except SourceError as error:
         return print_error(str(error), NO_ANSWER)
     if as_json:
-        output.say_json(check_json(result))
+        output.print_json(check_json(result))
     else:
         is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"  # the text has signs that other encodings lack
         output.say(check_text(checked.name, result, ascii=config.ascii or not is_utf8))

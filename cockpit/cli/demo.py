@@ -7,7 +7,6 @@ import sys
 import click
 from msgspec.structs import replace
 
-from cockpit import output
 from cockpit.cli.options import (
     BAD_USAGE,
     cluster_options,
@@ -21,6 +20,7 @@ from cockpit.cli.plain import show_plain
 from cockpit.cli.screen import show
 from cockpit.config.settings import Config
 from cockpit.demo import run_demo
+from cockpit.text import output
 
 
 @click.command()

@@ -20,9 +20,9 @@ def main() -> None:
             sys.exit(code)
 
     from cockpit.cli.main import main as command
-    from cockpit.output import never_fail, say_traceback
+    from cockpit.text.output import never_fail, print_traceback
 
-    sys.excepthook = say_traceback
+    sys.excepthook = print_traceback
     never_fail()
     signal.signal(signal.SIGINT, before)
     command()

@@ -9,12 +9,11 @@ from contextlib import suppress
 
 import click
 
-from cockpit import output
-from cockpit.acts.executor import ActionExecutor
-from cockpit.acts.launch.submission import secret_hider
-from cockpit.acts.plan import Aim
-from cockpit.acts.table import find_act
-from cockpit.cli.acts import EndSignal, ask_and_act, print_failure, run_until_signal
+from cockpit.actions.executor import ActionExecutor
+from cockpit.actions.launch.submission import secret_hider
+from cockpit.actions.plan import ActionTarget
+from cockpit.actions.table import find_action
+from cockpit.cli.actions import EndSignal, ask_and_act, print_failure, run_until_signal
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, print_error, with_config
 from cockpit.cli.status import sample_one_cluster
@@ -22,10 +21,11 @@ from cockpit.cli.targets import explain
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.model import SUPERVISOR, Job
-from cockpit.monitor.monitor import ClusterMonitor, look_once
+from cockpit.monitor.monitor import ClusterMonitor, sample_once
 from cockpit.presets import Preset, fill_preset, find_preset
 from cockpit.secrets import LineRedactor
 from cockpit.sources.source import NotMeantError, SourceError
+from cockpit.text import output
 
 PENDING_GRACE_S = 4.0
 """Seconds for which a job may be pending before the reason is printed."""
@@ -62,7 +62,7 @@ def launch(config: Config, preset: str, *, no_follow: bool, dry_run: bool, yes: 
             return print_failure(str(error), BAD_USAGE, as_json=as_json)
         executor = ActionExecutor(monitor)
         try:
-            plan = await executor.plan(find_act("launch"), Aim(rows=(found,), force=force))
+            plan = await executor.plan(find_action("launch"), ActionTarget(rows=(found,), force=force))
             if yes and plan.word is not None and not dry_run:
                 return print_failure(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=as_json)
             code, receipt = await ask_and_act(executor, plan, ending, dry_run=dry_run, yes=yes, as_json=as_json)
@@ -94,7 +94,7 @@ async def follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pre
         async for batch in monitor.follow_log(name, -1):
             waiting.cancel()
             for line in batch:
-                output.say_log(hide(line), hide_others)
+                output.print_log_line(hide(line), hide_others)
         # Ray ends the job a moment after its log.
         for _ in range(END_POLLS):
             job = await _find_job(monitor, name)
@@ -137,7 +137,7 @@ async def _print_why_pending(config: Config, monitor: ClusterMonitor, name: str,
             if job is None or job.status != "PENDING":
                 return
             # cockpit's own reason for the job's supervisor actor, else Ray's message.
-            snapshot = (await look_once(config)).poller.snapshot
+            snapshot = (await sample_once(config)).poller.snapshot
             actor = next((actor for actor in snapshot.actors or () if actor.name == f"{SUPERVISOR}{name}"), None)
             why = (actor.why if actor else None) or job.message or "Ray gives no reason"
             if why != printed:

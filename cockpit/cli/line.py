@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from cockpit.line_file import OLD_S, read_line
+from cockpit.files.status_line import OLD_S, read_line
 from cockpit.text import UNKNOWN, to_ascii
 
 STALE, NOTHING_KNOWN = 1, 3
@@ -38,7 +38,7 @@ def print_line(address: str | None, *, ascii: bool = False) -> int:
         unit, seconds = next(((unit, seconds) for unit, seconds in units if line.age >= 2 * seconds), units[-1])
         text, code = f"{line.text} ({line.age // seconds:.0f} {unit} old)", max(line.code, STALE)
 
-    # `cockpit.output` would import click and the rules of secrets; the text is already clean.
+    # `cockpit.text.output` would import click and the rules of secrets; the text is already clean.
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         sys.stdout.write(f"{to_ascii(text, is_drawn=False) if ascii else text}\n")

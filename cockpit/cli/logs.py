@@ -8,17 +8,16 @@ from typing import Any, Final
 
 import click
 
-from cockpit import output
 from cockpit.cli.completion import complete_logs, complete_nodes
 from cockpit.cli.options import DONE, NO_ANSWER, cluster_options, command, print_error, with_config
 from cockpit.cli.targets import MAX_NAMED, UnclearTargetError, did_you_mean, explain, matching_actors, matching_nodes, only_actor
 from cockpit.config.settings import Config
 from cockpit.model import Job, Node, Snapshot
 from cockpit.monitor.logs import HEAD_PARTS, NODE_PARTS, Log, LogFinder
-from cockpit.monitor.monitor import ClusterMonitor, hosts_timeout_s, look_once
+from cockpit.monitor.monitor import ClusterMonitor, hosts_timeout_s, sample_once
 from cockpit.secrets import LineRedactor
 from cockpit.sources.source import SourceError
-from cockpit.text import clean, join_first
+from cockpit.text import clean, join_first, output
 
 FIRST_LINES_TIMEOUT_S: Final = 10.0
 QUIET_S: Final = 1.5
@@ -64,7 +63,7 @@ async def print_log(
 ) -> int:
     """Print a log to stdout, and return the exit code. A pipe gets it unchanged; a terminal gets it cleaned and without secrets."""
     # If Ray can't be reached, the hosts are asked which sessions exist.
-    monitor = await look_once(config, hosts_patience=hosts_timeout_s(config))
+    monitor = await sample_once(config, hosts_patience=hosts_timeout_s(config))
     try:
         found = await find_logs(monitor, target, host)
         chosen = next((one for one in found if log in (None, one.label, one.file)), None)
@@ -98,7 +97,7 @@ async def _print_lines(log: Log, lines: int, *, follow: bool) -> None:
         if batch is None:
             return
         for line in batch[:left]:
-            output.say_log(line, hide)
+            output.print_log_line(line, hide)
         left = None if left is None else max(0, left - len(batch))
         timeout = None if follow else QUIET_S
 

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import click
 
-from cockpit import output
 from cockpit.cli.options import DONE, NOT_ALL, cluster_options, command, print_error, with_config
 from cockpit.cli.status import sample_and_write_line
 from cockpit.config.settings import Config
+from cockpit.files.atomic import ALL_READ, write_whole
 from cockpit.report.metrics import metrics_text
-from cockpit.text import explain_os_error
-from cockpit.whole_file import ALL_READ, write_whole
+from cockpit.text import explain_os_error, output
 
 
 @command(

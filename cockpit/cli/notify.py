@@ -6,7 +6,6 @@ import time
 
 import click
 
-from cockpit import output
 from cockpit.cli.options import DONE, NOT_ALL, cluster_options, command, print_error, with_config
 from cockpit.cli.service import PollStep, serve, unit_text
 from cockpit.config.document import abbreviate_home
@@ -17,8 +16,9 @@ from cockpit.notify.delivery import deliver
 from cockpit.notify.message import Message, cluster_name
 from cockpit.notify.notifier import Notifier
 from cockpit.notify.robots import ChatBotRefusedError
-from cockpit.notify.told import notify_path
-from cockpit.report.text import changes
+from cockpit.notify.sent_state import notify_path
+from cockpit.report.snapshot_text import changes
+from cockpit.text import output
 
 SETTLING_S = 8.0
 """Seconds for which `watch` waits until every source has answered, before it prints findings."""

@@ -11,12 +11,12 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cockpit import output
 from cockpit.cli.completion import complete_themes
 from cockpit.config.document import InputError
 from cockpit.config.settings import load
 from cockpit.config.slurm import has_other_names
 from cockpit.config.themes import find_theme_file
+from cockpit.text import output
 
 DONE, NOT_ALL, NO_ANSWER = 0, 1, 3
 BAD_USAGE: Final = NO_ANSWER
@@ -30,7 +30,7 @@ EXIT_CODES: Final = {
 }
 """The meaning of each exit code in every command; the help of a command has the words for its own codes."""
 STATUS_EXIT_CODES: Final = {0: "OK", 1: "warning or old data", 2: "critical", 3: "no answer, or bad usage"}
-ACT_EXIT_CODES: Final = {
+ACTION_EXIT_CODES: Final = {
     0: "done, or nothing to do",
     1: "something failed, was refused, or is unknown",
     3: "no answer, no such target, or bad usage",

@@ -6,7 +6,6 @@ import select
 import sys
 import time
 
-from cockpit import output
 from cockpit.cli.notify import SETTLING_S, attach_notifier
 from cockpit.cli.options import DONE, run_until_interrupted
 from cockpit.cli.record import attach_recorder
@@ -14,7 +13,8 @@ from cockpit.cli.service import PollStep, serve
 from cockpit.config.settings import Config
 from cockpit.model import Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
-from cockpit.report.text import plain_changes, status_text
+from cockpit.report.snapshot_text import plain_changes, status_text
+from cockpit.text import output
 
 KEYS = "Enter prints the state again, q and Enter quits."
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import click
 
-from cockpit import output
 from cockpit.check.preset import budget_for
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import BAD_USAGE, DONE, NOT_ALL, command, json_option, print_error, with_config
 from cockpit.config.document import InputError, abbreviate_home
 from cockpit.config.settings import Config
 from cockpit.presets import Preset, PresetError, SlurmStart, UnknownPresetError, copy_preset, doubts, presets, presets_folder
-from cockpit.text import UNKNOWN, clean, count
+from cockpit.text import UNKNOWN, clean, count, output
 
 
 @command("presets", {0: "OK", 1: "a preset can't be read or copied", 3: "no such preset, or bad usage"})
@@ -32,7 +31,7 @@ def presets_command(as_json: bool, name: str | None, readonly: bool | None) -> i
     # The list needs no config, so it works also if the config file has a mistake.
     found = presets()
     if as_json:
-        output.say_json(json.dumps({"presets": [_fields(one) for one in found]}, indent=2))
+        output.print_json(json.dumps({"presets": [_fields(one) for one in found]}, indent=2))
     else:
         output.say(presets_text(found))
     return NOT_ALL if any(isinstance(one, PresetError) for one in found) else DONE

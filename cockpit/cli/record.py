@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from cockpit import output
-from cockpit.acts.audit import audit_path
+from cockpit.actions.audit import audit_path
 from cockpit.cli.options import (
     BAD_USAGE,
     DONE,
@@ -25,7 +24,6 @@ from cockpit.cli.options import (
 from cockpit.cli.service import PollStep, serve, unit_text
 from cockpit.config.settings import Config
 from cockpit.model import Cluster
-from cockpit.moment import moment_text, parse_moment, parse_span
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.notify.message import is_near
 from cockpit.recording.cut import cut
@@ -33,16 +31,17 @@ from cockpit.recording.files import Segment, list_segments
 from cockpit.recording.folder import list_recordings, recordings_path
 from cockpit.recording.recorder import Recorder
 from cockpit.recording.recording import Recording, RecordingError
+from cockpit.report.snapshot_text import status_text
 from cockpit.report.status import exit_code, status_json
-from cockpit.report.text import status_text
-from cockpit.text import explain_os_error
+from cockpit.text import explain_os_error, output
+from cockpit.times.moments import format_time, parse_moment, parse_span
 
 
 def attach_recorder(config: Config, monitor: ClusterMonitor) -> Recorder | None:
     """Record what this monitor sees until it ends; `None` if recording is off, or cockpit is read-only."""
     if config.readonly or not config.record:
         return None
-    recorder = Recorder(recordings_path(), config.recording, acts_log=audit_path())
+    recorder = Recorder(recordings_path(), config.recording, actions_log=audit_path())
     monitor.poller.subscribe(recorder.on_snapshot)
     monitor.ending.append(recorder.close)
     return recorder
@@ -129,8 +128,8 @@ def find_recording(path: str | None, moment: float | None = None, address: str |
     gap = next((span for span in spans if span[0] < moment < span[1]), None)
     first, last = gap or (min(begin for begin, _ in spans), max(end for _, end in spans))
     subject = "there is a gap" if gap else "the recording reaches" if len(spans) == 1 else "the recordings reach"
-    reach = f"{subject} from {moment_text(first, now)} to {moment_text(last, now)}"
-    raise RecordingError(f"nothing was recorded at {moment_text(moment, now)}; {reach}")
+    reach = f"{subject} from {format_time(first, now)} to {format_time(last, now)}"
+    raise RecordingError(f"nothing was recorded at {format_time(moment, now)}; {reach}")
 
 
 def folders_at(address: str | None, host: str | None) -> Iterator[Path]:
@@ -158,7 +157,7 @@ def status_at(config: Config, at: str, *, as_json: bool) -> int:
     if snapshot is None:
         return print_error("what was recorded at that time is damaged", NO_ANSWER)
     if as_json:
-        output.say_json(status_json(snapshot, indent=2))
+        output.print_json(status_json(snapshot, indent=2))
     else:
-        output.say(f"As recorded at {moment_text(snapshot.taken, time.time())}:\n{status_text(snapshot)}")
+        output.say(f"As recorded at {format_time(snapshot.taken, time.time())}:\n{status_text(snapshot)}")
     return exit_code(snapshot, [host.name for host in config.hosts])

@@ -12,13 +12,12 @@ from typing import Any
 import click
 import msgspec
 
-from cockpit import output
-from cockpit.acts.audit import brief, outcome_of
-from cockpit.acts.plan import Plan
-from cockpit.acts.recover.runbook import Recovery, begin_recovery
-from cockpit.acts.recover.step_state import NAMES, Step, StepError
-from cockpit.acts.text import plan_lines
-from cockpit.cli.acts import EndSignal, is_confirmed, print_failure, run_until_signal
+from cockpit.actions.audit import brief, outcome_of
+from cockpit.actions.plan import Plan
+from cockpit.actions.plan_text import plan_lines
+from cockpit.actions.recover.runbook import Recovery, begin_recovery
+from cockpit.actions.recover.step_state import NAMES, Step, StepError
+from cockpit.cli.actions import EndSignal, is_confirmed, print_failure, run_until_signal
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, print_error, with_config
 from cockpit.config.document import InputError
@@ -26,7 +25,7 @@ from cockpit.config.settings import Config
 from cockpit.presets import find_preset
 from cockpit.presets.folder import is_shared
 from cockpit.sources.source import SourceError
-from cockpit.text import clean
+from cockpit.text import clean, output
 
 
 @command("recover", {0: "done", 1: "a step failed, or nothing was done", 3: "no answer, no such preset, or bad usage"})
@@ -126,7 +125,7 @@ class StepPrinter:
             output.say(f"\n{step.title} …")
         for host, text in step.hosts.items():
             if self._hosts.get(host) != text:
-                output.say_progress(f"  {host}: {text}")
+                output.print_progress(f"  {host}: {text}")
         self._hosts = step.hosts
         if step.state in ("done", "failed"):
             output.say(f"{step.title}: {step.state}, {step.took or 0.0:.1f} s")
@@ -147,11 +146,11 @@ def _print_json(recovery: Recovery, plan: Plan) -> None:
         rows["failed"] = [{"host": "", "act": step.name, "target": "", "why": "", "error": step.error} for step in failed]
     whole = {
         "preset": recovery.preset.name,
-        "plan": [brief(target, plan.act, plan.titles) for target in plan.targets],
+        "plan": [brief(target, plan.action, plan.titles) for target in plan.targets],
         "losses": plan.losses,
         "notes": plan.notes,
         **rows,
         "steps": steps,
         "left": recovery.left,
     }
-    output.say_json(recovery.hide(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()))
+    output.print_json(recovery.hide(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()))

@@ -12,8 +12,8 @@ from cockpit.cli.options import BAD_USAGE, NO_ANSWER, command, print_error, scre
 from cockpit.cli.record import find_recording
 from cockpit.cli.screen import run_until_quit
 from cockpit.config.settings import Config
-from cockpit.moment import parse_moment
 from cockpit.recording.recording import RecordingError
+from cockpit.times.moments import parse_moment
 
 if TYPE_CHECKING:
     from cockpit.ui.app import Cockpit

@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 
-from cockpit import output
 from cockpit.cli.completion import complete_jobs
 from cockpit.cli.options import BAD_USAGE, DONE, NOT_ALL, command, print_error, with_config
 from cockpit.cli.record import find_recording, folders_at
 from cockpit.config.settings import Config
+from cockpit.files.atomic import OWNER_READS, write_whole
 from cockpit.model import Cluster
-from cockpit.moment import parse_moment
 from cockpit.recording.files import RecordingError, list_segments
 from cockpit.recording.folder import folder_name
 from cockpit.recording.recording import Recording
@@ -23,8 +22,8 @@ from cockpit.report.incident.account import Account, account_json
 from cockpit.report.incident.gather import make_account
 from cockpit.report.incident.html import account_html
 from cockpit.report.incident.markdown import account_markdown, who_markdown
-from cockpit.text import explain_os_error
-from cockpit.whole_file import OWNER_READS, write_whole
+from cockpit.text import explain_os_error, output
+from cockpit.times.moments import parse_moment
 
 DEFAULT_SPAN_S = 86_400.0
 """The report covers this many seconds before the end of the recording, if neither --from nor --job is given."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from cockpit import output
 from cockpit.cli.line import print_line
 from cockpit.cli.options import STATUS_EXIT_CODES, cluster_options, command, json_option, run_until_interrupted, with_config
 from cockpit.cli.record import status_at
@@ -17,12 +16,12 @@ from cockpit.config.address import explain_choices
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.model import Snapshot
-from cockpit.monitor.monitor import ClusterMonitor, hosts_timeout_s, look_once
+from cockpit.monitor.monitor import ClusterMonitor, hosts_timeout_s, sample_once
 from cockpit.recording.folder import folder_name, recordings_path
 from cockpit.report.doctor import doctor_json, doctor_text, last_half_hour, run_checks, write_bundle
+from cockpit.report.snapshot_text import changes, status_text
 from cockpit.report.status import exit_code, status_json
-from cockpit.report.text import changes, status_text
-from cockpit.text import explain_os_error
+from cockpit.text import explain_os_error, output
 
 DOCTOR_TIMEOUT_S = 20.0
 """Seconds for which `doctor` waits for every host."""
@@ -58,7 +57,7 @@ def print_status(config: Config, *, as_json: bool = False) -> int:
     async def look_and_print() -> int:
         snapshot = await sample_and_write_line(config)
         if as_json:
-            output.say_json(status_json(snapshot, indent=2))
+            output.print_json(status_json(snapshot, indent=2))
         else:
             output.say(status_text(snapshot))
         return exit_code(snapshot, [host.name for host in config.hosts])
@@ -78,7 +77,7 @@ async def _watch(config: Config, *, as_json: bool) -> int:
             nonlocal printed
             snapshot = monitor.poller.snapshot
             if as_json:
-                output.say_json(status_json(snapshot))
+                output.print_json(status_json(snapshot))
             else:
                 for text in [status_text(snapshot) + "\n"] if printed is None else changes(printed, snapshot):
                     output.say(text)
@@ -109,7 +108,7 @@ async def doctor(config: Config, as_json: bool, bundle: str | None) -> int:
     snapshot = monitor.poller.snapshot
     checked = run_checks(snapshot, config.limits)
     if as_json:
-        output.say_json(doctor_json(snapshot, checked, config))
+        output.print_json(doctor_json(snapshot, checked, config))
     else:
         output.say(doctor_text(snapshot, checked, config))
     if bundle is not None:
@@ -123,8 +122,8 @@ async def doctor(config: Config, as_json: bool, bundle: str | None) -> int:
 
 
 async def sample_one_cluster(config: Config, **how: Any) -> ClusterMonitor:
-    """A monitor that has taken one sample; `how`: as for `look_once`. Raises `InputError` if a person must choose between several Rays."""
-    monitor = await look_once(config, **how)
+    """A monitor after one sample; `how` as for `sample_once`. Raises `InputError` if a person must choose between several Rays."""
+    monitor = await sample_once(config, **how)
     if monitor.open_choices:
         raise InputError(explain_choices(monitor.open_choices))
     return monitor

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-from cockpit.acts.act import Act
+from cockpit.actions.action import Action
 from cockpit.model import Actor, Node, PlacementGroup, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.text import join_first
@@ -71,12 +71,12 @@ def explain(error: SourceError, snapshot: Snapshot) -> str:
     return next((f"{error}. What to do: {finding.remedy.text}" for finding in found if finding.remedy), str(error))
 
 
-def find_id(act: Act, word: str, snapshot: Snapshot, names_of: Callable[[str], Sequence[str]]) -> str:
+def find_id(action: Action, word: str, snapshot: Snapshot, names_of: Callable[[str], Sequence[str]]) -> str:
     """The id of the action's target, from its id or name. `names_of`: returns all names of the host that has this name.
 
     Raises `UnclearTargetError` unless exactly one living thing has that name, and `SourceError` if Ray has not listed such things.
     """
-    if len(word) in act.id_digits and re.fullmatch(r"[0-9a-f]+", word):
+    if len(word) in action.id_digits and re.fullmatch(r"[0-9a-f]+", word):
         return word
 
     # The things that it may be, and the state in which they have ended.
@@ -85,8 +85,8 @@ def find_id(act: Act, word: str, snapshot: Snapshot, names_of: Callable[[str], S
         PlacementGroup: (snapshot.placement_groups, "REMOVED"),
         Node: (snapshot.nodes, "DEAD"),
     }
-    things, ended = kinds[act.takes]
-    noun = act.noun.partition(" ")[2]
+    things, ended = kinds[action.takes]
+    noun = action.noun.partition(" ")[2]
     if things is None:
         fault = next((fault for fault in snapshot.faults if fault.source.startswith("ray.")), None)
         why, cause = (fault.text, fault.cause) if fault else ("Ray has not answered", None)
@@ -97,7 +97,7 @@ def find_id(act: Act, word: str, snapshot: Snapshot, names_of: Callable[[str], S
         names = {thing.title, thing.host, thing.ip} if isinstance(thing, Node) else {thing.name}
         for name in filter(None, names if thing.state != ended and thing.id else ()):
             ids_by_name.setdefault(name, []).append(thing.id)
-    typed = names_of(word) if act.takes is Node else (word,)
+    typed = names_of(word) if action.takes is Node else (word,)
     found = list(dict.fromkeys(one for name in typed for one in ids_by_name.get(name, ())))
     if len(found) == 1:
         return found[0]

@@ -23,10 +23,10 @@ import httpx
 import msgspec
 import platformdirs
 
-from cockpit import output
 from cockpit.demo import nvml, processes
 from cockpit.demo.preset import write_preset
 from cockpit.presets.folder import DEMO_FOLDER
+from cockpit.text import output
 
 SCRIPTS = Path(__file__).with_name("scripts")
 TEMP = "/tmp" if Path("/tmp").is_dir() else tempfile.gettempdir()  # noqa: S108

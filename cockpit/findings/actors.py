@@ -7,12 +7,12 @@ from math import inf
 
 import msgspec
 
-from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import actors_words, display_name, join_names, kind_and_name, plausible_time, short_name
 from cockpit.model import Actor, Finding, PlacementGroup, Remedy
 from cockpit.text import age, count
+from cockpit.text.grouping import group_by
 
 RESTARTING_CODE = "actor-restarting"
 LOG_WORDS = "worker-*.err of its process before the restart, in the logs of the Ray session on its node"

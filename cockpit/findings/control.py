@@ -79,7 +79,7 @@ def silent_gcs(facts: Facts) -> Iterator[Finding]:
     fault, part = find_fault(facts, "ray.gcs", "gcs"), _find_gcs(facts)
     # A busy GCS misses the tenth of a second that Ray gives it. In a single look, other answers of the GCS prove that it is only busy.
     asked = ("ray.actors", "ray.placement_groups")
-    is_busy = facts.is_single_look and all(source in facts.snapshot.as_of and not facts.has_fault(source) for source in asked)
+    is_busy = facts.is_single_sample and all(source in facts.snapshot.as_of and not facts.has_fault(source) for source in asked)
     if not part.is_down and (fault is None or is_busy):
         return
     if facts.seconds_lasting("gcs-silent", "GCS") < facts.limits.gcs_silent:
@@ -100,7 +100,7 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     homes = [host for host in facts.fresh_hosts if is_ray_alive_on(facts, host)]
     if not homes or facts.seconds_lasting("dashboard-silent", "dashboard") < facts.limits.dashboard_silent:
         return
-    if facts.is_single_look:  # a Ray that has just been started: its dashboard listens later
+    if facts.is_single_sample:  # a Ray that has just been started: its dashboard listens later
         for host in homes:
             name = session_at_address(facts, host)
             begun = [one.started for one in host.sessions or () if one.live and one.started is not None and one.name == (name or one.name)]

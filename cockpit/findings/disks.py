@@ -102,7 +102,7 @@ def full_stores(facts: Facts) -> Iterator[Finding]:
         if not full and not (filling and facts.seconds_lasting("object-store-filling", name) >= limits.store_age):
             continue
         code = "object-store-full" if full else "object-store-filling"
-        level: Level = "warning" if full and not facts.is_single_look else "info"  # rollouts fill it for a moment
+        level: Level = "warning" if full and not facts.is_single_sample else "info"  # rollouts fill it for a moment
         what = "new objects wait until others are spilled to disk" if full else "Ray spills objects to disk"
         text = f"Ray's object store on {name} is {share_percent(used)} full ({size(store.used)} of {size(store.total)}): {what}"
         evidence = ("`ray memory --stats-only` shows what is in it and what was spilled",)

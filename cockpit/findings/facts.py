@@ -61,7 +61,7 @@ class Facts:
 
     def first_seen(self, what: str, subject: str) -> float | None:
         """Since when a condition holds that was reported in this run; `None` in a single look, which only assumes a duration."""
-        return None if self.is_single_look else self.holding[what, subject]
+        return None if self.is_single_sample else self.holding[what, subject]
 
     def seconds_steady(self, holds: bool, what: str, subject: str, gap: float) -> float | None:
         """Seconds for which a condition has held, including gaps shorter than `gap` seconds; `None`: it does not hold."""
@@ -74,13 +74,13 @@ class Facts:
         return (what, subject) in self._held
 
     @property
-    def is_single_look(self) -> bool:
+    def is_single_sample(self) -> bool:
         """Whether the detectors run only once, so that durations are unknown, and not short."""
         return self._assumed > 0
 
     def has_job_just_ended(self, seconds: float) -> bool:
         """Whether, in a single look, a job ended so recently that its processes may still be releasing their memory."""
-        return self.is_single_look and any(
+        return self.is_single_sample and any(
             job.ended is not None and 0 <= self.now - job.ended < seconds for job in self.snapshot.jobs or ()
         )
 

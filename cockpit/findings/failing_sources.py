@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
-from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
 from cockpit.model import Fault, Finding, Level, Remedy
 from cockpit.text import age, clean, count, join_first
+from cockpit.text.grouping import group_by
 
 NVML_CODE, PROBE_CODE, SOURCE_CODE = "gpus-unseen", "host-unseen", "source-failing"
 MAX_NAMES, MAX_TEXT = 4, 200
@@ -79,7 +79,7 @@ def unseen_gpus(facts: Facts) -> Iterator[Finding]:
         if is_lacking_module:
             cause = "the Python module pynvml is missing there"
             remedy = "install it for the Python that runs the probe there: `pip install nvidia-ml-py`"
-        act = "drain-node" if offered and "{}" in remedy and not any(node.head for node in nodes) else None
+        action = "drain-node" if offered and "{}" in remedy and not any(node.head for node in nodes) else None
         fails = " and new work placed there will fail" if offered and not is_lacking_module else ""
         number = "one GPU" if gpus == 1 else f"{count(gpus)} GPUs"
 
@@ -101,7 +101,9 @@ def unseen_gpus(facts: Facts) -> Iterator[Finding]:
         level: Level = "info" if is_lacking_module or not offered else "critical" if reserved else "warning"
         words = f"NVML on {name} can't be used ({cause[:MAX_TEXT]}): its {number}{held} can't be seen{fails}"
         about = tuple(node.key for node in nodes) or (f"node:{host.name}",)
-        yield Finding(NVML_CODE, level, name, words, tuple(evidence), fault.since, Remedy(remedy.format(shlex.quote(target)), act), about)
+        yield Finding(
+            NVML_CODE, level, name, words, tuple(evidence), fault.since, Remedy(remedy.format(shlex.quote(target)), action), about
+        )
 
 
 def _reserved_by_job(facts: Facts, nodes: Sequence[str]) -> Mapping[str | None, float]:
@@ -209,4 +211,4 @@ def failing_reads(facts: Facts) -> Iterator[Finding]:
 
 def _has_lasted(facts: Facts, fault: Fault, seconds: float) -> bool:
     """Whether a fault has lasted; in a single look it counts at once, since nobody will look again."""
-    return facts.is_single_look or facts.now - fault.since >= seconds
+    return facts.is_single_sample or facts.now - fault.since >= seconds

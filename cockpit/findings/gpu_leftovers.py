@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Gpu, Level, Process, Remedy
 from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural, size
+from cockpit.text.grouping import group_by
 
 ORPHANED_CODE, IDLE_CODE = "gpu-memory-orphaned", "gpu-memory-idle-worker"
 IDLE_TITLE = "ray::IDLE"
@@ -74,7 +74,7 @@ def idle_workers(facts: Facts) -> Iterator[Finding]:
         if process.kind == "worker" and process.gpus and process.actor is None and process.ours is not False:
             title = (process.command or process.name or "").split(maxsplit=1)
             is_idle = title[:1] == [IDLE_TITLE]
-            if is_idle and (facts.seconds_lasting(IDLE_CODE, process.key) >= facts.limits.idle_worker_age or facts.is_single_look):
+            if is_idle and (facts.seconds_lasting(IDLE_CODE, process.key) >= facts.limits.idle_worker_age or facts.is_single_sample):
                 lasting.append(process)
     for place, workers in group_by(lasting, facts.place).items():
         total = sum(map(_sum_memory, workers))
@@ -103,7 +103,7 @@ def idle_workers(facts: Facts) -> Iterator[Finding]:
             "set max_calls=1",
             "kill",
         )
-        level: Level = "info" if facts.is_single_look else "warning"  # a worker that was seen once may get its next task in a moment
+        level: Level = "info" if facts.is_single_sample else "warning"  # a worker that was seen once may get its next task in a moment
         about, seen = tuple(process.key for process in workers), facts.stale_since(workers[0].host)
         yield Finding(IDLE_CODE, level, place, text, tuple(evidence), min(since, default=None), remedy, about, seen)
 

@@ -102,7 +102,7 @@ def gpu_trouble(facts: Facts) -> Iterator[Finding]:
             if found:
                 text = f"{which_gpus(facts, host, found)} {trouble.many if len(found) > 1 else trouble.one}"
             # Throttling comes and goes, and may be over after a moment. The driver reports no Xids about it.
-            level: Level = "info" if trouble.gap and facts.is_single_look else trouble.level
+            level: Level = "info" if trouble.gap and facts.is_single_sample else trouble.level
             evidence: list[str] = []
             for gpu in found:
                 evidence.append(f"GPU {gpu.label}: {trouble.line(gpu)}")

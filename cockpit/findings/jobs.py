@@ -14,8 +14,8 @@ from cockpit.findings.shell_words import shell_word
 from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import HOPELESS, plausible_time, short_name
 from cockpit.model import SUPERVISOR, Finding, Job, Level, Process, Remedy
-from cockpit.recent import Recent
 from cockpit.text import clean
+from cockpit.times.ttl_cache import TtlCache
 
 SETUP_REMEDY = "read runtime_env_setup-*.log and dashboard_agent.log in the logs folder of the Ray session on the head"
 LESS_REMEDY = (
@@ -93,7 +93,7 @@ def failed_jobs(facts: Facts) -> Iterator[Finding]:
         evidence = (*lines, *port_lines, f"`ray job logs {shell_word(job.id)}` shows the whole log")
         remedy = Remedy("fix the error that its log shows, and start it again: that clears this finding")
         if cause:
-            remedy = Remedy(f"{cause[1].remedy}; then start it again", cause[1].act or left_over)
+            remedy = Remedy(f"{cause[1].remedy}; then start it again", cause[1].action or left_over)
         since, about = plausible_time(job.ended, facts.now), (job.key, *(process.key for process in listening))
         yield Finding("job-failed", "warning", f"job {name}", text, evidence, since, remedy, about, seen)
 
@@ -139,7 +139,7 @@ def _find_error_lines(message: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_short_line(line) for line in chosen[-MAX_LINES:]))
 
 
-error_lines = Recent(_find_error_lines, 256)
+error_lines = TtlCache(_find_error_lines, 256)
 
 
 def _without_prefix(line: str) -> str:

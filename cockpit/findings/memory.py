@@ -9,13 +9,13 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
-from cockpit.clock import CLOCK
 from cockpit.findings.facts import Facts
 from cockpit.findings.memory_trend import DEFAULT_THRESHOLD, MAX_BYTES, Holding, KillLine, MemoryOwner, kill_line, plausible_bytes
 from cockpit.findings.sources import rests_on
 from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Amount, Finding, Level, Node, OomKill, Process, Remedy
 from cockpit.text import age, clean, plural, size
+from cockpit.times.clock import CLOCK
 
 NEAR_CODE = "host-memory-near-kill"
 MIN_NEAR_S = 10.0

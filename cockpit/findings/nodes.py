@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.node_addresses import head_under_same_address
 from cockpit.findings.rays_here import is_loopback
@@ -14,6 +13,7 @@ from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import join_names
 from cockpit.model import LEVELS, Finding, Host, Level, Node, Remedy
 from cockpit.text import age, clean, gpus_words, join_first, plural
+from cockpit.text.grouping import group_by
 
 MAX_SINGLE_FINDINGS = 20
 """More nodes than this become one finding: a switch or a power supply has failed, not each node by itself."""
@@ -245,7 +245,7 @@ def _silent_finding(facts: Facts, node: Node, silent: float) -> Finding:
         evidence.append(f"ps on {name}: pid {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}")
         if agent.state == "T":
             stopped, cure = f": its process (pid {agent.pid}) is stopped by a signal", f"`kill -CONT {agent.pid}` on {name}"
-    doubt = f", or the clock of that node is {age(silent)} behind" if facts.is_single_look and not stopped else ""
+    doubt = f", or the clock of that node is {age(silent)} behind" if facts.is_single_sample and not stopped else ""
     text = f"Ray's agent on {name} has not reported for {age(silent)}{stopped}{doubt}; Ray's numbers for its GPUs and memory are that old"
     remedy = Remedy(f"{cure}; do not kill the agent: its raylet and all work on the node would end with it")
     about = (node.key, *((agent.key,) if agent else ()))

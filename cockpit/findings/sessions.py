@@ -68,7 +68,7 @@ def lone_gcs(facts: Facts) -> Iterator[Finding]:
             started = session.started if session else None
             may_be_starting = started is None or facts.now - started < facts.limits.pointer_age
             lasted = facts.seconds_lasting("gcs-alone", f"{host.name} {name}")
-            if lasted < facts.limits.pointer_age or (facts.is_single_look and may_be_starting):
+            if lasted < facts.limits.pointer_age or (facts.is_single_sample and may_be_starting):
                 continue
             pid = next(ray.pid for ray in host.rays or () if ray.session == name and ray.role == "gcs_server")
             text = (

@@ -8,7 +8,6 @@ from statistics import median
 
 import msgspec
 
-from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_history import UTILIZATION
 from cockpit.findings.sources import rests_on
@@ -16,6 +15,7 @@ from cockpit.findings.stalls import find_gpu, most_watts, number_range
 from cockpit.model import Actor, Finding, Gpu, Node, Process, Remedy
 from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural
+from cockpit.text.grouping import group_by
 
 CODE = "gpu-lags"
 MIN_FELLOWS = 4
@@ -54,7 +54,7 @@ class Rank(msgspec.Struct, frozen=True):
 @rests_on("ray.nodes", "ray.actors", "nvml", "processes")
 def lagging_gpus(facts: Facts) -> Iterator[Finding]:
     """GPUs that do far less than the others of their group for minutes. A single look can't find them."""
-    if facts.is_single_look or facts.has_fault("ray.nodes"):
+    if facts.is_single_sample or facts.has_fault("ray.nodes"):
         return
     seen: set[str] = set()
     for ranks in _groups(facts):

@@ -10,13 +10,13 @@ from typing import Literal
 
 import msgspec
 
-from cockpit.alike import group_by
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
 from cockpit.model import LEFT_OVER, Finding, Gpu, Job, Level, Node, Process, Remedy
 from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural, size
+from cockpit.text.grouping import group_by
 
 IDLE_PERCENT, IDLE_CLEAR_PERCENT = 1.0, 5.0
 """Utilization up to which a GPU counts as idle; the second once it was found idle, so that a short use changes nothing."""
@@ -100,7 +100,7 @@ class Stall(msgspec.Struct, frozen=True):
 @rests_on("ray.jobs", "nvml", "processes", "logs")
 def stalled_jobs(facts: Facts) -> Iterator[Finding]:
     """Running jobs none of whose GPUs works. A single look can't find them. For a working job few GPUs are read: the first decides."""
-    if facts.is_single_look:
+    if facts.is_single_sample:
         return
     working: frozenset[str] | None = None
     # Processes of silent hosts count too: the activity of their GPUs is unknown, and may be work.

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.bug import bug
 from cockpit.config.thresholds import DAY_S, LARGE_CLUSTER_NODES, STALE_AFTER_S, Limits
 from cockpit.findings.facts import Count, Facts
 from cockpit.findings.gpu_history import GpuHistory
@@ -16,6 +15,7 @@ from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.findings.sources import DECLARED_SOURCES, Detector, SourceTimes, without_old_facts
 from cockpit.model import Fault, Finding, Snapshot, rank_of
 from cockpit.text import age
+from cockpit.text.bug import bug
 
 CLOCK_JITTER_S = 0.5
 """Seconds by which the same moment on another host may differ between two samples: its clock is compared with ours for each of them."""
@@ -114,7 +114,7 @@ class FindingTracker:
             old = 0.0 if seen is None else facts.now - seen
             text = f"{finding.text.rstrip('.')}, as of {age(old)} ago" if STALE_AFTER_S < old < math.inf else finding.text
             # A single look knows a beginning only from the facts: the moment of the look is none.
-            since = finding.since if facts.is_single_look else self._since[finding.key]
+            since = finding.since if facts.is_single_sample else self._since[finding.key]
             findings.append(replace(finding, text=text, since=since, seen=seen))
 
         self._paused = self._pause_clocks(facts, [accepted[key] for key in accepted.keys() - found.keys()])

@@ -12,15 +12,15 @@ from typing import Final
 
 import msgspec
 
-from cockpit.alike import group_by
+from cockpit.findings.engine_timeout import ENGINE_WAITS_S, LIMIT_WORDS, deadline_words, find_deadline
 from cockpit.findings.facts import Facts
-from cockpit.findings.give_up import ENGINE_WAITS_S, LIMIT_WORDS, deadline_words, find_deadline
 from cockpit.findings.shell_words import shell_word
 from cockpit.findings.sources import rests_on
 from cockpit.model import DEADLOCK, LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, Wait
 from cockpit.placement import amount, scale_amount
 from cockpit.placement.request import rank
 from cockpit.text import clean, plural
+from cockpit.text.grouping import group_by
 
 Waiting = Actor | PlacementGroup
 GROUPS_CODE = "placement-group-pending"
@@ -145,9 +145,9 @@ def _worst_finding(facts: Facts, waiting_set: WaitingSet) -> Iterator[Finding]:
     marked = {each.id for each in as_bad}
     job = facts.index.jobs.get(waiting_set.job or "")
     remedy = find_remedy(kind.wait, job)
-    stopped = [job.key] if job and remedy and remedy.act == "stop-job" else []
+    stopped = [job.key] if job and remedy and remedy.action == "stop-job" else []
     about = (*[each.key for each in as_bad], *[actor.key for actor in waiting_set.after if actor.placement_group in marked], *stopped)
-    since = None if facts.is_single_look and any(map(_is_of_unknown_age, everything)) else _first_waiting(everything, now)
+    since = None if facts.is_single_sample and any(map(_is_of_unknown_age, everything)) else _first_waiting(everything, now)
     text, evidence = f"{who} {'wait' if len(alike) > 1 else 'waits'}{why}{rest}{deadline}", tuple(_evidence(waiting_set, kind))
     yield Finding(waiting_set.code, level, waiting_set.subject, text, evidence, since, remedy, about, seen)
 
@@ -227,8 +227,8 @@ def plausible_time(moment: float | None, now: float) -> float | None:
 
 def find_remedy(wait: Wait | None, job: Job | None) -> Remedy | None:
     """The remedy for this kind of wait. It stops the job only if the job is known and Ray's job API can stop it."""
-    text, act = REMEDIES.get(wait, (None, None)) if wait else (None, None)
-    return Remedy(text, act if act != "stop-job" or is_stoppable(job) else None) if text else None
+    text, action = REMEDIES.get(wait, (None, None)) if wait else (None, None)
+    return Remedy(text, action if action != "stop-job" or is_stoppable(job) else None) if text else None
 
 
 def is_stoppable(job: Job | None) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from cockpit.model.value import Value
 
 Level = Literal["info", "warning", "critical"]
@@ -12,10 +14,10 @@ LEVELS: tuple[Level, ...] = ("critical", "warning", "info")
 
 
 class Remedy(Value, frozen=True):
-    """What helps, in words. `act` is the id of the action that does it, if cockpit has one."""
+    """What helps, in words. `action` is the id of the action that does it, if cockpit has one; in JSON it is called `act`."""
 
     text: str
-    act: str | None = None
+    action: str | None = msgspec.field(default=None, name="act")
 
 
 class Finding(Value, frozen=True):

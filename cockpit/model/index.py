@@ -18,7 +18,7 @@ GpuPlace = tuple[str, int]
 """The key of a node, and the index of a GPU there."""
 
 
-class HeldGpus(msgspec.Struct):
+class GpuUse(msgspec.Struct):
     """The GPUs that the processes of a job or actor hold."""
 
     places: set[GpuPlace] = msgspec.field(default_factory=set)
@@ -182,20 +182,20 @@ class ClusterIndex:
         return found
 
     @cached_property
-    def gpus_by_job(self) -> Mapping[str, HeldGpus]:
+    def gpus_by_job(self) -> Mapping[str, GpuUse]:
         """The GPUs that each job holds, by `Process.job`."""
         return self._gpus_by(lambda process: process.job)
 
     @cached_property
-    def gpus_by_actor(self) -> Mapping[str, HeldGpus]:
+    def gpus_by_actor(self) -> Mapping[str, GpuUse]:
         """The GPUs that each actor and its children hold, by the actor's id."""
         return self._gpus_by(lambda process: process.actor)
 
-    def _gpus_by(self, owner_of: Callable[[Process], str | None]) -> Mapping[str, HeldGpus]:
-        found: dict[str, HeldGpus] = {}
+    def _gpus_by(self, owner_of: Callable[[Process], str | None]) -> Mapping[str, GpuUse]:
+        found: dict[str, GpuUse] = {}
         for process in self._processes:
             if process.gpus and (owner := owner_of(process)):
-                held, place, memory = found.setdefault(owner, HeldGpus()), self.place_of(process), process.gpu_memory
+                held, place, memory = found.setdefault(owner, GpuUse()), self.place_of(process), process.gpu_memory
                 held.places.update([(place, hold.index) for hold in process.gpus])
                 if memory is not None:
                     held.memory = (held.memory or 0) + memory

@@ -9,17 +9,17 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from cockpit.bug import bug
 from cockpit.config.address import Address, resolve_address
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.findings.rays_here import head_elsewhere, other_slurm_job, rays_on
 from cockpit.model import Host, Job, OtherRay, Session, Snapshot
 from cockpit.monitor.poller import Poller
-from cockpit.sockets import listening_users
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.source import SourceError, wait_within
+from cockpit.text.bug import bug
 from cockpit.trust import Peer, find_token, own_uids
+from cockpit.trust.sockets import listening_users
 
 LOCAL_PROBE_TIMEOUT_S = 3.0
 """The default address is followed if this host's probe has not listed its sessions within this time."""

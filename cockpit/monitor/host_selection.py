@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from cockpit.config.reach import HostEntry, Roster, named_apart
+from cockpit.config.reach import HostEntry, HostFinder, named_apart
 from cockpit.config.settings import Config
 from cockpit.model import LEFT_OVER, Node, RayCluster, Snapshot
 from cockpit.sources.probes.pool import ProbePool
@@ -30,7 +30,7 @@ class HostSelection:
         self._cluster: RayCluster | None = None
         self._pods: tuple[HostEntry, ...] = ()
         """Pods that run, as hosts beside those of the config."""
-        self._roster = Roster(config.hosts)
+        self._roster = HostFinder(config.hosts)
         self._are_containers = are_containers(config)
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
@@ -39,7 +39,7 @@ class HostSelection:
             self._cluster = snapshot.kubernetes
             pods = (self._cluster.pods if self._cluster else None) or ()
             self._pods = tuple(HostEntry(pod.name, address=pod.ip) for pod in pods if pod.phase == "Running" and pod.ip)
-            self._roster = Roster((*self._config.hosts, *self._pods))
+            self._roster = HostFinder((*self._config.hosts, *self._pods))
         if self._config.probe_hosts != "never":
             self._pool.set_targets(self.select_hosts(snapshot))
 

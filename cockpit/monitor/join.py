@@ -26,8 +26,8 @@ from cockpit.model import (
     Snapshot,
 )
 from cockpit.monitor.owners import join_processes, list_reported_processes, same_devices
-from cockpit.monitor.parts import Parts
 from cockpit.monitor.pending import PendingReasons
+from cockpit.monitor.source_answers import Parts
 from cockpit.sources.ray.client import NodeFacts, OomFacts, StatusFacts
 
 Result = TypeVar("Result")

@@ -6,18 +6,17 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
-from cockpit.clock import CLOCK
 from cockpit.config.address import Address
 from cockpit.config.reach import THROUGH_RAY, HostEntry
 from cockpit.config.settings import Config
 from cockpit.findings import DETECTORS, FindingTracker
 from cockpit.model import Actor, Job, Process, Snapshot
 from cockpit.monitor.cluster_choice import ClusterChoice, SessionJobs, jobs_by_session, local_sessions
-from cockpit.monitor.coverage import Coverage
 from cockpit.monitor.host_selection import HostSelection, are_containers
 from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
+from cockpit.monitor.source_readiness import SourceReadiness
 from cockpit.secrets import redact_variable
 from cockpit.sources.kubernetes.api import KubernetesApi
 from cockpit.sources.kubernetes.facts import read_ray_cluster
@@ -29,6 +28,7 @@ from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.log_files import LOG_LINES
 from cockpit.sources.slurm import read_allocation
 from cockpit.sources.source import Source, SourceError
+from cockpit.times.clock import CLOCK
 from cockpit.trust import find_token
 
 SINGLE_LOOK_ASSUMED_S = 60.0
@@ -80,7 +80,7 @@ class ClusterMonitor:
         self.choice = ClusterChoice(config, env, self.poller, self.pool.local)
         self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)
         self.logs = LogFinder(lambda: self.poller.snapshot, self.choice.followed_ray, self.pool, self.selection)
-        self.coverage = Coverage(config, self.poller, self.choice, self.selection)
+        self.coverage = SourceReadiness(config, self.poller, self.choice, self.selection)
         self.kubernetes = KubernetesApi(config.kubernetes) if config.kubernetes else None
         """The API server of the RayCluster; `None`: the Ray is no RayCluster that is known."""
         self.orchestrators = tuple(self._orchestrators())
@@ -243,7 +243,7 @@ def hosts_timeout_s(config: Config) -> float:
     return NAMED_HOSTS_TIMEOUT_S if config.named_hosts else OTHER_HOSTS_TIMEOUT_S
 
 
-async def look_once(
+async def sample_once(
     config: Config, *, env: Mapping[str, str] = os.environ, patience: float = 8.0, everywhere: bool = False, hosts_patience: float = 0.0
 ) -> ClusterMonitor:
     """Look for at most `patience` seconds; the poller of the result has the snapshot.

@@ -13,9 +13,9 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.alike import group_by
 from cockpit.model import Gpu, Hold, Host, Job, Kind, Process, Worker
 from cockpit.sources.ray.client import JobFacts, NodeFacts
+from cockpit.text.grouping import group_by
 
 Thing = TypeVar("Thing")
 ByPid = Mapping[int | None, Sequence[tuple[int | None, str, Thing]]]

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from cockpit.config.thresholds import LARGE_CLUSTER_NODES
 from cockpit.model import Actor, Demand, PlacementGroup
-from cockpit.monitor.parts import Parts
 from cockpit.monitor.pending_reasons import Reason, WaitFacts, find_large_demand, find_reasons, has_waited, is_waiting
+from cockpit.monitor.source_answers import Parts
 
 T = TypeVar("T", Actor, PlacementGroup)
 

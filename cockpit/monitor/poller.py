@@ -11,16 +11,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cockpit.bug import bug
-from cockpit.clock import CLOCK
 from cockpit.config.thresholds import THREAD_MIN_NODES
 from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Allocation, Cause, Cluster, Fault, Host, OtherRay, Port, RayCluster, Snapshot
 from cockpit.monitor.join import Join
-from cockpit.monitor.parts import Parts
+from cockpit.monitor.source_answers import Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.sources.ray.http import run_in_thread_if
 from cockpit.sources.source import Source, SourceError, wait_for_event, wait_within
+from cockpit.text.bug import bug
+from cockpit.times.clock import CLOCK
 from cockpit.usage import Usage
 
 PUBLISH_AT_LEAST_EVERY_S = 2.0
@@ -182,8 +182,8 @@ class Poller:
     def ask(self, sources: Iterable[Source[Any]]) -> None:
         """Begin to poll, each source in its own task, so that a slow one delays no other."""
         for source in sources:
-            self._wakes[source.name] = wake = asyncio.Event()
-            self._tasks.append(asyncio.create_task(self._poll(source, wake), name=source.name))
+            self._wakes[source.name] = retry_now = asyncio.Event()
+            self._tasks.append(asyncio.create_task(self._poll(source, retry_now), name=source.name))
 
     def leave(self) -> None:
         """Stop polling Ray, and forget its answers."""
@@ -204,7 +204,7 @@ class Poller:
             if is_meant(task.get_name()):
                 task.cancel()
         self._tasks = [task for task in self._tasks if not is_meant(task.get_name())]
-        self._wakes = {name: wake for name, wake in self._wakes.items() if not is_meant(name)}
+        self._wakes = {name: retry_now for name, retry_now in self._wakes.items() if not is_meant(name)}
 
     def set_other_rays(self, others: tuple[OtherRay, ...]) -> None:
         """Set which other Rays live on this host; found out while nothing answers at the address."""
@@ -216,8 +216,8 @@ class Poller:
         if is_awaited:
             self._awaited_at = time.monotonic()
             self._publish_now.set()
-        for wake in self._wakes.values():
-            wake.set()
+        for retry_now in self._wakes.values():
+            retry_now.set()
 
     def update_host(self, host: Host) -> None:
         """Store a new sample of a host."""
@@ -258,16 +258,16 @@ class Poller:
         if is_news:
             self._changed.set()
 
-    async def _poll(self, source: Source[Any], wake: asyncio.Event) -> None:
+    async def _poll(self, source: Source[Any], retry_now: asyncio.Event) -> None:
         """Ask one source again and again, as long as `wake` is its own: after `leave` the name may be another cluster's."""
         failures = 0
-        while self._wakes.get(source.name) is wake:
-            wake.clear()
+        while self._wakes.get(source.name) is retry_now:
+            retry_now.clear()
             try:
-                failures = 0 if await self._ask(source, wake) else failures + 1
+                failures = 0 if await self._ask(source, retry_now) else failures + 1
                 usual = source.pause()
             except Exception as error:  # noqa: BLE001 no `SourceError`, so a bug of ours: it must be seen, and must end no polling
-                if self._wakes.get(source.name) is wake:
+                if self._wakes.get(source.name) is retry_now:
                     self.report_fault(source.name, bug(error))
                     self.answered.add(source.name)
                 failures = 0
@@ -275,9 +275,9 @@ class Poller:
                 continue
             doublings = 0 if source.name == "ray.identity" else min(failures, 6)  # identity is cheap, and all others wait for it
             pause = min(usual * 2**doublings, max(LONGEST_BACKOFF_S, usual))
-            await wait_for_event(wake, pause * random.uniform(1.0, 1.1))  # noqa: S311 not all sources at once
+            await wait_for_event(retry_now, pause * random.uniform(1.0, 1.1))  # noqa: S311 not all sources at once
 
-    async def _ask(self, source: Source[Any], wake: asyncio.Event) -> bool:
+    async def _ask(self, source: Source[Any], retry_now: asyncio.Event) -> bool:
         """Read a source once; whether it has answered."""
         facts, failure = None, None
         try:
@@ -286,7 +286,7 @@ class Poller:
             failure = error
         except asyncio.TimeoutError:
             failure = SourceError(f"no answer within {source.timeout:.0f} s", "silent")
-        if self._wakes.get(source.name) is not wake:  # left meanwhile: the answer may be another cluster's
+        if self._wakes.get(source.name) is not retry_now:  # left meanwhile: the answer may be another cluster's
             return False
         self.answered.add(source.name)
         if failure is not None:

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from cockpit.bug import bug
 from cockpit.config.notify import NotifyTarget
 from cockpit.model import Snapshot
 from cockpit.notify.delivery import deliver
 from cockpit.notify.message import Message
 from cockpit.notify.recipient import Recipient
 from cockpit.notify.robots import ChatBotRefusedError
-from cockpit.notify.told import SentNotices, cluster_folder, identify, load_sent, save_sent
+from cockpit.notify.sent_state import SentNotices, cluster_folder, identify, load_sent, save_sent
 from cockpit.recording.folder import Lock, make_folder
 from cockpit.sources.source import SourceError, run_in_thread
 from cockpit.text import explain_os_error
+from cockpit.text.bug import bug
 
 RETRY_S = 30.0
 """Seconds between two tries to take the lock of the cluster: the cockpit that holds it may end."""

@@ -11,7 +11,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from cockpit.alike import group_by
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import (
     Actor,
@@ -29,6 +28,7 @@ from cockpit.model import (
     Snapshot,
 )
 from cockpit.recording.numbers import MAX_NUMBER, Heard, UserRow, Written, codes_of, rest_of, with_codes
+from cockpit.text.grouping import group_by
 
 if TYPE_CHECKING:
     JobRow = Job

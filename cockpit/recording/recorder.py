@@ -13,16 +13,16 @@ from pathlib import Path
 
 import msgspec
 
-from cockpit.bug import bug
-from cockpit.clock import CLOCK, shift_of
 from cockpit.config.thresholds import RecordingLimits
 from cockpit.model import Cluster, Snapshot
-from cockpit.recording.acts_log import ActsLog
+from cockpit.recording.actions_log import ActionsLog
+from cockpit.recording.changes import events_between, has_news
 from cockpit.recording.events import Event, Phase
 from cockpit.recording.folder import SEGMENTS_IN_LIMIT, Lock, bytes_allowed, folder_name, make_folder, remove_old
-from cockpit.recording.happenings import events_between, has_news
 from cockpit.recording.writer import SEGMENT_BYTES, SegmentWriter
 from cockpit.text import explain_os_error
+from cockpit.text.bug import bug
+from cockpit.times.clock import CLOCK, shift_of
 
 STEP_S = 5.0
 """Seconds between two frames without events: Ray's own agents sample no more often."""
@@ -56,12 +56,12 @@ class Recorder:
     """Records one cluster after the other, in `root`."""
 
     def __init__(
-        self, root: Path, limits: RecordingLimits | None = None, *, acts_log: Path | None = None, clock: Callable[[], float] = CLOCK
+        self, root: Path, limits: RecordingLimits | None = None, *, actions_log: Path | None = None, clock: Callable[[], float] = CLOCK
     ) -> None:
         """`root`: has the folders of clusters; `acts_log`: the log of actions of all cockpits of this user."""
         self.state = RecorderState()
         self._root, self._limits = root, limits or RecordingLimits()
-        self._acts = ActsLog(acts_log) if acts_log else None
+        self._actions = ActionsLog(actions_log) if actions_log else None
         self._shift = shift_of(clock)
         self._waiting: queue.Queue[Snapshot | None] = queue.Queue(MAX_WAITING + 1)
         self._thread: threading.Thread | None = None
@@ -140,9 +140,9 @@ class Recorder:
             if remove_old(self._root, self._limits) > 2 * bytes_allowed(self._root, self._limits):
                 raise OSError(errno.ENOSPC, "recordings take more space than their limit, and none is old enough to be removed")
         events = [*events_between(self._before, snapshot)]
-        if self._acts is not None:
+        if self._actions is not None:
             nodes = {name for node in snapshot.nodes or () for name in (node.host, node.ip, node.name)}
-            events += self._acts.take_new(nodes | snapshot.hosts.keys(), self._shift())
+            events += self._actions.take_new(nodes | snapshot.hosts.keys(), self._shift())
         if self._before.taken == 0.0:
             events.insert(0, _own(snapshot.taken, "begin", f"cockpit on {socket.gethostname()} started recording"))
         writer.write(snapshot, events)

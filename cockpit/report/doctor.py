@@ -32,8 +32,8 @@ from cockpit.report.grouping import Repeats
 from cockpit.report.incident.gather import make_account
 from cockpit.report.incident.html import account_html
 from cockpit.report.incident.markdown import account_markdown
+from cockpit.report.snapshot_text import finding_lines, hosts_probed
 from cockpit.report.status import status_json
-from cockpit.report.text import finding_lines, hosts_probed
 from cockpit.secrets import LineRedactor
 from cockpit.sources.probes.spawn import ENGINES, find_executor
 from cockpit.text import clean, plural

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from cockpit.line_file import SUFFIX, line_path, lines_path
+from cockpit.files.atomic import OWNER_READS, write_whole
+from cockpit.files.status_line import SUFFIX, line_path, lines_path
 from cockpit.model import Quantity, Snapshot
 from cockpit.recording.folder import make_folder
 from cockpit.report.status import OK, exit_code
 from cockpit.text import UNKNOWN, count, plural
-from cockpit.whole_file import OWNER_READS, write_whole
 
 LINE_EVERY_S = 5.0
 """Shortest time between two lines, in seconds."""

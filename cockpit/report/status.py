@@ -186,7 +186,7 @@ class Remedy(msgspec.Struct, frozen=True):
     """`findings[].remedy`."""
 
     text: str
-    act: str | None
+    action: str | None = msgspec.field(name="act")
 
 
 class FindingStatus(msgspec.Struct, frozen=True):

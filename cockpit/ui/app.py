@@ -16,25 +16,25 @@ from textual.screen import Screen
 from textual.widget import AwaitMount
 from textual.widgets import Input
 
-from cockpit.bug import bug
-from cockpit.clock import CLOCK
 from cockpit.config.settings import Config
 from cockpit.findings.followed_ray import replaced_words
 from cockpit.model import Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.text import clean
+from cockpit.text.bug import bug
+from cockpit.times.clock import CLOCK
 from cockpit.ui.alarm import Alarm, alarm_sequence
 from cockpit.ui.notices import say
 from cockpit.ui.recorded import RecordedPast
 from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.services import RunbookFactory, Services
+from cockpit.ui.styles import TonedApp
 from cockpit.ui.textual_internals import AsciiDriver, Palette
 from cockpit.ui.theme import DEFAULT_THEME, apply_before_start, choose_signs, register_theme, register_themes, variable_defaults
-from cockpit.ui.tones import TonedApp
 
 if TYPE_CHECKING:
-    from cockpit.acts.executor import ActionExecutor
+    from cockpit.actions.executor import ActionExecutor
 
 SETTLE_DELAY_S = 0.5
 """Seconds after the start until the first frame has certainly been drawn."""
@@ -47,7 +47,7 @@ class Cockpit(TonedApp):
     CSS = """
     Screen { overflow: hidden; background: $background; }
     Toast { max-width: 100%; padding: 0 1; }
-    ActDialog Toast { display: none; }
+    ActionDialog Toast { display: none; }
     .ascii Toast, .ascii OptionList { border: none; }
     .ascii AddressDialog Vertical, .ascii NameDialog Vertical, .ascii #dialog { border: ascii $primary; }
     """
@@ -151,7 +151,7 @@ class Cockpit(TonedApp):
     async def on_event(self, event: events.Event) -> None:
         """Drop keys that a dialog of an action does not accept now. Textual passes every event here first."""
         if isinstance(event, events.Key) and not event.is_forwarded:
-            accepts_key = getattr(self.screen, "accepts_key", None)  # only `ActDialog` has it, which is imported with the first action
+            accepts_key = getattr(self.screen, "accepts_key", None)  # only `ActionDialog` has it, which is imported with the first action
             if accepts_key is not None and not accepts_key(event):
                 return
         await super().on_event(event)

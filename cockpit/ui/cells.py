@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from cockpit.clock import CLOCK
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import GROUP_WAIT_PREFIX, Actor, Amount, Demand, Disk, Gpu, HostMemory, Job, Level, Node, PlacementGroup, Process
 from cockpit.model.titles import process_title
 from cockpit.monitor.history import MAX_IDLE_GAP_STEPS
 from cockpit.placement import needs_words
 from cockpit.text import UNKNOWN, age, count, ratio, share_percent, size
+from cockpit.times.clock import CLOCK
 from cockpit.ui.marks import EMPTY_BELOW, Piece, Tone, bar, fill_short_gaps, heat, merge, spark
 from cockpit.ui.section import Cell
 from cockpit.ui.view import View

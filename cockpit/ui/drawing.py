@@ -12,7 +12,7 @@ from textual.widget import Widget
 from cockpit.text import clean
 from cockpit.ui.block import ARROWS, GUTTER_CELLS, Block, fit_heading, fit_text, fold_cell, lay_out_cell, text_after, truncate_cell
 from cockpit.ui.cells import level_mark
-from cockpit.ui.tones import find_style
+from cockpit.ui.styles import find_style
 from cockpit.ui.view import View
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cockpit.acts.table import find_operation
+from cockpit.actions.table import find_operation
 from cockpit.model import Finding, Level, Snapshot
 from cockpit.model.about import LISTS, gpu_nodes
 from cockpit.report.faults import by_cause
@@ -120,15 +120,15 @@ class NextStep(msgspec.Struct, frozen=True):
     text: str
 
 
-def next_steps(finding: Finding, *, has_acts: bool, past: bool = False) -> tuple[NextStep, ...]:
+def next_steps(finding: Finding, *, has_actions: bool, past: bool = False) -> tuple[NextStep, ...]:
     """The keys that show the cause, then the action that helps; an action that ends nothing alive comes first.
 
     In a recorded moment (`past`) there are no logs, stacks or actions.
     """
     keys = [key for key in LOOK_KEYS.get(finding.code, ()) if (finding.about or key == "a") and (key in RECORDED_KEYS or not past)]
     looks = tuple(NextStep(key, LOOK_WORDS[key]) for key in (*keys, *(() if keys else ("Enter",))))
-    if not (has_acts and finding.remedy and finding.remedy.act):
+    if not (has_actions and finding.remedy and finding.remedy.action):
         return looks
-    act = find_operation(finding.remedy.act)
-    step = NextStep(act.first_key, f"{act.title}: shows its plan first")
-    return (step, *looks) if act.ends_nothing_alive else (*looks, step)
+    action = find_operation(finding.remedy.action)
+    step = NextStep(action.first_key, f"{action.title}: shows its plan first")
+    return (step, *looks) if action.ends_nothing_alive else (*looks, step)

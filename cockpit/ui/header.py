@@ -17,15 +17,15 @@ from textual.widget import Widget
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import LEVELS, Snapshot
-from cockpit.moment import moment_text
 from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN, age, clean, count, plural, ratio, share_percent, size
+from cockpit.times.moments import format_time
 from cockpit.ui import cells
 from cockpit.ui.marks import Piece, Tone
 from cockpit.ui.pages import PAGES
 from cockpit.ui.section import Page
+from cockpit.ui.styles import draw_pieces
 from cockpit.ui.table import Table
-from cockpit.ui.tones import draw_pieces
 from cockpit.ui.view import View
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def summary(view: View, width: int) -> list[Group]:
     if view.ago is None:
         return _summary(view, width)
     # Drawn in reverse, so that nobody takes the numbers after it for the present.
-    when: Piece = (f" PAST {moment_text(view.now, view.now + view.ago)} ", "past")
+    when: Piece = (f" PAST {format_time(view.now, view.now + view.ago)} ", "past")
     past: Group = (when, (f" {age(view.ago)} ago", "bold"))
     if _width((past, *(make(view, True) for make in GROUPS))) > width:
         past = (when, (f" {age(view.ago)}", "bold"))

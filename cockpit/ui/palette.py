@@ -10,7 +10,7 @@ from textual.app import SystemCommand
 from textual.command import Hit, Hits
 from textual.system_commands import SystemCommandsProvider
 
-from cockpit.acts.table import ACTS
+from cockpit.actions.table import ACTIONS
 from cockpit.ui.pages import PAGES
 from cockpit.ui.screens.help import binding_help, key_name, own_bindings
 from cockpit.ui.screens.live import LiveScreen
@@ -83,7 +83,7 @@ def all_commands(screen: LiveScreen | ReplayScreen, theirs: Iterable[SystemComma
     for number, page in enumerate(PAGES):
         yield SystemCommand(page.title, f"Open page {number + 1}", partial(pages.action_page, number))
     if isinstance(screen, LiveScreen) and screen.fitting_actions is not None:
-        for action in ACTS:
+        for action in ACTIONS:
             yield SystemCommand(action.title, f"Key {action.first_key}: {action.help}", partial(screen.begin, (action,)))
     for node in pages.key_nodes:
         for binding in own_bindings(node):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from cockpit.model import Fault, Snapshot
-from cockpit.moment import moment_text
 from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
 from cockpit.sources.source import run_in_thread
+from cockpit.times.moments import format_time
 from cockpit.ui.time_line import Stretch
 
 if TYPE_CHECKING:
@@ -165,6 +165,6 @@ def _record(history: History, snapshot: Snapshot, *, sums_usage: bool) -> None:
 def unknown_snapshot(moment: float, gap: tuple[float, float] | None, recorded: tuple[float, float]) -> Snapshot:
     """A snapshot for a moment without a recording: everything is unknown, and a fault says why."""
     begin, end = gap or recorded
-    words = f"from {moment_text(begin, moment)} to {moment_text(end, moment)}"
+    words = f"from {format_time(begin, moment)} to {format_time(end, moment)}"
     text = f"nothing was recorded {words}" if gap else f"nothing was recorded at this time; the recording is {words}"
     return Snapshot(taken=moment, faults=(Fault("recording", text, begin if gap else moment),))

@@ -17,8 +17,8 @@ from cockpit.ui.recorded import RecordedPast
 from cockpit.ui.view import Index
 
 if TYPE_CHECKING:
-    from cockpit.acts.executor import ActionExecutor
-    from cockpit.acts.recover.runbook import Recovery
+    from cockpit.actions.executor import ActionExecutor
+    from cockpit.actions.recover.runbook import Recovery
     from cockpit.recording.recorder import Recorder
 
 RunbookFactory: TypeAlias = "Callable[..., AbstractAsyncContextManager[Recovery]]"
@@ -64,7 +64,7 @@ class Services:
         before = self._next_index
         index = Index(snapshot, self.hidden.keys)
         if len(snapshot.nodes or ()) > THREAD_MIN_NODES:
-            index.look_up_again(before)
+            index.precompute(before)
         self._next_index = index
 
     def find_index(self, snapshot: Snapshot) -> Index:

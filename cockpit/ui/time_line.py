@@ -13,10 +13,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from cockpit.model import LEVELS
-from cockpit.moment import moment_text
+from cockpit.times.moments import format_time
 from cockpit.ui import cells
 from cockpit.ui.marks import Piece, Tone
-from cockpit.ui.tones import draw_pieces
+from cockpit.ui.styles import draw_pieces
 
 if TYPE_CHECKING:
     from cockpit.recording.events import Event
@@ -57,7 +57,7 @@ def stretch_around(moment: float, span: float) -> tuple[float, float]:
 
 def draw_line(shown: Stretch, moment: float, now: float, width: int, *, ascii: bool) -> tuple[list[Piece], int, int]:
     """The pieces of the line, the first cell of the track between its labels, and the number of its cells."""
-    begin, end = (f" {moment_text(edge, now, seconds=False)} " for edge in (shown.begin, shown.end))
+    begin, end = (f" {format_time(edge, now, seconds=False)} " for edge in (shown.begin, shown.end))
     count = max(1, width - len(begin) - len(end))
     marks: dict[int, Piece] = {}
     for event in sorted(shown.events, key=_severity):  # so that the worst event in a cell is drawn last

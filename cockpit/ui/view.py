@@ -38,7 +38,7 @@ class Index:
         """Whether the index was made for this snapshot and these hidden findings."""
         return self.snapshot is snapshot and self._hidden == hidden
 
-    def look_up_again(self, before: Index) -> None:
+    def precompute(self, before: Index) -> None:
         """Make now all that pages needed of the last snapshot: they will need it again, and a key must not wait for it."""
         for name in list(vars(before.cluster)):
             if isinstance(getattr(ClusterIndex, name, None), cached_property):
@@ -160,7 +160,7 @@ class View(msgspec.Struct, frozen=True):
     width: int = 80
     ascii: bool = False
     height: int = 24
-    acts: bool = False
+    actions: bool = False
     """Whether actions are available; else their keys are not shown."""
     preset_entries: tuple[PresetEntry, ...] | None = None
     """The presets as they were last read; `None` until the page Presets is opened."""

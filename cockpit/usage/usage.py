@@ -9,7 +9,7 @@ import msgspec
 
 from cockpit.config.thresholds import LARGE_CLUSTER_NODES
 from cockpit.model import Job, Snapshot
-from cockpit.usage.look import Fleet, Owner, Use, WorkSplit, sample_usage
+from cockpit.usage.gpu_shares import Fleet, Owner, Use, WorkSplit, sample_usage
 
 STEP_S = 5.0
 """Seconds between two samples: Ray's own agents sample no more often."""

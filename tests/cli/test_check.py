@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cockpit.check import preset
-from cockpit.check.preset import look_and_check
+from cockpit.check.preset import sample_and_check
 from cockpit.cli import status as status_command
 from cockpit.cli.check import preset_of
 from cockpit.cli.main import main
@@ -48,12 +48,12 @@ def seen(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     configs = []
 
-    async def look_once(config, **how):
+    async def sample_once(config, **how):
         assert how["everywhere"]
         configs.append(config)
         return Looked(config, cluster(machine(1)))
 
-    monkeypatch.setattr(status_command, "look_once", look_once)
+    monkeypatch.setattr(status_command, "sample_once", sample_once)
     return configs
 
 
@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_read_in_time_is_reported(seen, monkeypatch, tmp_p
 def test_a_running_monitor_is_checked_with_its_present_facts(tmp_path, monkeypatch):
     (tmp_path / "ppo.yaml").write_text(PRESET % 8)
     watching = Looked(Config(), cluster(machine(1)))
-    result = asyncio.run(look_and_check(watching, read_preset(tmp_path / "ppo.yaml"), {}))
+    result = asyncio.run(sample_and_check(watching, read_preset(tmp_path / "ppo.yaml"), {}))
     assert (result.verdict, watching.waited) == ("now", [preset.HOSTS_PATIENCE_S])
     monkeypatch.setattr(preset, "budget_of", lambda *_, **__: asked(group("actor", 9)))
-    assert asyncio.run(look_and_check(watching, read_preset(tmp_path / "ppo.yaml"), {})).verdict == "never"
+    assert asyncio.run(sample_and_check(watching, read_preset(tmp_path / "ppo.yaml"), {})).verdict == "never"

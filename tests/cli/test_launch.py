@@ -93,10 +93,10 @@ async def test_the_reason_for_a_pending_job_is_printed(preset, capsys, monkeypat
 
     supervisor = actor(1, name="_ray_internal_job_actor_ppo-1", why="8 GPUs are reserved by holds1")
 
-    async def look_once(config):
+    async def sample_once(config):
         return SimpleNamespace(poller=SimpleNamespace(snapshot=Snapshot(actors=(supervisor,))))
 
-    monkeypatch.setattr(launch, "look_once", look_once)
+    monkeypatch.setattr(launch, "sample_once", sample_once)
     monitor = ClusterMonitor([], job("PENDING"), job("SUCCEEDED"))
     monitor.gate.clear()
     task = asyncio.create_task(followed(monitor, preset))

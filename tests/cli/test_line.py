@@ -13,7 +13,7 @@ from cockpit.cli.line import answer_line, print_line
 from cockpit.cli.main import main
 from cockpit.cli.service import attach_line_writer, write_line_of
 from cockpit.config.settings import Config
-from cockpit.line_file import line_path, lines_path, read_line
+from cockpit.files.status_line import line_path, lines_path, read_line
 from tests.world import snapshot
 
 HEAD = "http://head:8265"

@@ -112,10 +112,10 @@ async def test_a_job_whose_name_is_a_number_is_preferred_to_a_pid():
 
 
 def printed(monkeypatch, looked, target, *, terminal=False, **wanted):
-    async def look_once(config, **how):
+    async def sample_once(config, **how):
         return looked
 
-    monkeypatch.setattr("cockpit.cli.logs.look_once", look_once)
+    monkeypatch.setattr("cockpit.cli.logs.sample_once", sample_once)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     return asyncio.run(print_log(Config(), target, **wanted))
 

@@ -281,7 +281,7 @@ def test_two_live_sessions_are_listed_and_none_is_chosen(monkeypatch):
     async def look(_, **patience):
         return Two()
 
-    monkeypatch.setattr("cockpit.cli.status.look_once", look)
+    monkeypatch.setattr("cockpit.cli.status.sample_once", look)
     result = cockpit("status")
     assert result.exit_code == 3
     assert "name one with --address" in result.stderr

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from cockpit.cli.main import main
-from cockpit.moment import moment_text
 from cockpit.recording.recording import Recording
 from cockpit.report.status import exit_code
+from cockpit.times.moments import format_time
 from tests.cli.programs import started
 from tests.recording.recorded import snapshots, write
 
@@ -42,7 +42,7 @@ def test_status_at_prints_the_recorded_state(written):
     assert answer.exit_code == exit_code(written[40], [])
     assert told["cluster"]["ray_version"] == "2.60.0"
     text = run("status", "--at", iso(written[40].taken + 1)).stdout
-    assert text.startswith(f"As recorded at {moment_text(written[40].taken, time.time())}:\n")
+    assert text.startswith(f"As recorded at {format_time(written[40].taken, time.time())}:\n")
     assert "node1" in text
 
 
@@ -64,7 +64,7 @@ def test_a_time_that_was_not_recorded_is_no_answer(written, words, reason):
 def test_for_a_moment_in_a_gap_the_gap_is_named(tmp_path):
     before, *_, after = snapshots(100)
     write(tmp_path / "state" / "cockpit" / "recordings" / "session_a", [before, replace(after, taken=before.taken + 7200)])
-    first, last = (moment_text(moment, time.time()) for moment in (before.taken, before.taken + 7200))
+    first, last = (format_time(moment, time.time()) for moment in (before.taken, before.taken + 7200))
     assert f"there is a gap from {first} to {last}" in run("status", "--at", iso(before.taken + 3600)).output
 
 

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from cockpit.acts.plan import Plan, Receipt, Target
-from cockpit.acts.recover.step_state import NAMES, steps_of
-from cockpit.cli.acts import EndSignal
+from cockpit.actions.plan import Plan, Receipt, Target
+from cockpit.actions.recover.step_state import NAMES, steps_of
+from cockpit.cli.actions import EndSignal
 from cockpit.cli.main import main
 from cockpit.cli.recover import StepPrinter, confirm_and_run
 from cockpit.presets import Preset
@@ -96,7 +96,7 @@ class Runbook:
 async def test_with_json_the_plan_is_shown_before_the_question(monkeypatch, capsys):
     seen = []
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("cockpit.output.is_confirmed", lambda _: seen.append(capsys.readouterr()))
+    monkeypatch.setattr("cockpit.text.output.is_confirmed", lambda _: seen.append(capsys.readouterr()))
     assert await confirm_and_run(Runbook(), EndSignal(), as_json=True, dry_run=False, yes=False) == 1
     assert "Recover ppo on head: no Ray to stop" in seen[0].err
     assert seen[0].out == ""

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from cockpit.cli.main import main
-from cockpit.line_file import lines_path
+from cockpit.files.status_line import lines_path
 from cockpit.model import Snapshot
 from tests.world import snapshot
 
@@ -28,7 +28,7 @@ def run(monkeypatch):
         async def look(*_, **__):
             return Monitor(snapshot() if shot is None else shot, choices)
 
-        monkeypatch.setattr("cockpit.cli.status.look_once", look)
+        monkeypatch.setattr("cockpit.cli.status.sample_once", look)
         return CliRunner().invoke(main, ["metrics", *words])
 
     return invoke

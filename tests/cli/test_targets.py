@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.acts.table import find_act
+from cockpit.actions.table import find_action
 from cockpit.cli.targets import UnclearTargetError, find_id
 from cockpit.config.settings import Config
 from cockpit.config.slurm import NodeNames
@@ -12,15 +12,15 @@ from cockpit.model import Cluster, Fault, PlacementGroup
 from cockpit.sources.source import SourceError
 from tests.world import actor, node, snapshot
 
-KILL, REMOVE, DRAIN = map(find_act, ("kill-actor", "remove-placement-group", "drain-node"))
+KILL, REMOVE, DRAIN = map(find_action, ("kill-actor", "remove-placement-group", "drain-node"))
 
 
 SLURM = Config(slurm_nodes=(NodeNames("gpu-a-02", ("c27n02", "10.0.0.2")),))
 """Slurm's name and addresses of node 2."""
 
 
-def meant(act, word, **seen):
-    return find_id(act, word, snapshot(cluster=Cluster("http://10.0.0.1:8265"), **seen), SLURM.names_of)
+def meant(action, word, **seen):
+    return find_id(action, word, snapshot(cluster=Cluster("http://10.0.0.1:8265"), **seen), SLURM.names_of)
 
 
 def test_an_id_is_accepted_even_if_it_is_unknown():
@@ -60,9 +60,9 @@ def test_a_mistyped_name_is_answered_with_the_nearest_one():
 
 
 @pytest.mark.parametrize(
-    ("act", "seen", "what"), [(KILL, {"actors": None}, "actors"), (REMOVE, {"placement_groups": None}, "placement groups")]
+    ("action", "seen", "what"), [(KILL, {"actors": None}, "actors"), (REMOVE, {"placement_groups": None}, "placement groups")]
 )
-def test_while_ray_has_listed_nothing_a_name_is_not_called_missing(act, seen, what):
+def test_while_ray_has_listed_nothing_a_name_is_not_called_missing(action, seen, what):
     fault = Fault("ray.identity", "Ray dashboard http://10.0.0.1:8265 can't be reached: connection refused", 0.0)
     with pytest.raises(SourceError, match=f"^the {what} are unknown: Ray dashboard .* can't be reached: connection refused$"):
-        meant(act, "judge", faults=(fault,), **seen)
+        meant(action, "judge", faults=(fault,), **seen)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cockpit.config.document import InputError, json_schema
-from cockpit.config.reach import DEFAULT_REACH, HostEntry, Roster, check_host, parse_hosts, reach_command
+from cockpit.config.reach import DEFAULT_REACH, HostEntry, HostFinder, check_host, parse_hosts, reach_command
 from cockpit.config.settings import (
     Config,
     ConfigFile,
@@ -413,7 +413,7 @@ def test_the_environment_is_read_by_itself(monkeypatch, path):
 
 def test_a_node_is_reached_as_the_first_matching_host_of_the_config():
     first, second = HostEntry("w1", user="train"), HostEntry("gpu-7", address="10.0.0.7")
-    roster = Roster((first, second))
+    roster = HostFinder((first, second))
     assert roster.entry(Node("1", "w1", ip="10.0.0.1")) is first
     assert roster.entry(Node("1", "ip-10-0-0-7", ip="10.0.0.7")) is second
     assert roster.entry(Node("1", "gpu-7", name="w1", ip="10.0.0.7")) is first

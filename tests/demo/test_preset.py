@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from cockpit.acts.recover.steps import is_demo
+from cockpit.actions.recover.steps import is_demo
 from cockpit.budget import budget_of
 from cockpit.demo.preset import NAME, write_preset
 from cockpit.demo.processes import MARK

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from cockpit.model import Amount, Cluster, Hold, Holder, Host, HostMemory, Job, OomKill, Pod, Quantity, RayCluster, RayProcess, Worker
 from cockpit.monitor.join import Join
-from cockpit.monitor.parts import Parts
+from cockpit.monitor.source_answers import Parts
 from cockpit.sources.ray.client import JobFacts, NodeFacts, OomFacts, StatusFacts
 from tests.world import GIB, NOW, gpu, node, process, with_figures
 

@@ -22,12 +22,12 @@ from cockpit.model import Cluster, Hold, Holder, Host, RayProcess, Session
 from cockpit.monitor import cluster_choice as choice_module
 from cockpit.monitor import monitor as monitor_module
 from cockpit.monitor import poller as poller_module
-from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor, hosts_timeout_s, look_once
-from cockpit.sockets import Server
+from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor, hosts_timeout_s, sample_once
 from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import ProbeTimings
 from cockpit.sources.ray.client import JobFacts, NodeFacts
 from cockpit.sources.source import Source, SourceError
+from cockpit.trust.sockets import Server
 from tests.world import NOW, node, process, snapshot, theirs
 
 pytestmark = pytest.mark.process
@@ -641,7 +641,7 @@ def silent():
 async def test_one_look_returns_in_time_without_any_answer(silent, monkeypatch):
     monkeypatch.setattr(hosts_module, "local_command", lambda _: QUIET)
     started = time.monotonic()
-    monitor = await look_once(Config(address=f"http://127.0.0.1:{silent}"), env={}, patience=0.5)
+    monitor = await sample_once(Config(address=f"http://127.0.0.1:{silent}"), env={}, patience=0.5)
     assert time.monotonic() - started > 0.4
     assert monitor.poller.snapshot.nodes is None
     monitor.poller.leave()
@@ -651,7 +651,7 @@ async def test_one_look_ends_as_soon_as_all_have_answered_or_failed(monkeypatch)
     monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, "-c", "raise SystemExit('no NVML')"])
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    monitor = await look_once(Config(address=f"http://127.0.0.1:{port}"), env={}, patience=10_000)
+    monitor = await sample_once(Config(address=f"http://127.0.0.1:{port}"), env={}, patience=10_000)
     faults = {fault.source: fault.text for fault in monitor.poller.snapshot.faults}
     assert monitor.poller.snapshot.cluster.reachable is False
     assert "no NVML" in faults["probe"]
@@ -663,7 +663,7 @@ async def test_one_look_leaves_no_child_behind(silent, monkeypatch, tmp_path):
     born = tmp_path / "born"
     code = f"import os, time; open({str(born)!r}, 'w').write(str(os.getpid())); time.sleep(3600)"
     monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, "-c", code])
-    monitor = await look_once(Config(address=f"http://127.0.0.1:{silent}"), env={}, patience=0.5)
+    monitor = await sample_once(Config(address=f"http://127.0.0.1:{silent}"), env={}, patience=0.5)
     monitor.poller.leave()
     assert born.read_text()
     await until(lambda: not Path(f"/proc/{born.read_text()}").exists())
@@ -708,7 +708,7 @@ def seen(monkeypatch, tmp_path):
     async def look(*names, hosts_patience=30.0, reach=f"{sys.executable} {program} {{name}}", keep=None, **more):
         hosts = tuple(name if isinstance(name, HostEntry) else HostEntry(name) for name in names)
         config = Config(address=f"http://127.0.0.1:{port}", hosts=hosts, reach=reach, **more)
-        monitor = await look_once(config, env={}, patience=30, hosts_patience=hosts_patience)
+        monitor = await sample_once(config, env={}, patience=30, hosts_patience=hosts_patience)
         monitor.poller.leave()
         if keep is not None:
             keep.append(monitor)

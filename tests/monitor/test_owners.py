@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from cockpit.model import Cluster, Hold, Host, Job, OomKill, RayProcess, Session, Worker
 from cockpit.monitor.join import Join
-from cockpit.monitor.parts import Parts
+from cockpit.monitor.source_answers import Parts
 from cockpit.sources.ray.client import JobFacts, NodeFacts, OomFacts
 from tests.world import GIB, NOW, node, process
 

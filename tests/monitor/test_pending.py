@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cockpit.model import Bundle, Demand, Fault, Job, PlacementGroup, Quantity, Worker
 from cockpit.monitor import pending, pending_reasons
 from cockpit.monitor.join import Join
-from cockpit.monitor.parts import Parts
+from cockpit.monitor.source_answers import Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
 from tests.sources.ray.recorded_ray import RecordedRay
 from tests.world import NOW, actor, node, with_figures

@@ -9,7 +9,7 @@ import pytest
 from cockpit.model import Cluster
 from cockpit.notify.notifier import Notifier
 from cockpit.notify.robots import ChatBotRefusedError
-from cockpit.notify.told import FILE, cluster_folder, load_sent
+from cockpit.notify.sent_state import FILE, cluster_folder, load_sent
 from cockpit.recording.folder import Lock
 from tests.notify.said import HEAD, finding, robot, snapshot
 

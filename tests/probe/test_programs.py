@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from cockpit.probe import programs
-from cockpit.probe.look.processes import read_stat
+from cockpit.probe.sample.processes import read_stat
 
 pytestmark = pytest.mark.process
 ENVIRON = {"PATH": os.defpath}
@@ -30,7 +30,7 @@ def test_a_program_that_takes_too_long_is_killed_with_its_children_and_its_outpu
 
 
 def test_a_program_can_write_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(programs, "MOST_BYTES", 5000)
+    monkeypatch.setattr(programs, "MAX_BYTES", 5000)
     assert run("cat /dev/zero; exit 0") == (None, bytes(5000), run("cat /dev/zero").err)
 
 

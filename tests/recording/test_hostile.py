@@ -4,14 +4,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cockpit import output
 from cockpit.model import Job
 from cockpit.recording.files import Packer, RecordKind, SegmentHeader, pack_header, pack_record
 from cockpit.recording.frames import FrameError, State, decode_frame, make_frame, tables_of
 from cockpit.recording.numbers import LAYOUT
 from cockpit.recording.recording import Recording
 from cockpit.recording.writer import pack
-from cockpit.report.text import status_text
+from cockpit.report.snapshot_text import status_text
+from cockpit.text import output
 from tests import world
 from tests.recording import fuzz
 from tests.recording.recorded import write

@@ -217,7 +217,7 @@ def test_a_disk_that_hangs_fills_no_memory(root, monkeypatch):
 def test_acts_of_any_cockpit_of_this_user_are_recorded_where_they_concern_it(root, tmp_path):
     log = tmp_path / "acts.jsonl"
     log.write_text(json.dumps({"time": world.NOW - 50, "id": "old", "act": "stop", "target": ["node1"], "outcome": "begun"}) + "\n")
-    recorder = Recorder(root, acts_log=log, clock=lambda: world.NOW)
+    recorder = Recorder(root, actions_log=log, clock=lambda: world.NOW)
     lines = [
         {"time": world.NOW + 1, "id": "a", "act": "kill-orphans", "user": "ann", "target": ["node1"], "outcome": "begun"},
         {
@@ -232,19 +232,19 @@ def test_acts_of_any_cockpit_of_this_user_are_recorded_where_they_concern_it(roo
     with log.open("a") as file:
         file.write("".join(json.dumps(line) + "\n" for line in lines) + '{"time": 1, "torn')
     record(root, at(5), recorder=recorder)
-    acts = [event for event in Recording.open(only_folder(root)).events() if event.kind == "act"]
-    assert [(event.text, event.phase, event.key) for event in acts] == [
+    actions = [event for event in Recording.open(only_folder(root)).events() if event.kind == "act"]
+    assert [(event.text, event.phase, event.key) for event in actions] == [
         ("ann began kill-orphans on node1", "begin", "act:a"),
         ("kill-orphans on node1: 1 done", "end", "act:a"),
     ]
-    assert acts[1].data["outcome"]["done"] == [{"pid": 7}]
+    assert actions[1].data["outcome"]["done"] == [{"pid": 7}]
 
 
 @pytest.mark.parametrize(("length", "recorded"), [(3 << 20, ["act:a", "act:b"]), (33 << 20, ["act:b"])])
 def test_after_a_very_long_line_acts_go_on_being_recorded(root, tmp_path, length, recorded):
     log = tmp_path / "acts.jsonl"
     log.touch()
-    recorder = Recorder(root, acts_log=log, clock=lambda: world.NOW)
+    recorder = Recorder(root, actions_log=log, clock=lambda: world.NOW)
     begun = {"time": world.NOW + 1, "act": "kill-orphans", "target": ["node1"], "outcome": "begun"}
     lines = ({**begun, "id": "a", "plan": [{"command": "x" * length}]}, {**begun, "id": "b"})
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))

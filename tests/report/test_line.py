@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cockpit.line_file import line_path, lines_path
+from cockpit.files.status_line import line_path, lines_path
 from cockpit.model import Cluster, Fault, Job, Quantity
 from cockpit.report.line import FORGET_S, LINE_EVERY_S, LineWriter, line_text
 from cockpit.report.status import exit_code

@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 from textual import events
 
-from cockpit.acts.table import ACTS
+from cockpit.actions.table import ACTIONS
 from cockpit.model import Cluster, Fault, Hold, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.text import to_ascii
@@ -715,7 +715,7 @@ async def test_other_words_are_those_of_commands_that_there_are(make):
             binding.description
             for binding in (*Cockpit.BINDINGS, *LiveScreen.BINDINGS, *PageView.BINDINGS, *ReplayScreen.BINDINGS, *Table.BINDINGS)
         }
-        titles = {command.title for command in app.get_system_commands(app.screen)} | {act.title for act in ACTS}
+        titles = {command.title for command in app.get_system_commands(app.screen)} | {action.title for action in ACTIONS}
         assert set(OTHER_WORDS) <= labels | titles
 
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from textual import events
 
-from cockpit.acts.audit import Audit
-from cockpit.acts.plan import Freed, Plan, Receipt, Target, Unreached
-from cockpit.acts.world import UnclearSessionError
+from cockpit.actions.action_context import UnclearSessionError
+from cockpit.actions.audit import Audit
+from cockpit.actions.plan import Freed, Plan, Receipt, Target, Unreached
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.ui.notices import say
@@ -342,11 +342,11 @@ async def test_the_log_says_that_it_was_broken_off(make, tmp_path):
 
     class Logging(Hand):
         async def perform(self, plan, hear):
-            act, receipt = audit.begin(plan), None
+            action, receipt = audit.begin(plan), None
             try:
                 receipt = await super().perform(plan, hear)
             finally:
-                audit.end(act, plan, receipt)
+                audit.end(action, plan, receipt)
             return receipt
 
     app = make(hand=Logging(endless=True))

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from cockpit.acts.plan import Plan, Target
+from cockpit.actions.plan import Plan, Target
 from cockpit.budget import Budget, Line
 from cockpit.check.preset_list import PresetEntry
 from cockpit.check.result import judge
@@ -233,8 +233,8 @@ async def test_l_shows_the_plan_and_l_again_launches_and_opens_the_log(make, fol
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter", "L")
         await until(pilot, lambda: "L again launches it" in shown(app))
-        (_, aim) = app.hand.planned[0]
-        assert aim.rows[0].job.entrypoint.startswith("python train.py")
+        (_, chosen) = app.hand.planned[0]
+        assert chosen.rows[0].job.entrypoint.startswith("python train.py")
         await pilot.press("L")  # typed ahead: it was meant for something else
         await until(pilot, lambda: app.screen._is_answerable)
         await pilot.press("L")

@@ -4,8 +4,8 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from cockpit.acts.plan import Plan, Target
-from cockpit.acts.recover.step_state import NAMES, StepError, steps_of
+from cockpit.actions.plan import Plan, Target
+from cockpit.actions.recover.step_state import NAMES, StepError, steps_of
 from cockpit.sources.probes.requests import Progress
 from cockpit.ui.screens.recover import RecoverScreen
 from tests.ui.conftest import Hand

@@ -9,8 +9,8 @@ import re
 import pytest
 from textual import events
 
-from cockpit.moment import moment_text
 from cockpit.sources.source import SourceError
+from cockpit.times.moments import format_time
 from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.pages.memory import MemoryPage
@@ -232,7 +232,7 @@ async def test_at_a_time_to_the_second_what_happened_in_it_has_happened(keeping)
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         second = math.floor(NOW - 1200)
-        await pilot.press(*moment_text(second, NOW), "enter")
+        await pilot.press(*format_time(second, NOW), "enter")
         await until(pilot, lambda: is_past(app) and second + 0.9 < past_of(app).at < second + 1)
 
 
@@ -244,7 +244,7 @@ async def test_at_a_time_before_the_recording_says_where_it_begins(keeping):
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await pilot.press(*"-300d", "enter")
-        await until(pilot, lambda: f"The recording begins at {moment_text(begin, NOW)}: " in shown(app))
+        await until(pilot, lambda: f"The recording begins at {format_time(begin, NOW)}: " in shown(app))
         assert past_of(app).at == begin
 
 

@@ -15,8 +15,8 @@ from textual.widgets import Label
 from cockpit.config.document import InputError
 from cockpit.config.settings import default_file
 from cockpit.config.themes import shipped_folder, user_folder
+from cockpit.ui.styles import TONE_CSS
 from cockpit.ui.theme import COLORS, DEFAULT_THEME, OWN_VARIABLES, find_theme, load_theme, load_themes, variable_defaults
-from cockpit.ui.tones import TONE_CSS
 
 SHIPPED = {theme.name: theme for theme in load_themes([shipped_folder()])[0]}
 NUMERIC = [theme for theme in SHIPPED.values() if not theme.ansi]

@@ -45,11 +45,11 @@ def _sections(account: Account, clock: words.MomentFormatter) -> Iterator[Html |
     yield _findings("Findings that were open at the end", still, clock)
     yield tag("section", tag("h2", "Timeline"), timeline(account, clock), gpu_chart(account, clock), memory_chart(account, clock))
     yield _findings("Findings that had cleared", over, clock)
-    acts = [
-        (clock.at(one.at), words.act_words(one), one.user or UNKNOWN, one.host or UNKNOWN, words.duration_words(one.at, one.end))
-        for one in account.acts
+    actions = [
+        (clock.at(one.at), words.action_words(one), one.user or UNKNOWN, one.host or UNKNOWN, words.duration_words(one.at, one.end))
+        for one in account.actions
     ]
-    yield _section("Actions", "No actions.", _table("Actions, and who did them", ("At", "What", "By", "On", "Took"), acts))
+    yield _section("Actions", "No actions.", _table("Actions, and who did them", ("At", "What", "By", "On", "Took"), actions))
     jobs = [
         (
             f"{job.id}{words.session_words(account, job.session)}",
@@ -101,9 +101,9 @@ def _findings(title: str, found: Sequence[Episode], clock: words.MomentFormatter
         when = f"{clock.span(one.begin, one.end)}{words.times_words(one)}"
         facts = f"{when} · {one.subject} · {one.code} · {words.reported_at_words(one, clock)}"
         evidence = tag("ul", *(tag("li", tag("code", line)) for line in one.evidence)) if one.evidence else None
-        command = remedy_command(one.act, one.about)
-        act = (" (", tag("code", command), ")") if command else ()
-        remedy = tag("p", tag("strong", "What to do: "), one.remedy, *act) if one.remedy else None
+        command = remedy_command(one.action, one.about)
+        action = (" (", tag("code", command), ")") if command else ()
+        remedy = tag("p", tag("strong", "What to do: "), one.remedy, *action) if one.remedy else None
         articles.append(tag("article", heading, tag("p", facts, class_="when"), evidence, remedy))
     return _section(title, "None.", *articles)
 

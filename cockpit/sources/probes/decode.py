@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.clock import redate
 from cockpit.model import (
     Amount,
     Disk,
@@ -32,10 +31,11 @@ from cockpit.model import (
     TempDir,
     Value,
 )
-from cockpit.recent import Recent
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import mend
 from cockpit.sources.source import SourceError
+from cockpit.times.clock import redate
+from cockpit.times.ttl_cache import TtlCache
 
 T = TypeVar("T")
 V = TypeVar("V", bound=Value)
@@ -235,5 +235,5 @@ def _redact(text: str) -> str:
     return _redact_cached(text) if len(text) <= 4096 else redact(text)
 
 
-_redact_cached = Recent(redact, 8192)
+_redact_cached = TtlCache(redact, 8192)
 """Most texts, such as commands, are the same in every sample, and a command takes 0.1 ms."""

@@ -14,7 +14,7 @@ from typing import Final
 OLDEST_PYTHON: Final = (3, 8)
 """The oldest Python that the probe runs on."""
 
-ACTING_PACKAGE: Final = "cockpit.probe.acts"
+ACTING_PACKAGE: Final = "cockpit.probe.actions"
 """The package of the actions, which change something on a host."""
 
 # The whole text is compiled before any of it runs, so its syntax must be valid in Python 2, which then prints the reason for its exit.

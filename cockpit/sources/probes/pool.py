@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from cockpit.clock import CLOCK
 from cockpit.config.document import InputError
 from cockpit.config.reach import THROUGH_RAY, HostEntry, reach_command
 from cockpit.config.settings import Config
@@ -24,6 +23,7 @@ from cockpit.sources.probes.spawn import hold_stdin, local_command, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError, wait_for_event
+from cockpit.times.clock import CLOCK
 
 MAX_ANSWER_BYTES = 16 << 20
 """The longest answer to one question: an environment has at most 6 MiB, a stack far less."""

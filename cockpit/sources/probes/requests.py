@@ -27,7 +27,7 @@ from cockpit.text import clean
 HOSTS_AT_ONCE: Final = 32
 RAY_WORKER_START_S: Final = 30.0
 """The additional time before an answer through Ray: a worker must be started there, perhaps on a busy node."""
-PLAN_TIMEOUT_S, ACT_TIMEOUT_S = 60.0, 3600.0
+PLAN_TIMEOUT_S, ACTION_TIMEOUT_S = 60.0, 3600.0
 """The longest time until an answer, even if the host reports progress: a plan for all hosts waits for the slowest one."""
 ANSWER_KEYS: Final = frozenset(("targets", "done", "error"))
 """An answer has one of these keys; a login shell may print JSON too."""
@@ -179,7 +179,7 @@ class ProbeRequest:
         """Whether a probe has sent anything."""
         self.changed = asyncio.Event()
         """Set when lines have come or the child may have ended."""
-        self._patience, self._timeout_s = patience, PLAN_TIMEOUT_S if request.get("stage") == "plan" else ACT_TIMEOUT_S
+        self._patience, self._timeout_s = patience, PLAN_TIMEOUT_S if request.get("stage") == "plan" else ACTION_TIMEOUT_S
         self._reply: Mapping[str, Any] | None = None
         self._garbage = ""
         self._last_line_at = 0.0

@@ -9,12 +9,12 @@ import msgspec
 
 from cockpit import secrets
 from cockpit.model import GROUP_WAIT_PREFIX, Actor, Bundle, Job, PlacementGroup, Value
-from cockpit.recent import Recent
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.nodes import identifier
 from cockpit.sources.ray.resources import bundle_of, plausible_amount, strip_group_names
 from cockpit.sources.ray.status import GroupDemand
+from cockpit.times.ttl_cache import TtlCache
 
 WAITING = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "RESTARTING")
 MAX_MESSAGE_CHARS = 21_000
@@ -69,7 +69,7 @@ class WaitStart(msgspec.Struct, frozen=True):
 
 SHORT_CHARS = 500
 """The longest text of which each job and actor may have its own. There are few longer ones."""
-_short, _long = Recent(secrets.redact, 16_384), Recent(secrets.redact, 1024)
+_short, _long = TtlCache(secrets.redact, 16_384), TtlCache(secrets.redact, 1024)
 
 
 def redact(text: str) -> str:
@@ -233,7 +233,7 @@ def _decode_environment(raw: bytes) -> Mapping[str, Any] | None:
     return secrets.redact_within(found) if found and isinstance(found, dict) else None
 
 
-_read_environment = Recent(_decode_environment, 1024)
+_read_environment = TtlCache(_decode_environment, 1024)
 """Cached, since Ray repeats the environments in every answer."""
 
 

@@ -13,14 +13,13 @@ from urllib.parse import quote
 import httpx
 from msgspec.structs import replace
 
-from cockpit.clock import CLOCK, redate, shift_of
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Actor, Cluster, Process
 from cockpit.sources.http_client import Params
 from cockpit.sources.ray import actors, oom, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
 from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, run_in_thread_if
-from cockpit.sources.ray.jobs import JobActs
+from cockpit.sources.ray.jobs import JobActions
 from cockpit.sources.ray.listings import NOT_DEAD, PAUSE_PER_ANSWER_TIME, ActorLists, GroupLists
 from cockpit.sources.ray.log_files import LOG_LINES, LogFiles
 from cockpit.sources.ray.logs import parse_version
@@ -29,6 +28,7 @@ from cockpit.sources.ray.oom import OomFacts
 from cockpit.sources.ray.replies import NodeReader
 from cockpit.sources.ray.status import StatusFacts, StatusReports, parse_status
 from cockpit.sources.source import Source, SourceError, wait_within
+from cockpit.times.clock import CLOCK, redate, shift_of
 from cockpit.trust import Peer, find_token
 
 __all__ = ["ActorFacts", "GroupFacts", "JobFacts", "NodeFacts", "OomFacts", "RayClient", "StatusFacts"]
@@ -121,9 +121,9 @@ class RayClient:
         self._is_gcs_lost = False
         self._gcs_lived_at = 0.0
 
-    def job_acts(self) -> JobActs:
+    def job_actions(self) -> JobActions:
         """The actions on jobs through this dashboard."""
-        return JobActs(self._dashboard)
+        return JobActions(self._dashboard)
 
     async def close(self) -> None:
         """Close all connections."""

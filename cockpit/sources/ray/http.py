@@ -16,7 +16,6 @@ import httpx
 
 from cockpit.model import Cause
 from cockpit.secrets import redact
-from cockpit.sockets import has_received
 from cockpit.sources.http_client import MAX_HEAD_BYTES, Params, TakePart, TooLargeError, load_trust, open_client, read_body
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
@@ -24,6 +23,7 @@ from cockpit.sources.ray.error_text import asked_for, is_html, is_tls_failure, p
 from cockpit.sources.source import SourceError, wait_within
 from cockpit.text import clean, explain_os_error
 from cockpit.trust import TOKEN_PLACES, Peer
+from cockpit.trust.sockets import has_received
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from cockpit.clock import shift_of
 from cockpit.model import Actor, PlacementGroup
 from cockpit.sources.ray import actors, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts
 from cockpit.sources.ray.nodes import LossDebounce
+from cockpit.times.clock import shift_of
 
 PAUSE_PER_ANSWER_TIME = 20
 """The pause before the next request, as a multiple of the time of the last answer: Ray's state API serves one request at a time."""

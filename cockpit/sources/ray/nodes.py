@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.clock import redate, shift_of
 from cockpit.model import AgentReport, Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
 from cockpit.secrets import redact
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_uses, plausible_amount, plausible_int
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
+from cockpit.times.clock import redate, shift_of
 
 MIB = 2**20
 LOSS_ANSWERS = 3

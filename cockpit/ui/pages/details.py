@@ -8,7 +8,7 @@ from typing import Any, TypeGuard, TypeVar
 import msgspec
 
 from cockpit.check.preset_list import PresetEntry, hide_secrets
-from cockpit.findings.give_up import LIMIT_WORDS, deadline_words, find_deadline
+from cockpit.findings.engine_timeout import LIMIT_WORDS, deadline_words, find_deadline
 from cockpit.findings.waiting import REMEDIES
 from cockpit.model import Actor, Bundle, Demand, Fault, Finding, Job, Node, PlacementGroup, Process, Session
 from cockpit.placement import needs_words

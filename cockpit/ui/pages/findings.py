@@ -66,7 +66,9 @@ def _section(key: str, title: str, rows: Sequence[Finding] | None, nothing: str 
     columns: tuple[Column[Finding], ...] = (
         Column(title, 10, lambda finding, view: cells.level(finding.level, view), sort=lambda finding, _: LEVELS.index(finding.level)),
         age_column("FOR", 6, lambda finding, view: None if (held := finding.lasted(view.now)) is None else view.now - held),
-        Column("KEY", 5, lambda finding, view: ((next_steps(finding, has_acts=view.acts, past=view.ago is not None)[0].key, "accent"),)),
+        Column(
+            "KEY", 5, lambda finding, view: ((next_steps(finding, has_actions=view.actions, past=view.ago is not None)[0].key, "accent"),)
+        ),
         text_column("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2, name=True),
         Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),
     )
@@ -89,7 +91,7 @@ def finding_sections(finding: Finding, view: View) -> Sequence[Section[Any]]:
             yield "data from", cells.moment(finding.seen, view)
         if finding.remedy:
             yield "what to do", finding.remedy.text
-        steps = [step for step in next_steps(finding, has_acts=view.acts, past=view.ago is not None) if step.key != "Enter"]
+        steps = [step for step in next_steps(finding, has_actions=view.actions, past=view.ago is not None) if step.key != "Enter"]
         for name, step in zip(("press", *("then" for _ in steps)), steps, strict=False):
             yield name, ((f"{step.key:<3}", "accent"), (step.text, ""))
         yield "code", finding.code

@@ -14,7 +14,7 @@ from cockpit.model.titles import shorten_command
 from cockpit.monitor.history import STEP_S, STEPS_KEPT
 from cockpit.placement import needs_words
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
-from cockpit.report.text import unjudged_words
+from cockpit.report.snapshot_text import unjudged_words
 from cockpit.text import UNKNOWN, age, count, percent, plural, ratio
 from cockpit.ui import cells
 from cockpit.ui.block import CUTS, fit_text

@@ -95,7 +95,7 @@ def preset_sections(entry: PresetEntry, view: View) -> Sequence[Section[Any]]:
     """The sections of one preset: its facts, the needs of its job, and every line of the check."""
     # Deferred: only a person who opens a preset waits for the import of what reads commands.
     from cockpit.check.groups import bundles
-    from cockpit.check.text import SIGNS
+    from cockpit.check.result_text import SIGNS
 
     if entry.preset is None:
         return (facts("preset", "PRESET", [("file", entry.path), ("error", entry.mistake or UNKNOWN)], view.width),)
@@ -126,7 +126,7 @@ def preset_sections(entry: PresetEntry, view: View) -> Sequence[Section[Any]]:
 
 def _facts(entry: PresetEntry, preset: Preset, view: View) -> Pairs:
     """`preset`: that of the entry, without its secrets."""
-    from cockpit.check.text import headline
+    from cockpit.check.result_text import headline
 
     yield "about", preset.about or UNKNOWN
     yield "file", "ready-made; e makes your own copy" if Path(entry.path).parent == READY_MADE else abbreviate_home(Path(entry.path))

@@ -19,7 +19,7 @@ from textual.widgets import Input, Label, OptionList
 from cockpit.config.address import Address
 from cockpit.text import clean
 from cockpit.ui.marks import Piece, Tone
-from cockpit.ui.tones import draw_pieces
+from cockpit.ui.styles import draw_pieces
 
 
 class FoldedText(ScrollView, can_focus=True):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from textual.binding import Binding
 from textual.dom import DOMNode
 
-from cockpit.acts.table import ACTS
+from cockpit.actions.table import ACTIONS
 from cockpit.ui.keys import SWITCHES
 from cockpit.ui.screens.dialogs import TextScreen
 
@@ -137,8 +137,10 @@ def help_text(page: str, entries: Sequence[Entry]) -> str:
 
 def action_entries(fitting: Collection[str]) -> Iterator[Entry]:
     """Entries of all actions. `fitting`: ids of the actions that fit the selection."""
-    for act in ACTS:
-        yield Entry("row-action" if act.takes else "action", tuple(act.keys.split(",")), act.title, act.help, act.id in fitting)
+    for action in ACTIONS:
+        yield Entry(
+            "row-action" if action.takes else "action", tuple(action.keys.split(",")), action.title, action.help, action.id in fitting
+        )
 
 
 def key_entries(nodes: Iterable[DOMNode], is_offered: Callable[[DOMNode, Binding], bool]) -> Iterator[Entry]:
@@ -162,7 +164,7 @@ def log_help_text(nodes: Iterable[DOMNode]) -> str:
 
 
 def own_bindings(node: DOMNode) -> Iterator[Binding]:
-    """Bindings of the node's own class, except for actions (`ACTS` lists them) and for keys that only say why they do nothing."""
+    """Bindings of the node's own class, except for actions (`ACTIONS` lists them) and for keys that only say why they do nothing."""
     for binding in type(node).BINDINGS:
         if isinstance(binding, Binding) and binding.action.partition("(")[0] not in ("act", "not_recorded", "no_action"):
             yield binding

@@ -14,10 +14,10 @@ from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from cockpit.acts.act import Act, DiskRead, Runbook
-from cockpit.acts.choose import Choice, Selection, choose_action
-from cockpit.acts.plan import Aim, Receipt, Target
-from cockpit.acts.table import ACTION_KEYS, ACTS, actions_on
+from cockpit.actions.action import Action, DiskRead, Runbook
+from cockpit.actions.choose import Choice, Selection, choose_action
+from cockpit.actions.plan import ActionTarget, Receipt, Target
+from cockpit.actions.table import ACTION_KEYS, ACTIONS, actions_on
 from cockpit.check.preset_list import PresetEntry, check_presets
 from cockpit.config.address import Address
 from cockpit.config.document import InputError, abbreviate_home
@@ -46,7 +46,7 @@ from cockpit.ui.view import Index, View
 
 if TYPE_CHECKING:
     from cockpit.recording.events import Event
-    from cockpit.ui.screens.plan import ActDialog
+    from cockpit.ui.screens.plan import ActionDialog
 
 NODE_PROCESSES_INTERVAL_S: Final = 20.0
 """Seconds between two requests for the processes of an open node without a probe."""
@@ -68,7 +68,10 @@ class LiveScreen(Screen[None]):
     """Draws each new snapshot, unless the display is paused."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(key, f"act('{key}')", actions_on(key)[0].title, show=key in {act.first_key for act in ACTS}) for key in ACTION_KEYS),
+        *(
+            Binding(key, f"act('{key}')", actions_on(key)[0].title, show=key in {action.first_key for action in ACTIONS})
+            for key in ACTION_KEYS
+        ),
         Binding("d", "dead", "Dead"),
         Binding("l", "log", "Log"),
         Binding("x", "hide", "Hide"),
@@ -125,7 +128,7 @@ class LiveScreen(Screen[None]):
             size.width,
             services.config.ascii,
             size.height,
-            acts=services.find_executor is not None,
+            actions=services.find_executor is not None,
             preset_entries=self._preset_entries,
             log_tails=self.log_tails.known,
         )
@@ -207,7 +210,7 @@ class LiveScreen(Screen[None]):
             choice = self.choices.get(argument.strip("')"))
             if not isinstance(choice, Choice):
                 return None
-            kind = "mend" if choice.mends else "act on row" if choice.action.takes else "act"
+            kind = "mend" if choice.is_remedy else "act on row" if choice.action.takes else "act"
             return rank(kind), choice.action.title
         if name == "address" and self.snapshot.cluster.reachable is False:
             return 0, binding.description
@@ -219,7 +222,7 @@ class LiveScreen(Screen[None]):
         """Show the plan of the action that a key begins, or say why it begins none."""
         self.begin(actions_on(key))
 
-    def begin(self, actions: Sequence[Act | Runbook]) -> None:
+    def begin(self, actions: Sequence[Action | Runbook]) -> None:
         """Show the plan of that one of these actions which fits the selection."""
         config, choice = self.services.config, choose_action(actions, self.selection)
         if self.services.find_executor is None:
@@ -237,7 +240,7 @@ class LiveScreen(Screen[None]):
             self._read_and_open_plan(action, read, rows)
 
     @work(group="begin", exclusive=True)
-    async def _read_and_open_plan(self, action: Act | Runbook, read: DiskRead, rows: Mapping[str, Any]) -> None:
+    async def _read_and_open_plan(self, action: Action | Runbook, read: DiskRead, rows: Mapping[str, Any]) -> None:
         try:
             target = await run_in_thread(read.read, read.what)
         except SourceError as error:
@@ -247,10 +250,10 @@ class LiveScreen(Screen[None]):
         else:
             self._open_plan(action, target, rows)
 
-    def _open_plan(self, action: Act | Runbook, target: Aim, rows: Mapping[str, Any]) -> None:
+    def _open_plan(self, action: Action | Runbook, target: ActionTarget, rows: Mapping[str, Any]) -> None:
         services = self.services
         target = replace(target, shown=self.snapshot.cluster.session)
-        dialog: ActDialog
+        dialog: ActionDialog
         if services.find_executor is None:
             return
         if not isinstance(action, Runbook):
@@ -267,7 +270,7 @@ class LiveScreen(Screen[None]):
             return
         self.app.push_screen(dialog, partial(self._finish, action, rows))
 
-    def _finish(self, action: Act | Runbook, rows: Mapping[str, Any], receipt: Receipt | None) -> None:
+    def _finish(self, action: Action | Runbook, rows: Mapping[str, Any], receipt: Receipt | None) -> None:
         """Untag targets that are gone; after a launch open the log of the new job."""
         done = receipt.done if receipt else ()
         if isinstance(action, Runbook):

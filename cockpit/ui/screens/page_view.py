@@ -17,6 +17,7 @@ from textual.dom import DOMNode
 from textual.widget import Widget
 from textual.widgets import Input, Label
 
+from cockpit.files.atomic import write_new
 from cockpit.model import Node, Process
 from cockpit.text import clean
 from cockpit.ui.filter import Filter, FilterLine
@@ -36,7 +37,6 @@ from cockpit.ui.section import Page
 from cockpit.ui.services import Services
 from cockpit.ui.table import Table
 from cockpit.ui.view import View
-from cockpit.whole_file import write_new
 
 MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines. A smaller terminal has no room for a useful row."""

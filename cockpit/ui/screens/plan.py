@@ -15,11 +15,11 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Button, Input, Label
 
-from cockpit.acts.act import Act, Operation
-from cockpit.acts.audit import audit_path
-from cockpit.acts.plan import Aim, Plan, Receipt
-from cockpit.acts.text import plan_lines, receipt_lines
-from cockpit.acts.world import UnclearSessionError
+from cockpit.actions.action import Action, Choosable
+from cockpit.actions.action_context import UnclearSessionError
+from cockpit.actions.audit import audit_path
+from cockpit.actions.plan import ActionTarget, Plan, Receipt
+from cockpit.actions.plan_text import plan_lines, receipt_lines
 from cockpit.config.document import abbreviate_home
 from cockpit.model import Session
 from cockpit.sources.probes.requests import Progress
@@ -29,7 +29,7 @@ from cockpit.ui.marks import Tone
 from cockpit.ui.screens.dialogs import FoldedText
 
 if TYPE_CHECKING:
-    from cockpit.acts.executor import ActionExecutor
+    from cockpit.actions.executor import ActionExecutor
 
 READING_S: Final = 0.3
 """Seconds for which a new text can be neither confirmed nor closed: keys typed ahead were meant for something else."""
@@ -62,22 +62,22 @@ class PlanLines(FoldedText, can_focus=False):
         return "" if line[:1] in ("", " ") else self.HEADS.get(line, "title")
 
 
-class ActDialog(ModalScreen["Receipt | None"]):
+class ActionDialog(ModalScreen["Receipt | None"]):
     """A dialog from the plan to the receipt.
 
     The user confirms a plan by the action's button, by its word typed in full, or by its key if `key_again` allows that.
     """
 
     DEFAULT_CSS = """
-    ActDialog { align: center middle; }
-    ActDialog #dialog { width: 100%; max-width: 140; max-height: 100%; padding: 0 1; background: $panel; border: round $primary; }
-    ActDialog Label { width: 100%; }
-    ActDialog #title { text-style: bold; margin-bottom: 1; }
-    ActDialog PlanLines { background: $panel; scrollbar-size: 0 1; }
-    ActDialog #word { border: none; height: 1; padding: 0 1; background: $surface; color: $foreground; }
-    ActDialog #buttons { height: 1; margin-top: 1; }
-    ActDialog Button { min-width: 14; margin-right: 2; }
-    ActDialog #hint { color: $text-muted; }
+    ActionDialog { align: center middle; }
+    ActionDialog #dialog { width: 100%; max-width: 140; max-height: 100%; padding: 0 1; background: $panel; border: round $primary; }
+    ActionDialog Label { width: 100%; }
+    ActionDialog #title { text-style: bold; margin-bottom: 1; }
+    ActionDialog PlanLines { background: $panel; scrollbar-size: 0 1; }
+    ActionDialog #word { border: none; height: 1; padding: 0 1; background: $surface; color: $foreground; }
+    ActionDialog #buttons { height: 1; margin-top: 1; }
+    ActionDialog Button { min-width: 14; margin-right: 2; }
+    ActionDialog #hint { color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel"),
@@ -93,12 +93,12 @@ class ActDialog(ModalScreen["Receipt | None"]):
         Binding("end,G", "scroll('scroll_end')", "Last"),
     ]
 
-    def __init__(self, act: Operation, clock: Callable[[], float]) -> None:
+    def __init__(self, action: Choosable, clock: Callable[[], float]) -> None:
         super().__init__()
         self.stage: Stage = "looking"
         self.plan: Plan | None = None
         self.receipt: Receipt | None = None
-        self._act, self._clock = act, clock
+        self._action, self._clock = action, clock
         self._progress: dict[str, Progress] = {}
         """The newest progress of each host."""
         self._hint = ""
@@ -114,7 +114,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
             yield Input(id="word", compact=True, select_on_focus=False)
             with Horizontal(id="buttons"):
                 yield Button(Content("Cancel"), id="leave", compact=True)
-                yield Button(Content(self._act.title), id="agree", variant="error", compact=True, disabled=True)
+                yield Button(Content(self._action.title), id="agree", variant="error", compact=True, disabled=True)
             yield Label(id="hint")
 
     def compose_choices(self) -> ComposeResult:
@@ -122,7 +122,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         yield from ()
 
     def on_mount(self) -> None:
-        self._show_stage("looking", f"{self._act.title}: checking")
+        self._show_stage("looking", f"{self._action.title}: checking")
         self.set_interval(0.1, self._update_progress)
         self.run_worker(self._make_plan())
 
@@ -160,7 +160,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         if stage == "plan" and self._word:
             return f"Type {self._word} to continue, Esc cancels"
         if self._key_confirms:
-            return f"{self._act.first_key} again {self._act.key_again}, Esc cancels"
+            return f"{self._action.first_key} again {self._action.key_again}, Esc cancels"
         if stage == "nothing" and self.plan and self.plan.unknown:
             return "Not everything could be classified. Esc closes"
         if stage == "nothing" and self.plan and self.plan.refused:
@@ -188,7 +188,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
     @property
     def _key_confirms(self) -> bool:
         """Whether the action's key confirms the plan: only if no live process can end with it."""
-        return self._act.key_again is not None and self.stage == "plan" and self._word is None
+        return self._action.key_again is not None and self.stage == "plan" and self._word is None
 
     @property
     def _word(self) -> str | None:
@@ -209,7 +209,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         self._set_label("#hint", ". ".join(filter(None, (self._hint, more))))
         if self.stage in ("looking", "doing") and self._progress:
             verb = "checking" if self.stage == "looking" else "running"
-            self._set_label("#title", f"{self._act.title}: {verb}, {sum_progress(self._progress)}")
+            self._set_label("#title", f"{self._action.title}: {verb}, {sum_progress(self._progress)}")
             lines.show("\n".join(f"  {host}  {progress.text}" for host, progress in self._progress.items()))
 
     def _set_label(self, selector: str, text: str) -> None:
@@ -253,7 +253,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
 
     def on_key(self, event: events.Key) -> None:
         """The action's key confirms, if `_key_confirms`."""
-        if self._key_confirms and event.character == self._act.first_key:
+        if self._key_confirms and event.character == self._action.first_key:
             event.stop()
             self._confirm()
 
@@ -281,40 +281,40 @@ class ActDialog(ModalScreen["Receipt | None"]):
         getattr(self.query_one(PlanLines), how)(animate=False)
 
 
-class PlanScreen(ActDialog):
+class PlanScreen(ActionDialog):
     """The dialog of one action. The executor makes and carries out its plan."""
 
-    def __init__(self, executor: ActionExecutor, act: Act, aim: Aim, clock: Callable[[], float]) -> None:
-        super().__init__(act, clock)
-        self._executor, self._planned_act, self._aim = executor, act, aim
+    def __init__(self, executor: ActionExecutor, action: Action, chosen: ActionTarget, clock: Callable[[], float]) -> None:
+        super().__init__(action, clock)
+        self._executor, self._planned_action, self._chosen = executor, action, chosen
 
     async def _make_plan(self) -> None:
         try:
-            self.plan = plan = await self._executor.plan(self._planned_act, self._aim, self._progress.__setitem__)
+            self.plan = plan = await self._executor.plan(self._planned_action, self._chosen, self._progress.__setitem__)
         except SourceError as error:
             text = str(error)
             if isinstance(error, UnclearSessionError):
                 # An action on sessions can be begun on the row of one. For any other action the screen must follow one Ray.
-                choose_row = f"Press 2, Enter on its node, put the cursor on the session, press {self._act.first_key}"
-                text += ".\n" + (choose_row if self._act.also_takes is Session else "Choose one: quit, and start cockpit with --address")
-            self._show_stage("failed", f"{self._act.title}: no plan could be made", text)
+                choose_row = f"Press 2, Enter on its node, put the cursor on the session, press {self._action.first_key}"
+                text += ".\n" + (choose_row if self._action.also_takes is Session else "Choose one: quit, and start cockpit with --address")
+            self._show_stage("failed", f"{self._action.title}: no plan could be made", text)
             return
         title, _, *lines = plan_lines(plan, self._clock())
         self._show_stage("nothing" if plan.empty else "plan", title, "\n".join(lines))
 
     async def _perform(self, plan: Plan) -> None:
         self._progress = {}
-        self._show_stage("doing", f"{self._act.title}: running")
+        self._show_stage("doing", f"{self._action.title}: running")
         try:
             self.receipt = receipt = await self._executor.perform(plan, self._progress.__setitem__)
         except SourceError as error:
-            self._show_stage("failed", f"{self._act.title}: nothing was done", str(error))
+            self._show_stage("failed", f"{self._action.title}: nothing was done", str(error))
             return
         title, _, *lines = receipt_lines(receipt)
         self._show_stage("receipt", title, "\n".join(lines))
 
     def _hint_of(self, stage: Stage) -> str:
-        if stage == "receipt" and self._act.starts_job and self.receipt and self.receipt.done:
+        if stage == "receipt" and self._action.starts_job and self.receipt and self.receipt.done:
             return "Esc shows its log"
         return super()._hint_of(stage)
 

@@ -12,16 +12,16 @@ from textual.content import Content
 from textual.widgets import Button, SelectionList
 from textual.widgets.selection_list import Selection
 
-from cockpit.acts.act import Runbook
-from cockpit.acts.plan import Plan
-from cockpit.acts.recover.runbook import Recovery
-from cockpit.acts.recover.step_state import NAMES, Step, StepError, StepState
-from cockpit.acts.text import plan_lines
+from cockpit.actions.action import Runbook
+from cockpit.actions.plan import Plan
+from cockpit.actions.plan_text import plan_lines
+from cockpit.actions.recover.runbook import Recovery
+from cockpit.actions.recover.step_state import NAMES, Step, StepError, StepState
 from cockpit.config.document import InputError
 from cockpit.presets import Preset
 from cockpit.sources.source import SourceError
 from cockpit.text import age, plural
-from cockpit.ui.screens.plan import ActDialog, PlanLines, Stage
+from cockpit.ui.screens.plan import ActionDialog, PlanLines, Stage
 from cockpit.ui.services import RunbookFactory
 
 SIGNS: Final[dict[StepState, tuple[str, str]]] = {
@@ -34,7 +34,7 @@ SIGNS: Final[dict[StepState, tuple[str, str]]] = {
 }
 
 
-class RecoverScreen(ActDialog):
+class RecoverScreen(ActionDialog):
     """Asks once for the whole runbook, then runs its steps. After a failure it can continue at the failed step."""
 
     DEFAULT_CSS = """
@@ -46,13 +46,13 @@ class RecoverScreen(ActDialog):
         self,
         make: RunbookFactory,
         ending: list[Callable[[], None]],
-        act: Runbook,
+        action: Runbook,
         preset: Preset,
         clock: Callable[[], float],
         *,
         ascii: bool,
     ) -> None:
-        super().__init__(act, clock)
+        super().__init__(action, clock)
         self._make, self._ending, self._preset, self._ascii = make, ending, preset, ascii
         self._recovery: Recovery | None = None
         self._open = AsyncExitStack()
@@ -125,8 +125,8 @@ class RecoverScreen(ActDialog):
 
     def _plan_again(self) -> None:
         self._progress, self._has_stopped = {}, False
-        self._show_stage("looking", f"{self._act.title}: checking")
-        self.query_one("#agree", Button).label = Content(self._act.title)
+        self._show_stage("looking", f"{self._action.title}: checking")
+        self.query_one("#agree", Button).label = Content(self._action.title)
         self.run_worker(self._make_plan(), exclusive=True, group="look")
 
     async def on_unmount(self) -> None:

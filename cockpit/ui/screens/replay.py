@@ -15,10 +15,10 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.worker import Worker
 
-from cockpit.acts.table import ACTION_KEYS, actions_on
+from cockpit.actions.table import ACTION_KEYS, actions_on
 from cockpit.model import Snapshot
-from cockpit.moment import EXAMPLES, moment_text, parse_moment
 from cockpit.text import plural
+from cockpit.times.moments import EXAMPLES, format_time, parse_moment
 from cockpit.ui.footer import KeyPlace
 from cockpit.ui.notices import say, showing_failures
 from cockpit.ui.recorded import PastMoment, RecordedPast
@@ -200,7 +200,7 @@ class ReplayScreen(Screen[PageView | None]):
         if (moment := await ask_moment(self, self.services, is_live=self._live is not None)) is None:
             return
         if self.past is not None and moment < (begin := self.past.stretch.recorded[0]):
-            say(self, f"The recording begins at {moment_text(begin, self.services.clock())}: that moment is shown")
+            say(self, f"The recording begins at {format_time(begin, self.services.clock())}: that moment is shown")
             moment = begin
         self.go_to(moment)
 
@@ -346,7 +346,7 @@ async def ask_moment(screen: Screen[Any], services: Services, *, is_live: bool) 
 def show_events(screen: Screen[Any], events: Sequence[Event], now: float) -> None:
     """Replace all notifications by one for each event; equal sentences are shown once."""
     screen.app.clear_notifications()
-    levels = {f"{moment_text(event.at, now)}  {event_text(event)}": event.level for event in events}
+    levels = {f"{format_time(event.at, now)}  {event_text(event)}": event.level for event in events}
     for text in islice(levels, MAX_SHOWN_EVENTS):
         say(screen, text, SEVERITIES.get(levels[text], "information"))
     if len(levels) > MAX_SHOWN_EVENTS:

@@ -14,7 +14,7 @@ from cockpit.report.incident.episodes import event_spans
 from cockpit.report.incident.gather import make_account
 from cockpit.report.incident.html import account_html
 from cockpit.report.incident.markdown import account_markdown
-from tests.report.incident.recordings import ACT, DISK, EVENTS, HUNG, Made, at, night
+from tests.report.incident.recordings import ACTION, DISK, EVENTS, HUNG, Made, at, night
 from tests.usage.worlds import world
 from tests.world import NOW
 
@@ -34,7 +34,7 @@ def test_a_finding_is_one_episode_from_its_beginning_to_its_end(account):
     (hung,) = found(account, "job-hung")
     assert (hung.begin, hung.end, hung.level, hung.times) == (NOW + 595, NOW + 2400, "critical", 1)
     assert hung.evidence == HUNG.evidence
-    assert hung.act == "stop-job"
+    assert hung.action == "stop-job"
 
 
 def test_a_finding_between_two_samples_is_known_from_its_events(account):
@@ -47,7 +47,7 @@ def test_a_finding_between_two_samples_has_evidence_and_remedy_of_its_beginning(
     begun = Event(NOW + 2, "finding", HUNG.text, "begin", HUNG.subject, HUNG.level, HUNG.key, HUNG.about)
     ended = Event(NOW + 4, "finding", HUNG.text, "end", HUNG.subject, HUNG.level, HUNG.key, HUNG.about)
     (hung,) = make_account(Made(looks, [begun, ended])).findings
-    assert (hung.begin, hung.end, hung.act) == (NOW + 2, NOW + 4, "stop-job")
+    assert (hung.begin, hung.end, hung.action) == (NOW + 2, NOW + 4, "stop-job")
     assert hung.evidence == HUNG.evidence
 
 
@@ -81,21 +81,21 @@ def test_a_finding_keeps_its_most_severe_text():
 
 
 def test_an_action_has_its_user_and_outcome(account):
-    (act,) = account.acts
-    assert (act.at, act.end, act.user, act.host) == (NOW + 2900, NOW + 2912, "ann", "head")
-    assert act.text == "kill-orphans: ended 4 processes on node1"
+    (action,) = account.actions
+    assert (action.at, action.end, action.user, action.host) == (NOW + 2900, NOW + 2912, "ann", "head")
+    assert action.text == "kill-orphans: ended 4 processes on node1"
 
 
 def test_an_action_has_its_targets_and_their_job():
     rows = [{"target": f"pid {1000 + number}", "job": "02000000"} for number in range(5)]
-    over = replace(EVENTS[1], data={**ACT, "outcome": {"done": rows[:4], "failed": rows[4:]}})
+    over = replace(EVENTS[1], data={**ACTION, "outcome": {"done": rows[:4], "failed": rows[4:]}})
     night_with = make_account(night((EVENTS[0], over)))
-    assert night_with.acts[0].targets[0] == "pid 1000 of job ppo-7b"
+    assert night_with.actions[0].targets[0] == "pid 1000 of job ppo-7b"
     told = "ended 4 processes on node1: pid 1000 of job ppo-7b, pid 1001 of job ppo-7b, pid 1002 of job ppo-7b and 2 more"
     assert told in account_markdown(night_with)
     assert told in account_html(night_with)
-    planned = replace(EVENTS[0], data={**ACT, "plan": [{"target": "job ppo-7b", "job": "02000000"}]})
-    assert make_account(night((planned,))).acts[0].targets == ("job ppo-7b",)
+    planned = replace(EVENTS[0], data={**ACTION, "plan": [{"target": "job ppo-7b", "job": "02000000"}]})
+    assert make_account(night((planned,))).actions[0].targets == ("job ppo-7b",)
 
 
 def test_a_report_has_complete_commands_and_no_keys():
@@ -111,8 +111,8 @@ def test_a_report_has_complete_commands_and_no_keys():
 
 
 def test_an_action_without_a_recorded_end_is_included(account):
-    (act,) = make_account(night(EVENTS[:1])).acts
-    assert (act.end, act.act) == (None, ACT["act"])
+    (action,) = make_account(night(EVENTS[:1])).actions
+    assert (action.end, action.action) == (None, ACTION["act"])
 
 
 def test_jobs_failed_sources_gaps_and_damage_are_included(account):
@@ -133,7 +133,7 @@ def test_gpu_hours_cover_only_the_recorded_time(account):
 def test_only_the_time_between_two_moments_is_gathered():
     account = make_account(night(), NOW + 2500, NOW + 2600)
     assert [one.code for one in account.findings] == ["gpu-memory-orphaned"]
-    assert (account.begin, account.end, account.acts) == (NOW + 2500, NOW + 2600, ())
+    assert (account.begin, account.end, account.actions) == (NOW + 2500, NOW + 2600, ())
 
 
 def test_the_report_of_a_job_has_only_its_own_facts():

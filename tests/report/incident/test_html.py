@@ -111,9 +111,9 @@ def test_foreign_text_is_escaped(account):
     spoiled = replace(
         account,
         session=HOSTILE,
-        findings=spoil(account.findings, text=HOSTILE, subject=HOSTILE, code=HOSTILE, evidence=(HOSTILE,), remedy=HOSTILE, act=HOSTILE),
+        findings=spoil(account.findings, text=HOSTILE, subject=HOSTILE, code=HOSTILE, evidence=(HOSTILE,), remedy=HOSTILE, action=HOSTILE),
         jobs=spoil(account.jobs, id=HOSTILE, entrypoint=HOSTILE, message=HOSTILE, error=HOSTILE, status=HOSTILE),
-        acts=spoil(account.acts, text=HOSTILE, user=HOSTILE, host=HOSTILE),
+        actions=spoil(account.actions, text=HOSTILE, user=HOSTILE, host=HOSTILE),
         faults=spoil(account.faults, text=HOSTILE, source=HOSTILE),
         usage=spoil(account.usage, name=HOSTILE, user=HOSTILE),
         users=spoil(account.users, user=HOSTILE),
@@ -149,14 +149,14 @@ def test_a_page_is_written_for_any_dates(begin, end, other):
         gaps=((other, end),),
         findings=(replace(account.findings[0], begin=other, end=end),),
         jobs=(replace(account.jobs[0], started=other, ended=begin),),
-        acts=(replace(account.acts[0], at=other, end=begin),),
+        actions=(replace(account.actions[0], at=other, end=begin),),
     )
     assert Outline(account_html(dated)).open == []
     assert account_markdown(dated)
 
 
 def test_a_page_is_written_for_an_empty_recording(account):
-    nothing = dict.fromkeys(("findings", "acts", "jobs", "faults", "gaps", "damage", "usage", "users", "course"), ())
+    nothing = dict.fromkeys(("findings", "actions", "jobs", "faults", "gaps", "damage", "usage", "users", "course"), ())
     text = "".join(Outline(account_html(replace(account, **nothing))).text)
     assert text.count("None.") >= 2
     assert "No job ran." in text

@@ -25,7 +25,7 @@ def test_the_report_has_events_times_and_remedies(account):
 
 
 def test_any_report_fits_into_a_chat(account):
-    many = {name: getattr(account, name) * 50 for name in ("findings", "acts", "jobs", "faults", "gaps", "damage", "usage", "users")}
+    many = {name: getattr(account, name) * 50 for name in ("findings", "actions", "jobs", "faults", "gaps", "damage", "usage", "users")}
     lines = account_markdown(replace(account, **many)).splitlines()
     assert len(lines) <= MAX_LINES
     assert sum("`cockpit report -o FILE.html` has all" in line for line in lines) == 7

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.probe.look.proc import read_link
+from cockpit.probe.sample.proc import read_link
 from cockpit.sources.probes import payload
 from cockpit.sources.probes.payload import program
 from cockpit.sources.probes.spawn import LOCAL_PYTHON
@@ -141,14 +141,14 @@ def test_the_program_is_small_and_packed_once():
     assert payload._pack.cache_info().misses == 1
 
 
-@pytest.mark.parametrize("module", ["cockpit.probe.acts.ray.gcs", "cockpit.probe.acts.ray_tunnel.task_tunnel"])
+@pytest.mark.parametrize("module", ["cockpit.probe.actions.ray.gcs", "cockpit.probe.actions.ray_tunnel.task_tunnel"])
 def test_a_probe_can_send_the_source_of_its_own_modules_on(module):
     """`program_text` sends such a module to the cluster's own Python."""
     shared = program([], acting=True).rpartition(b"boot[")[0]
     ask = f"""
 import sys
 sys.meta_path.insert(0, boot["MemoryImporter"](modules))
-from cockpit.probe.acts.ray import program_text
+from cockpit.probe.actions.ray import program_text
 print(len(program_text({module!r}, "/x")))
 """
     assert int(subprocess.run(LOCAL_PYTHON, input=shared + ask.encode(), capture_output=True, check=True).stdout) > 1000
@@ -159,5 +159,5 @@ def test_the_actions_are_sent_only_where_something_is_to_be_done():
         line = next(line for line in program([], acting=acting).splitlines() if line.startswith(b"modules = "))
         return zlib.decompress(base64.b64decode(line.split(b'"')[1]))
 
-    assert b"cockpit.probe.acts" in packed(acting=True)
-    assert b"cockpit.probe.acts" not in packed(acting=False)
+    assert b"cockpit.probe.actions" in packed(acting=True)
+    assert b"cockpit.probe.actions" not in packed(acting=False)

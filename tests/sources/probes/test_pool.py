@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cockpit.clock import CLOCK
 from cockpit.config.reach import NO_PROMPT, HostEntry
 from cockpit.config.settings import Config
 from cockpit.model import AgentReport, Fault, Gpu, Host, Node
@@ -26,6 +25,7 @@ from cockpit.sources.probes.process import LineCutter
 from cockpit.sources.probes.spawn import kill_and_reap, local_command, spawn, watch_words
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError
+from cockpit.times.clock import CLOCK
 from tests.sources.probes.audience import RecordingListener
 
 pytestmark = pytest.mark.process

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from cockpit.recent import Recent
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray import actors, wire
@@ -13,6 +12,7 @@ from cockpit.sources.ray.actors import WAITING
 from cockpit.sources.ray.listings import ActorLists
 from cockpit.sources.ray.status import GroupDemand
 from cockpit.sources.source import SourceError
+from cockpit.times.ttl_cache import TtlCache
 from tests.sources.ray.recorded_ray import Clock, RecordedRay, listing, of_state, recorded
 
 
@@ -442,7 +442,7 @@ def test_texts_that_ray_repeats_are_searched_for_secrets_once(monkeypatch: pytes
         for n in range(5000)
     ]
     asked: list[str] = []
-    monkeypatch.setattr(actors, "_short", Recent(lambda told: asked.append(told) or redact(told), 16_384))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(actors, "_short", TtlCache(lambda told: asked.append(told) or redact(told), 16_384))  # type: ignore[func-returns-value]
     first = list(map(actors.parse_job, entries))
     assert list(map(actors.parse_job, entries)) == first
     assert len(asked) == len(set(asked)) == 10_000

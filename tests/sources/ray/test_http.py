@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager, suppress
 import httpx
 import pytest
 
-from cockpit.sockets import Server
 from cockpit.sources.ray import http, wire
 from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, NoAnswerError
 from cockpit.sources.source import SourceError
 from cockpit.trust import Peer
+from cockpit.trust.sockets import Server
 from tests.fakes.transport import MockTransport, refuse_certificate
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
