@@ -72,7 +72,7 @@ test-lab: $(READY) ## the tests on virtual hosts alone (root)
 	@$(BIN)/python -m pytest -rs -m lab
 
 proof: $(READY) ## 10,000 random forests of real processes, 200 of them beside a real Ray: every orphan ended, nothing else signalled (root)
-	@COCKPIT_ROUNDS=9800 COCKPIT_REAL_ROUNDS=200 $(BIN)/python -m pytest -rs -s tests/probe/acts/test_forests.py
+	@COCKPIT_ROUNDS=9800 COCKPIT_REAL_ROUNDS=200 $(BIN)/python -m pytest -rs -s tests/probe/actions/test_forests.py
 
 healthy: $(READY) ## ten minutes of a healthy run on two hosts: nothing above info is found (root)
 	@$(BIN)/python -m tests.lab.healthy --minutes 10

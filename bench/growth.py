@@ -15,7 +15,7 @@ from bench.terminal import NothingDrawnError
 
 SIZES = (2, 10, 100, 300, 1000, 3000)
 ACTORS_PER_NODE, WAITING_SHARE = 10, 0.2
-MOST_ACTORS = 10_000
+MAX_ACTORS = 10_000
 """That Ray's state API lists, however many there are."""
 DRAWING = Path(__file__).parents[1] / "screenshots" / "growth.svg"
 TITLES = ("nodes", "CPU, % of a core", "memory, MB", "key p99, ms", "requests a minute", "MB a minute")
@@ -37,7 +37,7 @@ class Cost:
 
 def measure(nodes: int, env: Mapping[str, str], seconds: float) -> Cost:
     """Raises `NothingDrawnError`."""
-    actors = min(MOST_ACTORS, nodes * ACTORS_PER_NODE)
+    actors = min(MAX_ACTORS, nodes * ACTORS_PER_NODE)
     options = {"nodes": nodes, "gpus": 8, "actors": actors, "pending": int(actors * WAITING_SHARE)}
     with big.dashboard(*(word for name, value in options.items() for word in (f"--{name}", str(value)))) as address:
         terminal = screen.cockpit(address, env)

@@ -21,10 +21,10 @@ from cockpit.check.check import check
 from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Host, Snapshot
 from cockpit.monitor.join import Join
-from cockpit.monitor.parts import Parts
+from cockpit.monitor.source_answers import Parts
 from cockpit.presets import JobSpec, Preset
+from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray.client import RayClient
-from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.ray.replies import NodeReader
 from cockpit.sources.source import SourceError
 
@@ -77,7 +77,7 @@ def _decoding() -> Iterator[list[float]]:
         return read_timed
 
     with (
-        mock.patch.object(Dashboard, "_read_as", timed(Dashboard._read_as)),
+        mock.patch("cockpit.sources.ray.http.decode", timed(decode)),
         mock.patch.object(NodeReader, "take", timed(NodeReader.take)),
     ):
         yield spent

@@ -43,7 +43,7 @@ async def record(address: str, root: Path, seconds: float) -> tuple[float, float
     running = asyncio.ensure_future(monitor.run())
     try:
         await asyncio.sleep(SETTLE_S)
-        monitor.poller.subscribe(recorder.hear)
+        monitor.poller.subscribe(recorder.on_snapshot)
         while recorder.state.path is None:
             await asyncio.sleep(0.1)
         thread = next(one for one in threading.enumerate() if one.name == "recorder")

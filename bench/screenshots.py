@@ -14,14 +14,14 @@ from textual.pilot import Pilot
 
 from bench.moving_picture import moving_picture
 from bench.settled import settle
-from cockpit.acts.audit import Audit
-from cockpit.acts.executor import ActionExecutor
+from cockpit.actions.audit import Audit
+from cockpit.actions.executor import ActionExecutor
 from cockpit.config.settings import Config
 from cockpit.demo import demo_cluster
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.app import Cockpit
 from cockpit.ui.pages import PAGES
-from cockpit.ui.screens.plan import ActDialog
+from cockpit.ui.screens.plan import ActionDialog
 
 FOLDER = Path(__file__).parents[1] / "screenshots"
 WIDE, PANE = (120, 40), (80, 24)
@@ -90,7 +90,7 @@ async def record_walk(app: Cockpit, pilot: Pilot[Any]) -> None:
 async def until_asked(app: Cockpit, pilot: Pilot[Any]) -> None:
     """Until the plan is there: hosts make it."""
     for _ in range(120):
-        if isinstance(app.screen, ActDialog):
+        if isinstance(app.screen, ActionDialog):
             return
         await pilot.pause(0.5)
     raise TimeoutError("no plan was shown")

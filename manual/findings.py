@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.acts.table import ACTS, find_operation
+from cockpit.actions.table import ACTIONS, find_operation
 from cockpit.findings import CHECKS, FindingTracker
 from cockpit.findings.checks import Check
 from cockpit.model import LEVELS, Finding
@@ -40,7 +40,7 @@ def known_codes() -> set[str]:
     """Every code that a detector may give to a finding, from its source."""
     trees = [ast.parse(path.read_text()) for path in ROOT.glob("cockpit/findings/*.py")]
     texts = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return {text for text in texts if re.fullmatch(r"[a-z]+(-[a-z]+)+|deadlock", text)} - NO_CODES - {act.id for act in ACTS}
+    return {text for text in texts if re.fullmatch(r"[a-z]+(-[a-z]+)+|deadlock", text)} - NO_CODES - {action.id for action in ACTIONS}
 
 
 class Collector:
@@ -108,15 +108,15 @@ def _remedies(findings: Iterable[Finding]) -> str:
     told: dict[str | None, str] = {}
     for finding in findings:
         if finding.remedy:
-            told.setdefault(finding.remedy.act, finding.remedy.text)
-    if told.get(None) in [text for act, text in told.items() if act]:
+            told.setdefault(finding.remedy.action, finding.remedy.text)
+    if told.get(None) in [text for action, text in told.items() if action]:
         del told[None]
-    lines = [f"- {_escape(text)}{_key(act)}" for act, text in told.items()]
+    lines = [f"- {_escape(text)}{_key(action)}" for action, text in told.items()]
     return "\nWhat to do, by the case:\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
-def _key(act: str | None) -> str:
-    return f" (`{find_operation(act).first_key}`: {find_operation(act).title})" if act else ""
+def _key(action: str | None) -> str:
+    return f" (`{find_operation(action).first_key}`: {find_operation(action).title})" if action else ""
 
 
 def _escape(text: str) -> str:

@@ -14,21 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.acts.audit import Audit
-from cockpit.acts.plan import Plan
+from cockpit.actions.audit import Audit
+from cockpit.actions.plan import Plan
 from cockpit.config import settings
 from cockpit.config.document import InputError
 from cockpit.config.settings import config_path, init, load
-from cockpit.line_file import lines_path
+from cockpit.files.status_line import lines_path
 from cockpit.monitor.cluster_choice import jobs_by_session
 from cockpit.presets.folder import find_preset, write_preset
 from cockpit.recording.folder import make_folder
-from cockpit.sockets import Connection, Server, find_server, listening_users
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.source import SourceError
 from cockpit.trust import Peer, find_token, why_not_ours
+from cockpit.trust.sockets import Connection, Server, find_server, listening_users
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
 

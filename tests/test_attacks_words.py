@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from cockpit.acts.audit import Audit
-from cockpit.acts.plan import Plan, Target
+from cockpit.actions.audit import Audit
+from cockpit.actions.plan import Plan, Target
 from cockpit.config.document import Document, InputError
 from cockpit.findings.waiting import shell_word
 from cockpit.sources.lenient_json import NotRayError, decode
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.process
 
 COCKPIT = Path(sys.executable).with_name("cockpit")
 EVIL = "\x1b]52;c;cm0=\x07\x1b]8;;file:///etc/shadow\x07\x1b[2J\x9b31m\x1bP1$r\x1b\\\u202egnp\u200b\U000e0041[bold][@click=app.quit]z[/]\t\0\udc80"
-ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e0fff]")
+ACTIONS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e0fff]")
 DEEP = 100_000
 TOKEN = "t0ken" * 8
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -131,7 +131,7 @@ HEADERS = {
 def test_whatever_a_dashboard_answers_is_a_sentence(dashboard, answer, tmp_path):
     told = shown(f"status --address {dashboard(answer).url}", tmp_path, RAY_AUTH_TOKEN=TOKEN)
     assert "127.0.0.1" in told
-    assert ACTS.findall(told) == []
+    assert ACTIONS.findall(told) == []
     assert "cockpit has a bug" not in told
     assert "Traceback" not in told
     assert TOKEN not in told
@@ -282,7 +282,7 @@ def test_a_hostile_file_is_a_mistake_in_one_sentence(text):
     with pytest.raises(InputError) as caught:
         Document(text, "preset.yaml")
     assert str(caught.value).startswith("preset.yaml")
-    assert ACTS.findall(str(caught.value)) == []
+    assert ACTIONS.findall(str(caught.value)) == []
 
 
 # What is said and written
@@ -294,7 +294,7 @@ def test_no_name_forges_a_line_in_the_log_of_acts_or_acts_on_whoever_reads_it(tm
     audit = Audit(tmp_path / "acts.jsonl", lambda: 5.0)
     audit.begin(Plan("kill-orphans", "Kill orphans", (target,), hosts=("w1",)))
     (line,) = (tmp_path / "acts.jsonl").read_bytes().decode().splitlines()
-    assert ACTS.findall(line) == []
+    assert ACTIONS.findall(line) == []
     assert json.loads(line)["outcome"] == "begun"
     assert json.loads(line)["plan"][0]["command"].startswith("\x1b]52"), "who reads it as JSON gets what it was"
 
@@ -323,4 +323,4 @@ def test_a_terminal_that_knows_few_letters_gets_an_answer(tmp_path):
 def test_a_terminal_of_a_hostile_name_gets_an_answer(tmp_path, term):
     told = shown("status --address http://127.0.0.1:1", tmp_path, TERM=term, COLUMNS="999999999", LC_ALL="xx_YY.UTF-8")
     assert "Jobs: unknown" in told
-    assert ACTS.findall(told) == []
+    assert ACTIONS.findall(told) == []

@@ -11,7 +11,7 @@ import click
 import pytest
 import yaml
 
-from cockpit.acts.table import ACTION_KEYS
+from cockpit.actions.table import ACTION_KEYS
 from cockpit.cli.main import main
 from cockpit.config.settings import ConfigFile
 from cockpit.ui.app import Cockpit

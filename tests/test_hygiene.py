@@ -44,7 +44,7 @@ from cockpit.cli.main import main
 with contextlib.suppress(SystemExit), open(os.devnull, 'w') as nowhere, contextlib.redirect_stdout(nowhere):
     main(['status', '--json'])
 """)
-    assert "cockpit.report.text" in loaded, "the status was not made"
+    assert "cockpit.report.snapshot_text" in loaded, "the status was not made"
     heavy = {name for name in loaded if name.split(".")[0] in ("textual", "rich")}
     # httpx loads a command line of its own, with rich, where rich is installed.
     assert not heavy or ("httpx._main" in loaded and not any(name.startswith("textual") for name in heavy))
@@ -53,7 +53,7 @@ with contextlib.suppress(SystemExit), open(os.devnull, 'w') as nowhere, contextl
 @pytest.mark.process
 def test_the_program_imports_neither_the_screen_nor_a_command_before_it_knows_which_is_wanted():
     loaded = imported_by("import cockpit.cli.main")
-    assert not {"asyncio", "httpx", "textual", "rich", "cockpit.presets", "cockpit.acts.table", "cockpit.monitor.monitor"} & loaded
+    assert not {"asyncio", "httpx", "textual", "rich", "cockpit.presets", "cockpit.actions.table", "cockpit.monitor.monitor"} & loaded
 
 
 @pytest.mark.process

@@ -75,12 +75,12 @@ def test_a_secret_is_hidden_also_in_json_and_in_json_within_json(example):
 
 
 @pytest.mark.parametrize(("rule", "name"), [(rule, name) for rule in NAME_RULES for name in rule.examples])
-def test_a_name_says_what_its_rule_tells(rule, name):
+def test_a_name_has_the_secrecy_of_its_rule(rule, name):
     assert secrecy(name) is rule.secrecy
 
 
 @pytest.mark.parametrize(("rule", "value"), [(rule, value) for rule in PLAIN_RULES for value in rule.examples])
-def test_what_is_plain_is_no_secret_under_any_name(rule, value):
+def test_a_plain_value_is_no_secret_under_any_name(rule, value):
     name = "hook" if rule.under.startswith("hook") else {"": "password", "token|pass_?$": "token"}.get(rule.under, "auth")
     assert is_plain(value, name)
     assert redact_variable(name, value) == value
@@ -236,7 +236,7 @@ def test_a_private_key_that_has_no_end_ends_with_the_first_line_that_is_none_of_
     assert lines == ["-----BEGIN PRIVATE KEY-----", HIDDEN, "step 1: loss 0.5", "saved"]
 
 
-def test_who_only_speaks_of_private_keys_hides_nothing():
+def test_text_about_private_keys_is_not_hidden():
     lines = ["expected -----BEGIN PRIVATE KEY-----, found:", "step 1 is done", "saved"]
     assert by_lines(*lines)[1:] == lines[1:]
 
@@ -254,7 +254,7 @@ def test_who_only_speaks_of_private_keys_hides_nothing():
         ([f"token: {KEY}", "value: 8"], [f"token: {HIDDEN}", "value: 8"]),
     ],
 )
-def test_what_one_line_leads_up_to_is_hidden_in_the_next(lines, safe):
+def test_a_secret_is_hidden_in_the_line_after_its_name(lines, safe):
     assert by_lines(*lines) == safe
 
 
@@ -273,7 +273,7 @@ def test_a_line_that_was_skipped_still_leads_up_to_the_next():
         ("--max_tokens 1024 --use_wandb True", []),
     ],
 )
-def test_where_a_secret_stands_can_be_told(text, parts):
+def test_the_place_of_a_secret_is_returned(text, parts):
     assert [text[start:end] for start, end in find_secrets(text)] == parts
 
 
@@ -290,7 +290,7 @@ def test_json_in_a_string_stays_json():
     assert json.loads(json.loads(redact(text))["text"]) == {"env": {"HF_TOKEN": HIDDEN, "HOME": "/x"}}
 
 
-def test_what_stands_around_a_secret_stays():
+def test_the_text_around_a_secret_stays():
     assert redact(f"A=1 HF_TOKEN={KEY} python -m openrlhf --lr 2") == f"A=1 HF_TOKEN={HIDDEN} python -m openrlhf --lr 2"
     assert redact(f"https://me:{KEY}@host/x") == f"https://{HIDDEN}@host/x"
 
@@ -329,7 +329,7 @@ def test_what_stands_around_a_secret_stays():
         "s3://bucket/path@v2",
     ],
 )
-def test_what_is_no_secret_survives(text):
+def test_text_without_secrets_stays_unchanged(text):
     assert redact(text) == text
 
 
@@ -355,7 +355,7 @@ def test_what_is_no_secret_survives(text):
         "123456789012",
     ],
 )
-def test_of_a_variable_whose_name_tells_of_a_secret_nothing_is_shown(name, value):
+def test_the_value_of_a_variable_with_the_name_of_a_secret_is_hidden(name, value):
     assert redact_variable(name, value) == HIDDEN
 
 
@@ -376,7 +376,7 @@ URLS_WITH_KEYS = st.builds(
 
 
 @given(st.tuples(HOOKS, RANDOM_KEYS | URLS_WITH_KEYS) | st.tuples(KEY_NAMES, RANDOM_KEYS))
-def test_of_a_variable_for_a_webhook_or_a_key_no_random_value_is_shown(variable):
+def test_a_random_value_of_a_variable_for_a_webhook_or_a_key_is_hidden(variable):
     name, value = variable
     key = re.split("[/=]", value)[-1]
     assert redact_variable(name, value) == HIDDEN
@@ -492,12 +492,12 @@ def test_no_line_takes_longer_than_its_length(piece):
 
 @pytest.mark.parametrize("rule", [rule for rule in NAME_RULES if rule.secrecy])
 @given(data=st.data())
-def test_no_rule_tells_anything_of_words_that_are_passed_over(rule, data):
+def test_every_name_that_a_rule_matches_is_a_possible_name(rule, data):
     assert re.search(POSSIBLE_NAMES, data.draw(st.from_regex(rule.pattern)))
 
 
 @pytest.mark.parametrize("before", ["echo start\\n", "echo \x1b[32m", "basic send"])
 @pytest.mark.parametrize(("rule", "example"), marked(rule for rule in RULES if rule.name in NEAR))
-def test_a_hint_that_stands_near_may_end_a_longer_word(rule, example, before):
+def test_a_near_hint_may_end_a_longer_word(rule, example, before):
     text = before + example
     assert redact(unmarked(text)) == re.sub("⟨[^⟩]*⟩", HIDDEN, text)

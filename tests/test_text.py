@@ -13,7 +13,7 @@ ODD = "\x00\x07\x1b[]m\x9b\r\n\t\u202e\u2066\u200b\u200d\ufeff\u115f\U000e0041\U
 
 
 @given(st.text() | st.text(st.sampled_from(ODD)))
-def test_what_is_clean_holds_nothing_that_controls_hides_or_reorders(text):
+def test_cleaned_text_has_nothing_that_controls_hides_or_reorders(text):
     cleaned = clean(text)
     assert not [char for char in cleaned if category(char) in CONTROLS]
     assert len(cleaned) <= len(text), "only marks that are stacked too high become one sign"
@@ -24,12 +24,12 @@ def test_no_control_of_unicode_is_forgotten():
 
 
 @given(st.text() | st.text(st.sampled_from(ODD)))
-def test_what_is_clean_stays_as_it_is(text):
+def test_cleaning_twice_changes_nothing(text):
     assert clean(clean(text)) == clean(text)
 
 
 @pytest.mark.parametrize("text", ["python train.py --lr=1e-6", "[/]", "漢字", "naïve café", "👩 ❤"])
-def test_what_people_write_is_left_alone(text):
+def test_ordinary_text_is_unchanged(text):
     assert clean(text) == text
 
 

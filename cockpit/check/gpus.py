@@ -67,13 +67,23 @@ def gpu_memory(placed: PlacedGroups, site: Site, snapshot: Snapshot, budget: Bud
         return
 
     wants = tuple(_memory_needs(budget, needs, limits))
-    nodes = list(_node_gpus(site, snapshot, homes))
+    nodes = []
+    for home in homes:
+        node, host = site.nodes.get(home), site.hosts.get(home)
+        key = node.key if node else f"node:{host.name if host else home}"
+        gpus = site.gpus(home) or ()
+        holders = {gpu.index: [process for process, _ in snapshot.index.gpu_holders.get((key, gpu.index), ())] for gpu in gpus}
+        candidates = tuple(gpu for gpu in gpus if not any(map(is_at_work, holders[gpu.index])))
+        counted = site.by_id[home].total.get("GPU", 0) == SCALE * len(gpus)
+        known = bool(gpus) and all(gpu.memory_used is not None or gpu.fault for gpu in candidates)
+        nodes.append(NodeGpus(home, site.title(home), candidates, holders, counted, known))
+
     bad: list[Line] = []
-    for node in nodes:
-        if not node.known:
+    for each in nodes:
+        if not each.known:
             continue
         # Only the worst line of each node is shown.
-        judged = [_judge_need(node, want, ceil(placed.on(node.place, "GPU", want.groups))) for want in wants]
+        judged = [_judge_need(each, want, ceil(placed.on(each.place, "GPU", want.groups))) for want in wants]
         lines = [line for line in judged if line is not None]
         if lines:
             bad.append(next((line for line in lines if line.level == "later"), lines[0]))
@@ -82,11 +92,11 @@ def gpu_memory(placed: PlacedGroups, site: Site, snapshot: Snapshot, budget: Bud
         level: Level = "later" if any(line.level == "later" for line in rest) else "doubt"
         yield Line(level, f"the same on {plural(len(rest), 'more node')}")
 
-    if unknown := [node.title for node in nodes if not node.known]:
+    if unknown := [each.title for each in nodes if not each.known]:
         text = f"free GPU memory is unknown on {join_first(unknown)}: neither a probe nor Ray's agent reports it"
         yield Line("doubt" if needs.gpu_memory_free is None else "unknown", text)
     elif homes and not bad:
-        free = [left for node in nodes for gpu in node.candidates if (left := _free_bytes(gpu)) is not None]
+        free = [left for each in nodes for gpu in each.candidates if (left := _free_bytes(gpu)) is not None]
         reasons = "; ".join(want.why for want in wants)
         yield Line("fine", f"GPU memory: at least {size(min(free, default=None))} free on each GPU that the job may get; {reasons}")
 
@@ -119,18 +129,6 @@ def _too_small(site: Site, need: int | None, wanted: float) -> Line | None:
     asked = f"needs.gpu_memory_free asks for {size(need)} on each of {wanted:.0f} GPUs"
     text = f"{asked}, but only {len(large)} {'is' if len(large) == 1 else 'are'} that large; the largest has {size(most)}"
     return Line("never", text, f"needs.gpu_memory_free: {size(most)} or less")
-
-
-def _node_gpus(site: Site, snapshot: Snapshot, homes: Sequence[str]) -> Iterator[NodeGpus]:
-    for home in homes:
-        node, host = site.nodes.get(home), site.hosts.get(home)
-        key = node.key if node else f"node:{host.name if host else home}"
-        gpus = site.gpus(home) or ()
-        holders = {gpu.index: [process for process, _ in snapshot.index.gpu_holders.get((key, gpu.index), ())] for gpu in gpus}
-        candidates = tuple(gpu for gpu in gpus if not any(map(is_at_work, holders[gpu.index])))
-        counted = site.by_id[home].total.get("GPU", 0) == SCALE * len(gpus)
-        known = bool(gpus) and all(gpu.memory_used is not None or gpu.fault for gpu in candidates)
-        yield NodeGpus(home, site.title(home), candidates, holders, counted, known)
 
 
 def _free_bytes(gpu: Gpu) -> int | None:

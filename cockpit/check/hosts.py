@@ -12,7 +12,7 @@ from cockpit.check.nodes import Site
 from cockpit.check.result import share_of
 from cockpit.config.thresholds import Limits
 from cockpit.findings.memory_trend import kill_line, plausible_bytes
-from cockpit.model import UNKNOWN_MACHINE, HostMemory, Machine
+from cockpit.model import UNKNOWN_MACHINE, Machine
 from cockpit.presets import Preset
 from cockpit.text import join_first, plural, size
 
@@ -46,8 +46,16 @@ def _memory_lines(
     machines: Sequence[tuple[str, Machine]], placed: PlacedGroups, site: Site, preset: Preset, budget: Budget, limits: Limits
 ) -> Iterator[Line]:
     """Lines about the memory that is free below the usage at which Ray kills workers."""
-    env = preset.ray.env if preset.ray and site.planned else {}
-    amounts = [_below_kill_line(name, machine.memory, env.get(THRESHOLD)) for name, machine in machines]
+    threshold = share_of(preset.ray.env.get(THRESHOLD)) if preset.ray and site.planned else None
+    amounts = []
+    for name, machine in machines:
+        line, used = kill_line(machine.memory), plausible_bytes(machine.memory.used)
+        if line is None or used is None:
+            amounts.append(FreeAmount(name, None, None))
+        else:
+            # The preset's threshold holds for a Ray that does not run yet, so that its line is only assumed.
+            most = threshold * (machine.memory.total or 0) if line.assumed and threshold is not None else line.at
+            amounts.append(FreeAmount(name, max(0.0, most - used), most))
     need = preset.needs.host_memory_free
     if need is not None:
         yield _judge_need("host memory below Ray's kill line", "needs.host_memory_free", need, amounts, "stop what holds it")
@@ -55,33 +63,21 @@ def _memory_lines(
     near = [each for each in amounts if each.free is not None and each.most and each.free < (1 - limits.memory_near) * each.most]
     if near:
         yield Line("doubt", f"host memory is close to Ray's kill line: {_list_amounts(near)}", "stop what holds it")
-    elif offload := next((key for key, value in budget.settings.items() if key.endswith(OFFLOADS) and value.lower() not in OFF), None):
-        yield from _offload_lines(offload, amounts, placed, site)
+        return
 
-
-def _below_kill_line(name: str, memory: HostMemory, threshold: str | None) -> FreeAmount:
-    """`threshold` is the preset's for a Ray that does not run yet."""
-    line, used = kill_line(memory), plausible_bytes(memory.used)
-    if line is None or used is None:
-        return FreeAmount(name, None, None)
-    share = share_of(threshold) if line.assumed else None
-    most = line.at if share is None else share * (memory.total or 0)
-    return FreeAmount(name, max(0.0, most - used), most)
-
-
-def _offload_lines(key: str, amounts: Sequence[FreeAmount], placed: PlacedGroups, site: Site) -> Iterator[Line]:
-    """A line if the host memory can't take everything that the job moves out of its GPUs."""
+    # The memory of the job's GPUs may not fit into the host memory, if the job moves it there.
+    switched_on = [key for key, value in budget.settings.items() if key.endswith(OFFLOADS) and value.lower() not in OFF]
     tight = []
-    for place in site.places:
+    for place in site.places if switched_on else ():
         amount = next((each for each in amounts if each.name == place.name), None)
         gpus = site.machines.get(place.id, UNKNOWN_MACHINE).gpus
         sizes = [gpu.memory_total for gpu in gpus or () if gpu.memory_total]
         most = placed.on(place.id, "GPU") * max(sizes, default=0)
         if amount is not None and amount.free is not None and amount.free < most:
-            tight.append(
-                f"{place.name} has {size(amount.free)} free below Ray's kill line, but this job's GPUs there have {size(most)} of memory"
-            )
+            free = size(amount.free)
+            tight.append(f"{place.name} has {free} free below Ray's kill line, but this job's GPUs there have {size(most)} of memory")
     if tight:
+        key = switched_on[0]
         yield Line("doubt", f"{key} moves GPU memory to host memory: {join_first(tight)}", f"turn {key} off, or use fewer GPUs per node")
 
 

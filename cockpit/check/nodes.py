@@ -105,7 +105,7 @@ def _running_site(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -
     taken = None if "ray.status" in failed else snapshot.taken
     actors, jobs = snapshot.actors or (), snapshot.jobs or ()
     status = StatusFacts(usage=None, demand=None)
-    world = Reasons(WaitFacts(node_facts, status, actors, snapshot.placement_groups, None, jobs, taken)).world
+    world = Reasons(WaitFacts(node_facts, status, actors, snapshot.placement_groups, None, jobs, taken)).nodes
 
     # Why nothing can be said about the placement.
     why = "Ray's node list is old" if failed & {"ray.nodes", "ray.gcs"} else None

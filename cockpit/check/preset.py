@@ -35,7 +35,7 @@ _LONG_VALUE = "x" * 40
 """Longer than any value that the rules of secrets leave alone for its length."""
 
 
-async def look_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[str, str] = os.environ) -> CheckOutcome:
+async def sample_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[str, str] = os.environ) -> CheckOutcome:
     """Check the preset against the cluster as it is now. Waits only for hosts that have not answered yet."""
     preset = with_hosts(preset, monitor.config)
     await monitor.wait_until_complete(HOSTS_PATIENCE_S)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import inf
 
 import msgspec
@@ -40,25 +39,17 @@ EMPTY_QUEUE = Queue((), ())
 
 def queue_of(snapshot: Snapshot) -> Queue:
     """Return everything that waits for resources. What can never be placed, or only starts slowly, is left out."""
-    waiting = [*_waiting_groups(snapshot), *_waiting_actors(snapshot)]
-    waiting.sort(key=lambda each: inf if each[0] is None else each[0])
-    first = tuple(ahead for _, wait, ahead in waiting if wait in (None, "room"))
-    return Queue(first, tuple(ahead for _, wait, ahead in waiting if wait in PASSED))
+    waiting: list[tuple[float | None, str | None, Ahead]] = []  # when each began to wait, and the reason
 
-
-def _waiting_groups(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahead]]:
-    """Yield when each group began to wait, its reason, and the bundles that are not placed."""
+    # Placement groups, with their bundles that are not placed.
     alive = {node.id for node in snapshot.nodes or () if node.state == "ALIVE"}
     for group in snapshot.placement_groups or ():
-        if group.state in ("PENDING", "RESCHEDULING"):
-            unplaced = [shape(bundle.needs, bundle.labels) for bundle in group.bundles if bundle.node not in alive]
-            if unplaced:
-                strategy: Strategy = next((known for known in STRATEGIES if known == group.strategy), "PACK")
-                yield group.since, group.wait, Ahead(f"group {group.name or group.id[:8]}", ask(unplaced, strategy), 1, whole=True)
+        unplaced = [shape(bundle.needs, bundle.labels) for bundle in group.bundles if bundle.node not in alive]
+        if group.state in ("PENDING", "RESCHEDULING") and unplaced:
+            strategy: Strategy = next((known for known in STRATEGIES if known == group.strategy), "PACK")
+            waiting.append((group.since, group.wait, Ahead(f"group {group.name or group.id[:8]}", ask(unplaced, strategy), 1, whole=True)))
 
-
-def _waiting_actors(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahead]]:
-    """Yield when each kind of actor began to wait, its reason, and how many there are."""
+    # Actors, equal ones together.
     equal: dict[tuple[object, ...], list[Actor]] = {}
     for actor in snapshot.actors or ():
         if is_waiting(actor) and not actor.internal and actor.placement_group is None:
@@ -67,7 +58,11 @@ def _waiting_actors(snapshot: Snapshot) -> Iterator[tuple[float | None, str | No
         one = actors[0]
         wanted = ask({shape(one.needs or {"CPU": 1.0}, one.labels): len(actors)}, "PACK")
         since = min((actor.since for actor in actors if actor.since is not None), default=None)
-        yield since, one.wait, Ahead(f"actor {one.class_}", wanted, len(actors), whole=False)
+        waiting.append((since, one.wait, Ahead(f"actor {one.class_}", wanted, len(actors), whole=False)))
+
+    waiting.sort(key=lambda each: inf if each[0] is None else each[0])
+    first = tuple(ahead for _, wait, ahead in waiting if wait in (None, "room"))
+    return Queue(first, tuple(ahead for _, wait, ahead in waiting if wait in PASSED))
 
 
 def place_queue(capacity: FreeCapacity, queue: Queue) -> None:

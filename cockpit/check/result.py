@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from cockpit.budget import Budget, Group, Level, Line
+from cockpit.budget import Budget, Level, Line
 from cockpit.secrets import redact
 
 Verdict = Literal["now", "later", "never", "unknown"]
@@ -91,20 +91,16 @@ class CheckStatus(msgspec.Struct, frozen=True):
 def check_json(of: CheckOutcome) -> str:
     """Return the JSON of `cockpit check --json`, indented."""
     budget = of.budget
-    groups = None
-    if budget.groups is not None:
-        groups = tuple(GroupStatus(group.name, _bundles_of(group), group.strategy) for group in budget.groups)
-    status = BudgetStatus(budget.amount("GPU"), budget.amount("CPU"), budget.framework, budget.dialect, groups, budget.unread)
+    groups = []
+    for group in budget.groups or ():
+        bundles = [
+            BundleStatus({name: None if name in group.unsure else amount for name, amount in needs.items()}, number)
+            for needs, number in group.bundles or ()
+        ]
+        groups.append(GroupStatus(group.name, None if group.bundles is None else tuple(bundles), group.strategy))
+    known = None if budget.groups is None else tuple(groups)
+    status = BudgetStatus(budget.amount("GPU"), budget.amount("CPU"), budget.framework, budget.dialect, known, budget.unread)
     return msgspec.json.format(msgspec.json.encode(CheckStatus(of.verdict, status, of.lines)), indent=2).decode()
-
-
-def _bundles_of(group: Group) -> tuple[BundleStatus, ...] | None:
-    if group.bundles is None:
-        return None
-    return tuple(
-        BundleStatus({name: None if name in group.unsure else amount for name, amount in needs.items()}, number)
-        for needs, number in group.bundles
-    )
 
 
 def share_of(written: str | None) -> float | None:

@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cockpit.acts.executor import ActionExecutor
+from cockpit.actions.executor import ActionExecutor
 from cockpit.config.settings import Config
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.recording.folder import recordings_path
@@ -55,6 +55,6 @@ def _open_recording(services: Services) -> Recording:
 
 
 def _begin_recovery(config: Config, preset: Any, **how: Any) -> Any:
-    from cockpit.acts.recover.runbook import begin_recovery
+    from cockpit.actions.recover.runbook import begin_recovery
 
     return begin_recovery(config, preset, os.environ, **how)

@@ -1,4 +1,4 @@
-"""The command that says whether a job would fit, before it is launched."""
+"""Checks whether a job would fit, before it is launched (`cockpit check`)."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from cockpit import output
-from cockpit.check.preset import HOSTS_PATIENCE_S, hosts_of, look_and_check
+from cockpit.check.preset import HOSTS_PATIENCE_S, hosts_of, sample_and_check
 from cockpit.check.result import check_json, exit_code
-from cockpit.check.text import check_text
+from cockpit.check.result_text import check_text
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import NO_ANSWER, cluster_options, command, json_option, print_error, with_config
-from cockpit.cli.service import look_interruptibly
-from cockpit.cli.status import look_at_one
+from cockpit.cli.status import sample_one_cluster
 from cockpit.config.settings import Config
 from cockpit.presets import JobSpec, Preset, find_preset, with_hosts
 from cockpit.sources.source import SourceError
+from cockpit.text import output
 
 
 class CheckCommand(click.Command):
-    """What stands after `--` is a command to check, as it would be submitted."""
+    """Takes everything after `--` as a command to check, as it would be submitted."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Split at the first `--`: the command may have options of the same names as ours."""
-        divided = "--" in args
-        at = args.index("--") if divided else len(args)
+        """Split at the first `--`, because the command may have options with the same names as cockpit's."""
+        has_command = "--" in args
+        at = args.index("--") if has_command else len(args)
         own, words = args[:at], args[at + 1 :]
         rest = super().parse_args(context, own)
-        if context.resilient_parsing:  # a shell completes what is typed so far
+        if context.resilient_parsing:  # a shell completes a command line that is not finished
             return rest
-        if divided == bool(context.params.get("preset")) or (divided and not words):
+        if has_command == bool(context.params.get("preset")) or (has_command and not words):
             raise click.UsageError("give the name or file of a preset, or a command after --", context)
         context.params["words"] = tuple(words)
         return rest
@@ -44,33 +43,29 @@ class CheckCommand(click.Command):
 @json_option
 @cluster_options
 @with_config
-def check(config: Config, preset: str | None, words: tuple[str, ...], as_json: bool) -> None:
+async def check(config: Config, preset: str | None, words: tuple[str, ...], as_json: bool) -> int:
     """Check whether a job fits now, later or never.
 
     PRESET is a name, FILE a preset's file such as ./ppo.yaml; COMMAND is checked as it would be submitted.
     """
-    sys.exit(look_interruptibly(_check(config, preset, words, as_json=as_json)))
-
-
-def preset_of(command: tuple[str, ...]) -> Preset:
-    """A job of that command in this folder; one word may be a whole line of shell."""
-    entrypoint = command[0] if len(command) == 1 else shlex.join(command)
-    return Preset("this command", Path.cwd() / "-", job=JobSpec(entrypoint, working_dir="."))
-
-
-async def _check(config: Config, name: str | None, words: tuple[str, ...], *, as_json: bool) -> int:
-    preset = with_hosts(find_preset(name), config) if name else preset_of(words)
-    # Deferred: whoever mistypes a name waits for no HTTP client.
+    checked = with_hosts(find_preset(preset), config) if preset else preset_of(words)
     known = {entry.name for entry in config.hosts}
-    config = replace(config, hosts=(*config.hosts, *(entry for entry in hosts_of(preset) if known.isdisjoint(config.names_of(entry.name)))))
-    monitor = await look_at_one(config, everywhere=config.probe_hosts != "never", patience=HOSTS_PATIENCE_S)
+    more_hosts = [entry for entry in hosts_of(checked) if known.isdisjoint(config.names_of(entry.name))]
+    config = replace(config, hosts=(*config.hosts, *more_hosts))
+    monitor = await sample_one_cluster(config, everywhere=config.probe_hosts != "never", patience=HOSTS_PATIENCE_S)
     try:
-        result = await look_and_check(monitor, preset)
+        result = await sample_and_check(monitor, checked)
     except SourceError as error:
         return print_error(str(error), NO_ANSWER)
     if as_json:
-        output.say_json(check_json(result))
+        output.print_json(check_json(result))
     else:
-        is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"  # whose signs a check's text has
-        output.say(check_text(preset.name, result, ascii=config.ascii or not is_utf8))
+        is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"  # the text has signs that other encodings lack
+        output.say(check_text(checked.name, result, ascii=config.ascii or not is_utf8))
     return exit_code(result)
+
+
+def preset_of(command: tuple[str, ...]) -> Preset:
+    """A preset whose job runs this command in the current folder; a single word is a whole line of shell."""
+    entrypoint = command[0] if len(command) == 1 else shlex.join(command)
+    return Preset("this command", Path.cwd() / "-", job=JobSpec(entrypoint, working_dir="."))

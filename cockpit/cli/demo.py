@@ -1,14 +1,12 @@
-"""`cockpit demo`: the screen on a real Ray cluster with simulated GPUs on this host."""
+"""Opens the screen on a local Ray cluster with simulated GPUs (`cockpit demo`)."""
 
 from __future__ import annotations
 
 import sys
-from functools import partial
 
 import click
 from msgspec.structs import replace
 
-from cockpit import output
 from cockpit.cli.options import (
     BAD_USAGE,
     cluster_options,
@@ -22,6 +20,7 @@ from cockpit.cli.plain import show_plain
 from cockpit.cli.screen import show
 from cockpit.config.settings import Config
 from cockpit.demo import run_demo
+from cockpit.text import output
 
 
 @click.command()
@@ -37,14 +36,14 @@ def demo(config: Config) -> None:
     """
     if not config.plain and (reason := why_no_screen()) is not None:
         sys.exit(print_error(f"the demo draws a screen, and {reason}; `cockpit demo --plain` prints lines of text", BAD_USAGE))
-    sys.exit(run_demo(partial(_show_demo, config)))
 
+    def show_demo(address: str) -> None:
+        on_demo = replace(config, address=address)
+        greeting = f"Demo cluster at {address}; q stops it and its jobs. To try recover: 7, then R on the preset demo"
+        if config.plain:
+            output.note(greeting)
+            show_plain(on_demo)
+        else:
+            show(on_demo, greeting=greeting)
 
-def _show_demo(config: Config, address: str, _: dict[str, str]) -> None:
-    config = replace(config, address=address)
-    greeting = f"Demo cluster at {address}; q stops it and its jobs. To try recover: 7, then R on the preset demo"
-    if config.plain:
-        output.note(greeting)
-        show_plain(config)
-    else:
-        show(config, greeting=greeting)
+    sys.exit(run_demo(show_demo))

@@ -1,4 +1,4 @@
-"""Where the program begins: ctrl+c while Python still imports ends it without a word, as it ends any program."""
+"""Starts the program; ctrl+c during the imports ends it silently, as it ends other programs."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ import sys
 
 
 def main() -> None:
-    """The imports are most of the start. Who had ctrl+c ignored, as `nohup` does, still has."""
+    """Run the command. If SIGINT was ignored before, as `nohup` does, it stays ignored."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _answer_line()
-    from cockpit.cli.main import main as command
-    from cockpit.output import never_fail, say_traceback
 
-    sys.excepthook = say_traceback
-    never_fail()
-    signal.signal(signal.SIGINT, before)
-    command()
-
-
-def _answer_line() -> None:
-    """`status --line` is asked for at every prompt: it ends here, before a third of a second of imports."""
+    # A prompt runs `status --line` each time it is drawn, so that command must not wait for a third of a second of imports.
     if "--line" in sys.argv:
         from cockpit.cli.line import answer_line
 
         if (code := answer_line(sys.argv[1:])) is not None:
             sys.exit(code)
+
+    from cockpit.cli.main import main as command
+    from cockpit.text.output import never_fail, print_traceback
+
+    sys.excepthook = print_traceback
+    never_fail()
+    signal.signal(signal.SIGINT, before)
+    command()

@@ -1,42 +1,40 @@
-"""`cockpit launch`: a preset's job, planned, submitted once, and followed to its end."""
+"""Submits a preset's job once, and prints its log until it ends (`cockpit launch`)."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any
 
 import click
 
-from cockpit import output
-from cockpit.acts.executor import ActionExecutor
-from cockpit.acts.launch.submission import secret_hider
-from cockpit.acts.plan import Aim
-from cockpit.acts.table import find_act
-from cockpit.cli.acts import EndSignal, ask_and_act, print_failure, run_until_signal
+from cockpit.actions.executor import ActionExecutor
+from cockpit.actions.launch.submission import secret_hider
+from cockpit.actions.plan import ActionTarget
+from cockpit.actions.table import find_action
+from cockpit.cli.actions import EndSignal, ask_and_act, print_failure, run_until_signal
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, print_error, with_config
-from cockpit.cli.status import look_at_one
+from cockpit.cli.status import sample_one_cluster
 from cockpit.cli.targets import explain
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
-from cockpit.model import SUPERVISOR, Job, Snapshot
-from cockpit.monitor.monitor import ClusterMonitor, look_once
+from cockpit.model import SUPERVISOR, Job
+from cockpit.monitor.monitor import ClusterMonitor, sample_once
 from cockpit.presets import Preset, fill_preset, find_preset
 from cockpit.secrets import LineRedactor
 from cockpit.sources.source import NotMeantError, SourceError
+from cockpit.text import output
 
 PENDING_GRACE_S = 4.0
-"""For which a job may be pending before the reason is printed."""
+"""Seconds for which a job may be pending before the reason is printed."""
 PENDING_INTERVAL_S = 15.0
-FAILURE_LINES = 20
-"""Printed at most of Ray's message about a job that has failed."""
+"""Seconds between two looks for the reason."""
+MAX_FAILURE_LINES = 20
+"""Lines that are printed of Ray's message about a failed job."""
 END_POLLS = 20
-"""How often Ray is asked whether a job has ended once its log has."""
+"""How often Ray is asked whether the job has ended, after the end of its log."""
 END_INTERVAL_S = 0.5
 
 
@@ -50,41 +48,45 @@ END_INTERVAL_S = 0.5
 @click.option("--json", "as_json", is_flag=True, help="Print plan and outcome as JSON, for scripts; don't print the log.")
 @cluster_options
 @with_config
-def launch(config: Config, preset: str, *, no_follow: bool, **how: Any) -> None:
+def launch(config: Config, preset: str, *, no_follow: bool, dry_run: bool, yes: bool, force: bool, as_json: bool) -> int:
     """Submit a preset's job once and print its log.
 
     PRESET is a name, or a file such as ./ppo.yaml. Its working_dir is packed and uploaded. The log is printed until the job ends.
     """
-    follow = not (no_follow or how["as_json"] or how["dry_run"])
-    with suppress(BrokenPipeError):
-        sys.exit(run_until_signal("launch", config, partial(_launch, config, preset, follow=follow, **how), "submitted"))
 
+    async def submit(ending: EndSignal) -> int:
+        try:
+            found = find_preset(preset)
+            monitor = await sample_one_cluster(config)
+        except InputError as error:
+            return print_failure(str(error), BAD_USAGE, as_json=as_json)
+        executor = ActionExecutor(monitor)
+        try:
+            plan = await executor.plan(find_action("launch"), ActionTarget(rows=(found,), force=force))
+            if yes and plan.word is not None and not dry_run:
+                return print_failure(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=as_json)
+            code, receipt = await ask_and_act(executor, plan, ending, dry_run=dry_run, yes=yes, as_json=as_json)
+        except SourceError as error:
+            code = NOT_ALL if isinstance(error, NotMeantError) else NO_ANSWER
+            return print_failure(explain(error, monitor.poller.snapshot), code, as_json=as_json)
+        finally:
+            executor.close()
+        job = next((target.id for target in receipt.done), None) if receipt else None
+        if job is None or as_json:
+            return code
+        if no_follow:
+            output.note(f"print its log: cockpit logs -f {job}")
+            return code
+        return await follow(config, monitor, job, found)
 
-async def _launch(config: Config, name: str, ending: EndSignal, *, follow: bool, force: bool, **how: Any) -> int:
     try:
-        preset = find_preset(name)
-        monitor = await look_at_one(config)
-    except InputError as error:
-        return print_failure(str(error), BAD_USAGE, as_json=how["as_json"])
-    executor = ActionExecutor(monitor)
-    try:
-        plan = await executor.plan(find_act("launch"), Aim(rows=(preset,), force=force))
-        if how["yes"] and plan.word is not None and not how["dry_run"]:
-            return print_failure(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=how["as_json"])
-        code, receipt = await ask_and_act(executor, plan, ending, **how)
-    except SourceError as error:
-        code = NOT_ALL if isinstance(error, NotMeantError) else NO_ANSWER
-        return print_failure(explain(error, monitor.poller.snapshot), code, as_json=how["as_json"])
-    finally:
-        executor.close()
-    job = next((target.id for target in receipt.done), None) if receipt else None
-    if job and not follow and not how["as_json"]:
-        output.note(f"print its log: cockpit logs -f {job}")
-    return await _follow(config, monitor, job, preset) if follow and job else code
+        return run_until_signal("launch", config, submit, "submitted")
+    except BrokenPipeError:
+        return DONE
 
 
-async def _follow(config: Config, monitor: ClusterMonitor, name: str, preset: Preset) -> int:
-    """Print the log to stdout, and why the job is pending and how it ended to stderr; the exit code."""
+async def follow(config: Config, monitor: ClusterMonitor, name: str, preset: Preset) -> int:
+    """Print the log to stdout; print to stderr why the job is pending, and how it ended. Return the exit code."""
     hide, hide_others = secret_hider(fill_preset(preset, os.environ).hidden), LineRedactor()
     waiting = asyncio.create_task(_print_why_pending(config, monitor, name, hide))
     output.say(err=True)
@@ -92,8 +94,13 @@ async def _follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pr
         async for batch in monitor.follow_log(name, -1):
             waiting.cancel()
             for line in batch:
-                output.say_log(hide(line), hide_others)
-        return _print_end(await _wait_for_end(monitor, name), hide)
+                output.print_log_line(hide(line), hide_others)
+        # Ray ends the job a moment after its log.
+        for _ in range(END_POLLS):
+            job = await _find_job(monitor, name)
+            if job is None or not job.running:
+                break
+            await asyncio.sleep(END_INTERVAL_S)
     except SourceError as error:
         return print_error(f"{error}\njob {name} may still be running; print its log: cockpit logs -f {name}", NO_ANSWER)
     except asyncio.CancelledError:
@@ -104,55 +111,44 @@ async def _follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pr
         with suppress(asyncio.CancelledError):
             await waiting
 
-
-async def _wait_for_end(monitor: ClusterMonitor, name: str) -> Job | None:
-    """The job once it has ended, a moment after its log; still running if that takes too long, `None` if Ray has forgotten it."""
-    for _ in range(END_POLLS):
-        job: Job | None = next((job for job in await monitor.jobs() if job.id == name), None)
-        if job is None or not job.running:
-            return job
-        await asyncio.sleep(END_INTERVAL_S)
-    return job
-
-
-def _print_end(job: Job | None, hide: Callable[[str], str]) -> int:
     if job is None:
         return print_error("Ray no longer lists this job: how it ended is unknown", NO_ANSWER)
     if job.status == "SUCCEEDED":
         output.note(f"job {job.id} SUCCEEDED")
         return DONE
     lines = failure_lines(job.message or "")
-    for line in lines if job.driver_node is None else lines[:1]:  # the log, which has been printed, follows the first line
+    for line in lines if job.driver_node is None else lines[:1]:  # the other lines are the end of the log, which has been printed
         output.say(f"  {hide(line)}", err=True)
     return print_error(f"job {job.id} {'is still ' if job.running else ''}{job.status}", NOT_ALL)
 
 
-def failure_lines(message: str) -> list[str]:
-    """Ray's message about a job that has failed, without the frames of its traceback."""
-    lines = [line for line in message.strip().splitlines() if line.strip()]
-    begins = next((index for index, line in enumerate(lines) if "Traceback (most recent call last)" in line), len(lines))
-    inside = max((index for index, line in enumerate(lines) if line.startswith(" ") and index > begins), default=begins - 1)
-    return [*lines[:begins], *lines[inside + 1 :]][:FAILURE_LINES]
+async def _find_job(monitor: ClusterMonitor, name: str) -> Job | None:
+    """The job as Ray lists it now; `None`: Ray does not list it."""
+    return next((job for job in await monitor.jobs() if job.id == name), None)
 
 
 async def _print_why_pending(config: Config, monitor: ClusterMonitor, name: str, hide: Callable[[str], str]) -> None:
-    """For as long as the job is pending, print the reason whenever it changes."""
+    """Print the reason whenever it changes, until the job is not pending any more."""
     printed = None
     await asyncio.sleep(PENDING_GRACE_S)
     while True:
         with suppress(SourceError):
-            job = next((job for job in await monitor.jobs() if job.id == name), None)
+            job = await _find_job(monitor, name)
             if job is None or job.status != "PENDING":
                 return
-            why = await _why_pending(config, job)
+            # cockpit's own reason for the job's supervisor actor, else Ray's message.
+            snapshot = (await sample_once(config)).poller.snapshot
+            actor = next((actor for actor in snapshot.actors or () if actor.name == f"{SUPERVISOR}{name}"), None)
+            why = (actor.why if actor else None) or job.message or "Ray gives no reason"
             if why != printed:
                 output.note(f"job {name} is PENDING: {hide(why)}")
                 printed = why
         await asyncio.sleep(PENDING_INTERVAL_S)
 
 
-async def _why_pending(config: Config, job: Job) -> str:
-    """Why the job's supervisor actor is pending as cockpit knows it, else Ray's message."""
-    snapshot: Snapshot = (await look_once(config)).poller.snapshot
-    actor = next((actor for actor in snapshot.actors or () if actor.name == f"{SUPERVISOR}{job.id}"), None)
-    return (actor.why if actor else None) or job.message or "Ray gives no reason"
+def failure_lines(message: str) -> list[str]:
+    """Ray's message about a failed job, without the frames of its traceback."""
+    lines = [line for line in message.strip().splitlines() if line.strip()]
+    begins = next((index for index, line in enumerate(lines) if "Traceback (most recent call last)" in line), len(lines))
+    inside = max((index for index, line in enumerate(lines) if line.startswith(" ") and index > begins), default=begins - 1)
+    return [*lines[:begins], *lines[inside + 1 :]][:MAX_FAILURE_LINES]

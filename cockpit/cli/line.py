@@ -1,4 +1,4 @@
-"""`cockpit status --line`: what the last look has left, as one line for tmux or a prompt; it asks nobody, and imports little."""
+"""Prints the last known state as one line for tmux or a prompt (`cockpit status --line`), with few imports and no request."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 import time
 from collections.abc import Sequence
 
-from cockpit.line_file import OLD_S, StatusLine, read_line
+from cockpit.files.status_line import OLD_S, read_line
 from cockpit.text import UNKNOWN, to_ascii
 
 STALE, NOTHING_KNOWN = 1, 3
 
 
 def answer_line(words: Sequence[str]) -> int | None:
-    """The exit code of `status --line [--address URL]`, once answered; `None`: another command, or one that click must read."""
+    """Answer `status --line`, and return the exit code; `None`: the words are another command, or need click to read them."""
     match words:
         case ["status", "--line"] if not os.environ.get("COCKPIT_ADDRESS"):
             return print_line(None)
@@ -24,33 +24,25 @@ def answer_line(words: Sequence[str]) -> int | None:
 
 
 def print_line(address: str | None, *, ascii: bool = False) -> int:
-    """Print that of this cluster, or (`None`) of the one that was looked at last.
+    """Print the line of this cluster; `None`: of the cluster that was sampled last.
 
-    The exit code is that of the look, and a warning at least once it is old.
+    Return the exit code of that sample, at least a warning if it is old.
     """
     line = read_line(address, time.time())
     if line is None:
-        _say(UNKNOWN, ascii=ascii)
-        return NOTHING_KNOWN
-    if line.age < OLD_S:
-        _say(line.text, ascii=ascii)
-        return line.code
-    _say(f"{line.text} ({_old_words(line)})", ascii=ascii)
-    return max(line.code, STALE)
+        text, code = UNKNOWN, NOTHING_KNOWN
+    elif line.age < OLD_S:
+        text, code = line.text, line.code
+    else:
+        units = (("d", 86400), ("h", 3600), ("min", 60))
+        unit, seconds = next(((unit, seconds) for unit, seconds in units if line.age >= 2 * seconds), units[-1])
+        text, code = f"{line.text} ({line.age // seconds:.0f} {unit} old)", max(line.code, STALE)
 
-
-def _old_words(line: StatusLine) -> str:
-    for unit, seconds in (("d", 86400), ("h", 3600)):
-        if line.age >= 2 * seconds:
-            return f"{line.age // seconds:.0f} {unit} old"
-    return f"{line.age // 60:.0f} min old"
-
-
-def _say(text: str, *, ascii: bool) -> None:
-    """As `cockpit.output` does, which imports click and all that hides secrets; the text is clean."""
+    # `cockpit.text.output` would import click and the rules of secrets; the text is already clean.
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         sys.stdout.write(f"{to_ascii(text, is_drawn=False) if ascii else text}\n")
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code

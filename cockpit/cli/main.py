@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from cockpit import __version__, output
+from cockpit import __version__
 from cockpit.cli.options import (
     BAD_USAGE,
     EXIT_CODES,
@@ -27,7 +27,7 @@ from cockpit.cli.options import (
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, config_path, config_text, init
 from cockpit.secrets import redact
-from cockpit.text import explain_os_error
+from cockpit.text import explain_os_error, output
 
 _COMMANDS: Final = {
     "check": "check.check",
@@ -57,14 +57,14 @@ class CommandGroup(click.Group):
         if name in _COMMANDS:
             command: click.Command = _find_in_cli(_COMMANDS[name])
             return command
-        found = super().get_command(context, name) or _act_commands().get(name)
+        found = super().get_command(context, name) or _action_commands().get(name)
         if found is None:
-            self.commands.update({**_act_commands(), **{each: _find_in_cli(place) for each, place in _COMMANDS.items()}})
+            self.commands.update({**_action_commands(), **{each: _find_in_cli(place) for each, place in _COMMANDS.items()}})
         return found
 
     def list_commands(self, context: click.Context) -> list[str]:
         """All, in the order of the alphabet."""
-        return sorted({*super().list_commands(context), *_COMMANDS, *_act_commands()})
+        return sorted({*super().list_commands(context), *_COMMANDS, *_action_commands()})
 
     def main(self, *args: Any, **more: Any) -> Any:
         """As click's own, with our exit code."""
@@ -73,7 +73,7 @@ class CommandGroup(click.Group):
         try:
             return super().main(*args, **{**more, "standalone_mode": False})
         except click.UsageError as error:
-            output.say_usage(error)
+            output.print_usage(error)
             sys.exit(BAD_USAGE)
         except click.Abort:
             sys.exit(130)
@@ -153,5 +153,5 @@ def _find_in_cli(place: str) -> Any:
 
 
 @cache
-def _act_commands() -> dict[str, click.Command]:
-    return {command.name: command for command in _find_in_cli("acts.act_commands")() if command.name}
+def _action_commands() -> dict[str, click.Command]:
+    return {command.name: command for command in _find_in_cli("actions.action_commands")() if command.name}

@@ -1,20 +1,17 @@
-"""`cockpit metrics`: the state once, for Prometheus."""
+"""Prints the state once as metrics for Prometheus (`cockpit metrics`)."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from cockpit import output
 from cockpit.cli.options import DONE, NOT_ALL, cluster_options, command, print_error, with_config
-from cockpit.cli.service import look_interruptibly
-from cockpit.cli.status import look_and_leave_line
+from cockpit.cli.status import sample_and_write_line
 from cockpit.config.settings import Config
+from cockpit.files.atomic import ALL_READ, write_whole
 from cockpit.report.metrics import metrics_text
-from cockpit.text import explain_os_error
-from cockpit.whole_file import ALL_READ, write_whole
+from cockpit.text import explain_os_error, output
 
 
 @command(
@@ -29,17 +26,13 @@ from cockpit.whole_file import ALL_READ, write_whole
 )
 @cluster_options
 @with_config
-def metrics(config: Config, path: Path | None) -> None:
+async def metrics(config: Config, path: Path | None) -> int:
     """Print the state once, as metrics for Prometheus.
 
     Text format 0.0.4. Unknown values are left out; while Ray does not answer, cockpit_ray_reachable is 0. Run it from
     cron or a systemd timer, such as once a minute.
     """
-    sys.exit(look_interruptibly(_print_metrics(config, path)))
-
-
-async def _print_metrics(config: Config, path: Path | None) -> int:
-    snapshot = await look_and_leave_line(config)
+    snapshot = await sample_and_write_line(config)
     text = metrics_text(snapshot, [host.name for host in config.hosts])
     if path is None:
         output.say(text.rstrip("\n"))

@@ -1,19 +1,14 @@
-"""`cockpit watch`, which tells the targets of `notify` without a screen, and `cockpit notify --test`, which tries them."""
+"""Sends notifications without a screen (`cockpit watch`), and sends a test message to each target (`cockpit notify --test`)."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
 import time
-from functools import partial
 
 import click
 
-from cockpit import output
 from cockpit.cli.options import DONE, NOT_ALL, cluster_options, command, print_error, with_config
 from cockpit.cli.service import PollStep, serve, unit_text
 from cockpit.config.document import abbreviate_home
-from cockpit.config.notify import NotifyTarget
 from cockpit.config.settings import Config, config_path
 from cockpit.model import Cluster, Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
@@ -21,89 +16,36 @@ from cockpit.notify.delivery import deliver
 from cockpit.notify.message import Message, cluster_name
 from cockpit.notify.notifier import Notifier
 from cockpit.notify.robots import ChatBotRefusedError
-from cockpit.notify.told import notify_path
-from cockpit.report.text import changes
+from cockpit.notify.sent_state import notify_path
+from cockpit.report.snapshot_text import changes
+from cockpit.text import output
 
 SETTLING_S = 8.0
-"""For which `watch` waits until everybody has answered before it prints findings."""
+"""Seconds for which `watch` waits until every source has answered, before it prints findings."""
 
 
 def attach_notifier(config: Config, monitor: ClusterMonitor) -> Notifier | None:
-    """Notify of what this monitor sees until it ends; `None` without targets, or where nothing may be written."""
+    """Send notifications about this monitor's findings until it ends; `None` if there are no targets, or cockpit is read-only."""
     if config.readonly or not config.notify:
         return None
-    notifier = Notifier(config.notify, notify_path(), partial(_say_fault, monitor))
+
+    def show_fault(text: str | None) -> None:
+        if text is None:
+            monitor.poller.clear_fault("notify")
+        else:
+            monitor.poller.report_fault("notify", text)
+
+    notifier = Notifier(config.notify, notify_path(), show_fault)
     monitor.poller.subscribe(notifier.hear)
     monitor.ending.append(notifier.close)
     return notifier
-
-
-def _say_fault(monitor: ClusterMonitor, text: str | None) -> None:
-    if text is None:
-        monitor.poller.clear_fault("notify")
-    else:
-        monitor.poller.report_fault("notify", text)
-
-
-def _watch(config: Config) -> int:
-    if config.readonly:
-        return print_error(
-            f"watch: {config.readonly_reason}, but watch must write down what it has sent; use `cockpit status --watch`", NOT_ALL
-        )
-    if not config.notify:
-        return print_error(f"watch: no targets: {abbreviate_home(config_path())} has no `notify`; see `cockpit status --watch`", NOT_ALL)
-    return serve(config, _attach_notifier)
-
-
-def _attach_notifier(config: Config, monitor: ClusterMonitor) -> PollStep:
-    notifier, begun = attach_notifier(config, monitor), time.monotonic()
-    printed = Snapshot()
-
-    def look() -> int | None:
-        nonlocal printed
-        if notifier is not None and notifier.holder is not None:
-            return print_error(f"watch: {notifier.holder} already notifies for this cluster", NOT_ALL)
-        if monitor.coverage.is_complete() or time.monotonic() - begun > SETTLING_S:
-            _print_changes(printed, monitor.poller.snapshot)
-            printed = monitor.poller.snapshot
-        return None
-
-    return look
-
-
-def _print_changes(before: Snapshot, snapshot: Snapshot) -> None:
-    for line in changes(before, snapshot):
-        output.say(line)
-    failures = [{fault.text for fault in one.faults if fault.source == "notify"} for one in (before, snapshot)]
-    for text in failures[1] - failures[0]:
-        output.note(f"not sent: {text}")
-
-
-def _try_targets(config: Config, number: int | None) -> int:
-    if not config.notify:
-        return print_error(f"notify: {abbreviate_home(config_path())} lists no targets under `notify`", NOT_ALL)
-    if number is not None and not 1 <= number <= len(config.notify):
-        raise click.UsageError(f"--target: expected a number from 1 to {len(config.notify)}")
-    chosen = [(place, target) for place, target in enumerate(config.notify, 1) if number in (None, place)]
-    return max([asyncio.run(_test(config, place, target)) for place, target in chosen])
-
-
-async def _test(config: Config, place: int, target: NotifyTarget) -> int:
-    message = Message(cluster_name(Cluster(config.address)) if config.address else "none, this is only a test", time.time(), is_test=True)
-    try:
-        await deliver(target, message)
-    except ChatBotRefusedError as error:
-        output.say(f"target {place} ({target.kind}): failed: {error}")
-        return NOT_ALL
-    output.say(f"target {place} ({target.kind}): {'it exited with code 0' if target.command else 'accepted'}")
-    return DONE
 
 
 @command("watch", {0: "the unit is printed", 1: "notifications can't be sent", 3: "no such cluster, or bad usage"})
 @click.option("--unit", is_flag=True, help="Print a systemd user unit.")
 @cluster_options
 @with_config
-def watch_command(config: Config, unit: bool) -> None:
+async def watch_command(config: Config, unit: bool) -> int:
     """Notify of findings, without a screen.
 
     Targets are listed under `notify` in the config file. Each finding that starts, clears or changes its level is
@@ -111,8 +53,36 @@ def watch_command(config: Config, unit: bool) -> None:
     """
     if unit:
         output.say(unit_text(config, "watch", "sends notifications about findings of a Ray cluster"))
-    else:
-        sys.exit(_watch(config))
+        return DONE
+    if config.readonly:
+        return print_error(
+            f"watch: {config.readonly_reason}, but watch must write down what it has sent; use `cockpit status --watch`", NOT_ALL
+        )
+    if not config.notify:
+        return print_error(f"watch: no targets: {abbreviate_home(config_path())} has no `notify`; see `cockpit status --watch`", NOT_ALL)
+    return await serve(config, _attach)
+
+
+def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
+    notifier, begun = attach_notifier(config, monitor), time.monotonic()
+    printed = Snapshot()
+
+    def print_news() -> int | None:
+        nonlocal printed
+        if notifier is not None and notifier.holder is not None:
+            return print_error(f"watch: {notifier.holder} already notifies for this cluster", NOT_ALL)
+        if not monitor.coverage.is_complete() and time.monotonic() - begun <= SETTLING_S:
+            return None
+        snapshot = monitor.poller.snapshot
+        for line in changes(printed, snapshot):
+            output.say(line)
+        before, now = ({fault.text for fault in one.faults if fault.source == "notify"} for one in (printed, snapshot))
+        for text in now - before:
+            output.note(f"not sent: {text}")
+        printed = snapshot
+        return None
+
+    return print_news
 
 
 @command("notify", {0: "every target accepted it", 1: "at least one did not", 3: "bad usage"})
@@ -120,11 +90,25 @@ def watch_command(config: Config, unit: bool) -> None:
 @click.option("--target", type=int, metavar="N", help="Only the Nth target of the list, from 1.")
 @cluster_options
 @with_config
-def notify_command(config: Config, test: bool, target: int | None) -> None:
+async def notify_command(config: Config, test: bool, target: int | None) -> int:
     """Send a test message to each target.
 
     Targets are listed under `notify` in the config file. The answer of each is printed.
     """
     if not test:
         raise click.UsageError("notify only sends a test message: add --test; `cockpit watch` notifies of findings")
-    sys.exit(_try_targets(config, target))
+    if not config.notify:
+        return print_error(f"notify: {abbreviate_home(config_path())} lists no targets under `notify`", NOT_ALL)
+    if target is not None and not 1 <= target <= len(config.notify):
+        raise click.UsageError(f"--target: expected a number from 1 to {len(config.notify)}")
+    cluster = cluster_name(Cluster(config.address)) if config.address else "none, this is only a test"
+    code = DONE
+    for number, each in enumerate(config.notify, 1):
+        if target in (None, number):
+            try:
+                await deliver(each, Message(cluster, time.time(), is_test=True))
+                answer = "it exited with code 0" if each.command else "accepted"
+            except ChatBotRefusedError as error:
+                answer, code = f"failed: {error}", NOT_ALL
+            output.say(f"target {number} ({each.kind}): {answer}")
+    return code

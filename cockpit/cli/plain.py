@@ -1,4 +1,4 @@
-"""`cockpit --plain`: the screen for who hears it: the state as sentences, then a line for each change."""
+"""Prints the state as sentences, then a line for each change, for a screen reader (`cockpit --plain`)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import select
 import sys
 import time
 
-from cockpit import output
 from cockpit.cli.notify import SETTLING_S, attach_notifier
-from cockpit.cli.options import DONE
+from cockpit.cli.options import DONE, run_until_interrupted
 from cockpit.cli.record import attach_recorder
 from cockpit.cli.service import PollStep, serve
 from cockpit.config.settings import Config
 from cockpit.model import Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
-from cockpit.report.text import plain_changes, status_text
+from cockpit.report.snapshot_text import plain_changes, status_text
+from cockpit.text import output
 
 KEYS = "Enter prints the state again, q and Enter quits."
 
 
 def show_plain(config: Config) -> int:
-    """Print until it is quit; the exit code."""
-    return serve(config, _attach)
+    """Print until the user quits; return the exit code."""
+    return run_until_interrupted(serve(config, _attach))
 
 
 def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
@@ -30,9 +30,12 @@ def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
     begun = time.monotonic()
     printed: Snapshot | None = None
 
-    def look() -> int | None:
+    def print_news() -> int | None:
         nonlocal printed
-        if (typed := _read_typed()) == "q":
+        typed: str | None = None
+        if sys.stdin.isatty() and select.select([sys.stdin], [], [], 0)[0]:
+            typed = (sys.stdin.readline() or "q").strip()  # an empty string is the end of the input
+        if typed == "q":
             return DONE
         snapshot = monitor.poller.snapshot
         if printed is None and not monitor.coverage.is_complete() and time.monotonic() - begun < SETTLING_S:
@@ -45,11 +48,4 @@ def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
         printed = snapshot
         return None
 
-    return look
-
-
-def _read_typed() -> str | None:
-    """A line that was typed; `None`: none was. The end of the input means `q`."""
-    if not sys.stdin.isatty() or not select.select([sys.stdin], [], [], 0)[0]:
-        return None
-    return (sys.stdin.readline() or "q").strip()
+    return print_news

@@ -1,4 +1,4 @@
-"""`cockpit schema`: the JSON Schemas of what cockpit writes and reads."""
+"""Prints the JSON Schemas of cockpit's output and files (`cockpit schema`)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 
 import click
 
-from cockpit import output
 from cockpit.check.result import CheckStatus
 from cockpit.config.document import json_schema
 from cockpit.config.settings import ConfigFile
 from cockpit.presets.schema import PresetFile
 from cockpit.report.incident.account import Account
 from cockpit.report.status import Status
+from cockpit.text import output
 
 
 @click.command("schema")
@@ -23,4 +23,4 @@ def print_schema(what: str) -> None:
     It describes the output of `status --json`, `check --json` or `report -o FILE.json`, a preset, or the config file.
     """
     described = {"status": Status, "check": CheckStatus, "report": Account, "preset": PresetFile, "config": ConfigFile}[what]
-    output.say_json(json.dumps(json_schema(described), indent=2))
+    output.print_json(json.dumps(json_schema(described), indent=2))

@@ -1,4 +1,4 @@
-"""Looks without a screen: one, or at intervals until it is ended; and the systemd unit that runs the latter."""
+"""Watches the cluster without a screen until it is interrupted, and writes the systemd unit that does so."""
 
 from __future__ import annotations
 
@@ -8,27 +8,24 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import click
 
 from cockpit.cli.options import BAD_USAGE, NOT_ALL, print_error
 from cockpit.config.address import explain_choices
-from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.model import Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
-from cockpit.report.line import LineWriter, is_worth_a_line, make_line, write_line
+from cockpit.report.line import LineWriter, is_worth_a_line, write_line
 
-LOOK_EVERY_S = 1.0
+CHECK_INTERVAL_S = 1.0
 PollStep = Callable[[], "int | None"]
-"""Called at each interval; an exit code ends it."""
+"""Called at each interval; an exit code ends the command."""
 Attach = Callable[[Config, "ClusterMonitor"], PollStep]
 WaitForFacts = Callable[["ClusterMonitor"], Awaitable[None]]
-"""What the first look waits for."""
 UNIT = """\
 # A systemd unit that {does} as long as this host runs:
 #   cockpit {name} --unit > ~/.config/systemd/user/cockpit-{name}.service
@@ -47,27 +44,10 @@ Nice=10
 WantedBy=default.target"""
 
 
-def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
-    """Its exit code, that of bad usage for an `InputError`; ctrl+c and a reader who has gone end it without a word."""
-    try:
-        return asyncio.run(look)
-    except InputError as error:
-        return print_error(str(error), BAD_USAGE)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-
-
-def serve(config: Config, attach: Attach, *, every: float = LOOK_EVERY_S, wait: WaitForFacts | None = None) -> int:
-    """Watch the cluster until it is interrupted; the exit code. Without `wait` it looks at once."""
-    return look_interruptibly(_serve(config, attach, every, wait))
-
-
-async def _serve(config: Config, attach: Attach, every: float, wait: WaitForFacts | None) -> int:
+async def serve(config: Config, attach: Attach, *, every: float = CHECK_INTERVAL_S, wait: WaitForFacts | None = None) -> int:
+    """Watch the cluster until it is interrupted; return the exit code. `wait` delays the first step until facts are known."""
     monitor = ClusterMonitor(config, lambda _: None)
-    look = attach(config, monitor)
+    step = attach(config, monitor)
     attach_line_writer(config, monitor)
     running, ended = asyncio.ensure_future(monitor.run()), asyncio.Event()
     pause = asyncio.ensure_future(wait(monitor) if wait else asyncio.sleep(0))
@@ -77,11 +57,11 @@ async def _serve(config: Config, attach: Attach, every: float, wait: WaitForFact
             if monitor.open_choices:
                 return print_error(explain_choices(monitor.open_choices), BAD_USAGE)
             if pause.done():
-                if (code := look()) is not None:
+                if (code := step()) is not None:
                     return code
                 pause = asyncio.ensure_future(asyncio.sleep(every))
             waiting = asyncio.ensure_future(ended.wait())
-            await asyncio.wait([running, pause, waiting], timeout=LOOK_EVERY_S, return_when="FIRST_COMPLETED")
+            await asyncio.wait([running, pause, waiting], timeout=CHECK_INTERVAL_S, return_when="FIRST_COMPLETED")
             waiting.cancel()
     finally:
         monitor.close()
@@ -90,32 +70,29 @@ async def _serve(config: Config, attach: Attach, every: float, wait: WaitForFact
 
 
 def attach_line_writer(config: Config, monitor: ClusterMonitor) -> None:
-    """Have what this monitor sees left as a line for `status --line`; a read-only cockpit writes no file."""
+    """Write what this monitor sees as a line for `status --line`; a read-only cockpit writes no file."""
     if not config.readonly:
         monitor.poller.subscribe(LineWriter([host.name for host in config.hosts]).hear)
 
 
 def write_line_of(config: Config, snapshot: Snapshot) -> None:
-    """The same of a single look. Where it can't be written, the old line stays and says how old it is."""
-    if not config.readonly:
+    """Write one snapshot as a line for `status --line`. If that fails, the old line stays, and readers see its age."""
+    if not config.readonly and is_worth_a_line(snapshot):
         with suppress(OSError):
-            if is_worth_a_line(snapshot):
-                write_line(make_line(snapshot, [host.name for host in config.hosts]))
+            write_line(snapshot, [host.name for host in config.hosts])
 
 
 def unit_text(config: Config, name: str, does: str) -> str:
-    """A systemd user unit that runs this command as it is called here; what is in the config file it reads itself."""
-    program = shutil.which("cockpit") or str(Path(sys.argv[0]).absolute())
-    words = [program, name, *(["--address", config.address] if config.address else []), *_given_options()]
-    command = shlex.join(words).translate({ord(sign): sign * 2 for sign in "\\$%"})  # systemd reads them within quotes too
-    return UNIT.format(name=name, does=does, command=command)
-
-
-def _given_options() -> Iterator[str]:
-    """Those that say which hosts are looked at, and how often. A file is named from the root: the unit runs elsewhere."""
+    """A systemd user unit that runs this command with the options of this call; it reads the config file itself."""
+    words = [shutil.which("cockpit") or str(Path(sys.argv[0]).absolute()), name]
+    if config.address:
+        words += ["--address", config.address]
     context = click.get_current_context()
     for option in ("hosts", "slurm", "kubernetes", "interval"):
         value = context.params[option] or context.find_root().params.get(option)
         if value is not None:
             is_file = option == "hosts" and "," not in value and os.path.isfile(value)
-            yield from (f"--{option}", str(Path(value).absolute()) if is_file else value)
+            # The unit runs in another folder, so a file gets its absolute path.
+            words += [f"--{option}", str(Path(value).absolute()) if is_file else value]
+    command = shlex.join(words).translate({ord(sign): sign * 2 for sign in "\\$%"})  # systemd expands these within quotes too
+    return UNIT.format(name=name, does=does, command=command)

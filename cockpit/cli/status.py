@@ -1,35 +1,32 @@
-"""`cockpit status` and `doctor`: one look at the cluster, or one at each interval until it is interrupted."""
+"""Prints the state of the cluster once, or at each interval (`cockpit status`), and the result of every check (`cockpit doctor`)."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cockpit import output
 from cockpit.cli.line import print_line
-from cockpit.cli.options import STATUS_EXIT_CODES, cluster_options, command, json_option, with_config
+from cockpit.cli.options import STATUS_EXIT_CODES, cluster_options, command, json_option, run_until_interrupted, with_config
 from cockpit.cli.record import status_at
-from cockpit.cli.service import PollStep, look_interruptibly, serve, write_line_of
+from cockpit.cli.service import PollStep, serve, write_line_of
 from cockpit.config.address import explain_choices
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.model import Snapshot
-from cockpit.monitor.monitor import ClusterMonitor, hosts_timeout_s, look_once
+from cockpit.monitor.monitor import ClusterMonitor, hosts_timeout_s, sample_once
 from cockpit.recording.folder import folder_name, recordings_path
 from cockpit.report.doctor import doctor_json, doctor_text, last_half_hour, run_checks, write_bundle
+from cockpit.report.snapshot_text import changes, status_text
 from cockpit.report.status import exit_code, status_json
-from cockpit.report.text import changes, status_text
-from cockpit.text import explain_os_error
+from cockpit.text import explain_os_error, output
 
-DOCTOR_PATIENCE_S = 20.0
-"""For which `doctor` waits for every host."""
-FIRST_SAMPLE_PATIENCE_S = 8.0
-"""For which `status --watch` waits before it prints the first status."""
+DOCTOR_TIMEOUT_S = 20.0
+"""Seconds for which `doctor` waits for every host."""
+FIRST_SAMPLE_TIMEOUT_S = 8.0
+"""Seconds for which `status --watch` waits before it prints the first status."""
 
 
 @command("status", STATUS_EXIT_CODES)
@@ -41,22 +38,54 @@ FIRST_SAMPLE_PATIENCE_S = 8.0
 @click.option("--line", is_flag=True, help="Print one line for tmux or a prompt: the last state that any cockpit saved; it polls nothing.")
 @cluster_options
 @with_config
-def status(config: Config, as_json: bool, watch: bool, at: str | None, line: bool) -> None:
+def status(config: Config, as_json: bool, watch: bool, at: str | None, line: bool) -> int:
     """Print the state of the cluster, as text or JSON."""
     if line and (as_json or watch or at):
         raise click.UsageError("--line prints the last known state: it can't be used with --json, --watch or --at")
     if at is not None and watch:
         raise click.UsageError("--at prints one moment, --watch keeps running: use one of them")
     if at is not None:
-        sys.exit(status_at(config, at, as_json=as_json))
+        return status_at(config, at, as_json=as_json)
     if line:
-        sys.exit(print_line(config.address, ascii=config.ascii))
-    sys.exit(_watch(config, as_json=as_json) if watch else print_status(config, as_json=as_json))
+        return print_line(config.address, ascii=config.ascii)
+    return run_until_interrupted(_watch(config, as_json=as_json)) if watch else print_status(config, as_json=as_json)
 
 
 def print_status(config: Config, *, as_json: bool = False) -> int:
-    """Once; the exit code."""
-    return look_interruptibly(_print_status(config, as_json=as_json))
+    """Print the status once; return the exit code."""
+
+    async def look_and_print() -> int:
+        snapshot = await sample_and_write_line(config)
+        if as_json:
+            output.print_json(status_json(snapshot, indent=2))
+        else:
+            output.say(status_text(snapshot))
+        return exit_code(snapshot, [host.name for host in config.hosts])
+
+    return run_until_interrupted(look_and_print())
+
+
+async def _watch(config: Config, *, as_json: bool) -> int:
+    async def wait_for_facts(monitor: ClusterMonitor) -> None:
+        await asyncio.sleep(config.interval if as_json else 0)
+        await monitor.wait_until_complete(0 if as_json else FIRST_SAMPLE_TIMEOUT_S)
+
+    def attach(_: Config, monitor: ClusterMonitor) -> PollStep:
+        printed: Snapshot | None = None
+
+        def print_news() -> None:
+            nonlocal printed
+            snapshot = monitor.poller.snapshot
+            if as_json:
+                output.print_json(status_json(snapshot))
+            else:
+                for text in [status_text(snapshot) + "\n"] if printed is None else changes(printed, snapshot):
+                    output.say(text)
+            printed = snapshot
+
+        return print_news
+
+    return await serve(config, attach, every=config.interval, wait=wait_for_facts)
 
 
 @command("doctor", STATUS_EXIT_CODES)
@@ -70,68 +99,16 @@ def print_status(config: Config, *, as_json: bool = False) -> int:
 )
 @cluster_options
 @with_config
-def doctor(config: Config, as_json: bool, bundle: str | None) -> None:
+async def doctor(config: Config, as_json: bool, bundle: str | None) -> int:
     """Run every check once, on every host.
 
     It prints problems, passed checks, and checks that could not run.
     """
-    sys.exit(look_interruptibly(_print_report(config, as_json=as_json, bundle=bundle)))
-
-
-async def look_at_one(config: Config, **how: Any) -> ClusterMonitor:
-    """One look, as `look_once` takes it. Raises `InputError` where a person must choose between several Rays."""
-    monitor = await look_once(config, **how)
-    if monitor.open_choices:
-        raise InputError(explain_choices(monitor.open_choices))
-    return monitor
-
-
-async def look_and_leave_line(config: Config) -> Snapshot:
-    """One look; it leaves its line for `status --line`."""
-    snapshot = (await look_at_one(config, hosts_patience=hosts_timeout_s(config))).poller.snapshot
-    write_line_of(config, snapshot)
-    return snapshot
-
-
-async def _print_status(config: Config, *, as_json: bool) -> int:
-    snapshot = await look_and_leave_line(config)
-    if as_json:
-        output.say_json(status_json(snapshot, indent=2))
-    else:
-        output.say(status_text(snapshot))
-    return exit_code(snapshot, [host.name for host in config.hosts])
-
-
-def _watch(config: Config, *, as_json: bool) -> int:
-    async def wait_for_facts(monitor: ClusterMonitor) -> None:
-        await asyncio.sleep(config.interval if as_json else 0)
-        await monitor.wait_until_complete(0 if as_json else FIRST_SAMPLE_PATIENCE_S)
-
-    return serve(config, partial(_attach_printer, as_json=as_json), every=config.interval, wait=wait_for_facts)
-
-
-def _attach_printer(_: Config, monitor: ClusterMonitor, *, as_json: bool) -> PollStep:
-    printed: Snapshot | None = None
-
-    def look() -> None:
-        nonlocal printed
-        snapshot = monitor.poller.snapshot
-        if as_json:
-            output.say_json(status_json(snapshot))
-        else:
-            for text in [status_text(snapshot) + "\n"] if printed is None else changes(printed, snapshot):
-                output.say(text)
-        printed = snapshot
-
-    return look
-
-
-async def _print_report(config: Config, *, as_json: bool, bundle: str | None) -> int:
-    look = await look_at_one(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
-    snapshot = look.poller.snapshot
+    monitor = await sample_one_cluster(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_TIMEOUT_S)
+    snapshot = monitor.poller.snapshot
     checked = run_checks(snapshot, config.limits)
     if as_json:
-        output.say_json(doctor_json(snapshot, checked, config))
+        output.print_json(doctor_json(snapshot, checked, config))
     else:
         output.say(doctor_text(snapshot, checked, config))
     if bundle is not None:
@@ -142,3 +119,18 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
             raise InputError(f"{bundle}: {explain_os_error(error)}") from None
         output.say(f"\nWritten: {bundle} (secrets hidden; read it before you send it)", err=True)
     return exit_code(snapshot, [host.name for host in config.hosts])
+
+
+async def sample_one_cluster(config: Config, **how: Any) -> ClusterMonitor:
+    """A monitor after one sample; `how` as for `sample_once`. Raises `InputError` if a person must choose between several Rays."""
+    monitor = await sample_once(config, **how)
+    if monitor.open_choices:
+        raise InputError(explain_choices(monitor.open_choices))
+    return monitor
+
+
+async def sample_and_write_line(config: Config) -> Snapshot:
+    """One snapshot, which is also written as a line for `status --line`. Raises `InputError` as `sample_one_cluster` does."""
+    snapshot = (await sample_one_cluster(config, hosts_patience=hosts_timeout_s(config))).poller.snapshot
+    write_line_of(config, snapshot)
+    return snapshot

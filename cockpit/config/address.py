@@ -98,7 +98,8 @@ def explain_choices(addresses: Collection[Address]) -> str:
     return f"several Ray sessions run on this host; name one with --address:{places}"
 
 
-_AUTHORITY = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5]))?", re.ASCII)
+_AUTHORITY: Final = r"(?a)(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::([1-9]\d{0,4}))?"
+MAX_PORT: Final = 65535
 
 
 def dashboard_url(text: str) -> str:
@@ -115,8 +116,11 @@ def dashboard_url(text: str) -> str:
     authority, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
     if scheme == "ray":
         raise InputError(f"{text} is for Ray's client; give the dashboard address, such as http://{authority.split(':')[0] or 'head'}:8265")
-    if scheme not in ("http", "https") or not _AUTHORITY.fullmatch(authority) or not re.fullmatch(r"[\w./~%+-]*", path):
+    host = re.fullmatch(_AUTHORITY, authority)
+    has_port = host is not None and host[1] is not None
+    is_valid = host is not None and int(host[1] or 80) <= MAX_PORT and re.fullmatch(r"[\w./~%+-]*", path)
+    if scheme not in ("http", "https") or not is_valid:
         raise InputError(f"{text!r} is not a dashboard address such as http://head:8265")
-    if not mark and not re.search(r":\d+$", authority):
+    if not mark and not has_port:
         authority += ":8265"
     return f"{scheme}://{authority}{slash}{path}".rstrip("/")

@@ -47,7 +47,7 @@ class HostEntry(Value, frozen=True, forbid_unknown_fields=True):
         return self.address or self.name
 
 
-class Roster:
+class HostFinder:
     """Finds the config's host for a node of Ray, by any name of the node. If two hosts match, the first is used."""
 
     def __init__(self, entries: Sequence[HostEntry]) -> None:

@@ -23,12 +23,14 @@ import httpx
 import msgspec
 import platformdirs
 
-from cockpit import output
 from cockpit.demo import nvml, processes
 from cockpit.demo.preset import write_preset
 from cockpit.presets.folder import DEMO_FOLDER
+from cockpit.text import output
 
 SCRIPTS = Path(__file__).with_name("scripts")
+TEMP = "/tmp" if Path("/tmp").is_dir() else tempfile.gettempdir()  # noqa: S108
+"""A short path for Ray's sockets: a socket's path has at most 107 characters (AF_UNIX)."""
 NODES = ("head", "w1")
 START_TIMEOUT_S = 60.0
 """For the start of the nodes, and again until the dashboard accepts jobs."""
@@ -67,7 +69,7 @@ class DemoCluster(msgspec.Struct, frozen=True):
             with suppress(httpx.HTTPError):
                 if httpx.post(f"{self.address}/api/jobs/", json=job, timeout=10, trust_env=False).is_success:
                     return
-                # A submission whose answer came too late has succeeded all the same.
+                # If the answer came too late, the submission has still succeeded.
                 if httpx.get(f"{self.address}/api/jobs/{name}", timeout=10, trust_env=False).is_success:
                     return
             time.sleep(0.5)
@@ -81,16 +83,16 @@ def demo_cluster(on_step: Callable[[str], None] = lambda _: None) -> Iterator[De
     At the end, also after a failure, exactly its own processes and files are removed. It can run beside another Ray and another demo. If
     this process is killed, the program that keeps the nodes notices it and cleans up.
     """
-    python = ray_python()
-    folder = Path(tempfile.mkdtemp(prefix="cockpit-demo-", dir=_short_temp()))
+    require_ray()
+    folder = Path(tempfile.mkdtemp(prefix="cockpit-demo-", dir=TEMP))
     try:
-        yield from _start(python, folder, on_step)
+        yield from _start(folder, on_step)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_demo(open_screen: Callable[[str, dict[str, str]], object]) -> int:
-    """Start a demo, open the screen on it, and end it. Return the exit status.
+def run_demo(open_screen: Callable[[str], object]) -> int:
+    """Start a demo, open the screen on its dashboard, and end it. Return the exit status.
 
     While it runs, the environment of this process points to the demo, so that programs that the screen starts see its simulated GPUs.
     """
@@ -98,7 +100,7 @@ def run_demo(open_screen: Callable[[str, dict[str, str]], object]) -> int:
     try:
         with ending_on_signals(), demo_cluster(lambda text: output.say(f"demo: {text}", err=True)) as demo:
             os.environ.update(demo.env)
-            open_screen(demo.address, dict(os.environ))
+            open_screen(demo.address)
     except DemoError as error:
         output.note(f"demo: {error}")
         return 3
@@ -126,16 +128,15 @@ def ending_on_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def ray_python() -> str:
-    """Return the Python with Ray: the one that runs cockpit. Raises `DemoError`."""
-    if importlib.util.find_spec("ray"):
-        return sys.executable
-    raise DemoError("the demo needs Ray in the same environment as cockpit: pip install 'ray[default]'")
+def require_ray() -> None:
+    """Raise `DemoError` if the Python that runs cockpit has no Ray: the demo's programs run in it too."""
+    if not importlib.util.find_spec("ray"):
+        raise DemoError("the demo needs Ray in the same environment as cockpit: pip install 'ray[default]'")
 
 
-def _start(python: str, folder: Path, on_step: Callable[[str], None]) -> Iterator[DemoCluster]:
+def _start(folder: Path, on_step: Callable[[str], None]) -> Iterator[DemoCluster]:
     on_step("building the simulated GPUs")
-    gpus = _simulated_gpus(folder)
+    gpus = make_gpus(folder)
     port, *metrics_ports = _free_ports(3)
 
     # The jobs run in a copy of the scripts.
@@ -146,10 +147,10 @@ def _start(python: str, folder: Path, on_step: Callable[[str], None]) -> Iterato
     # Without the variables of another Ray, another choice of GPUs, and another Python.
     others = ("RAY_", "CUDA_", "PYTHON", "VIRTUAL_ENV")
     env = {name: value for name, value in os.environ.items() if not name.startswith(others)}
-    env |= {"PATH": f"{Path(python).parent}:{env.get('PATH', os.defpath)}", **_ray_variables(folder, metrics_ports), **gpus}
+    env |= {"PATH": f"{Path(sys.executable).parent}:{env.get('PATH', os.defpath)}", **_ray_variables(folder, metrics_ports), **gpus}
     on_step(f"starting Ray with {len(NODES)} nodes of 8 GPUs: ten seconds to half a minute")
     with (folder / "nodes.log").open("w") as log:
-        command = [python, "nodes.py", str(folder), str(port), *(str(folder / f"{node}.nvml") for node in NODES)]
+        command = [sys.executable, "nodes.py", str(folder), str(port), *(str(folder / f"{node}.nvml") for node in NODES)]
         keeper = subprocess.Popen(
             command, cwd=folder / "work", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
         )
@@ -163,10 +164,18 @@ def _start(python: str, folder: Path, on_step: Callable[[str], None]) -> Iterato
 def _submit_jobs(
     keeper: subprocess.Popen[bytes], folder: Path, port: int, gpus: dict[str, str], on_step: Callable[[str], None]
 ) -> DemoCluster:
-    """Wait until the nodes run, write the demo's files, and submit all jobs."""
-    facts = _read_first_line(keeper, folder)
+    """Wait until the nodes run, write the demo's files, and submit all jobs. Raises `DemoError`."""
+    # The keeper writes one line when both nodes run.
+    assert keeper.stdout is not None  # noqa: S101
+    ready, _, _ = select.select([keeper.stdout], [], [], START_TIMEOUT_S)
+    line = keeper.stdout.readline() if ready else b""
+    if not line:
+        log = (folder / "nodes.log").read_text(errors="replace").strip().splitlines()
+        raise DemoError(f"Ray did not start in {START_TIMEOUT_S:.0f} s{': ' + log[-1] if log else ''}")
+    facts: dict[str, str] = json.loads(line)
+
     session, address = Path(facts["session"]), f"http://127.0.0.1:{port}"
-    write_preset(folder, ray_python(), facts["gcs"], port, _free_ports(2), {**_ray_variables(folder, _free_ports(2)), **gpus})
+    write_preset(folder, sys.executable, facts["gcs"], port, _free_ports(2), {**_ray_variables(folder, _free_ports(2)), **gpus})
     env = {**gpus, "RAY_API_SERVER_ADDRESS": address, DEMO_FOLDER: str(folder / "presets")}
     demo = DemoCluster(address, env, folder, session)
     write_dead_session(session.parent)
@@ -176,7 +185,7 @@ def _submit_jobs(
     return demo
 
 
-def _simulated_gpus(folder: Path) -> dict[str, str]:
+def make_gpus(folder: Path) -> dict[str, str]:
     """Write the files of the simulated GPUs. Return the variables with which a process sees those of the head."""
     for node in NODES:
         (folder / f"{node}.nvml").write_text("".join(line + "\n" for line in [*nvml.gpus(host=node), "sway 12 45"]))
@@ -203,18 +212,6 @@ def _ray_variables(folder: Path, metrics_ports: list[int]) -> dict[str, str]:
     }
 
 
-def _read_first_line(keeper: subprocess.Popen[bytes], folder: Path) -> dict[str, str]:
-    """Wait for the line that the keeper writes when both nodes run. Raises `DemoError`."""
-    assert keeper.stdout is not None  # noqa: S101
-    ready, _, _ = select.select([keeper.stdout], [], [], START_TIMEOUT_S)
-    line = keeper.stdout.readline() if ready else b""
-    if not line:
-        log = (folder / "nodes.log").read_text(errors="replace").strip().splitlines()
-        raise DemoError(f"Ray did not start in {START_TIMEOUT_S:.0f} s{': ' + log[-1] if log else ''}")
-    facts: dict[str, str] = json.loads(line)
-    return facts
-
-
 def write_dead_session(temp: Path) -> None:
     """Write the files of a Ray session that ended three weeks ago, with a checkpoint."""
     session = temp / time.strftime("session_%Y-%m-%d_%H-%M-%S_104729_4242", time.localtime(time.time() - 21 * 86400))
@@ -229,11 +226,6 @@ def write_dead_session(temp: Path) -> None:
     (session / "sockets").mkdir()
     for path in [*session.rglob("*"), session]:
         os.utime(path, (time.time() - 21 * 86400,) * 2)
-
-
-def _short_temp() -> str:
-    """Return a short folder for Ray's sockets: a socket's path has at most 107 characters (AF_UNIX)."""
-    return "/tmp" if Path("/tmp").is_dir() else tempfile.gettempdir()  # noqa: S108
 
 
 def _free_ports(count: int) -> list[int]:

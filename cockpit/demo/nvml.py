@@ -33,19 +33,15 @@ def build(cache: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             compiled = Path(temporary) / built.name
-            _compile(compiled)
+            compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+            if compiler is None:
+                raise CompilerError("no C compiler (cc, gcc or clang) here to build the simulated GPUs with")
+            flags = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-soname,libnvidia-ml.so.1"]
+            result = subprocess.run([compiler, *flags, "-o", str(compiled), str(SOURCE)], stderr=subprocess.PIPE, text=True, check=False)
+            if result.returncode:
+                raise CompilerError(f"{compiler} could not build the simulated GPUs: {result.stderr.strip()}")
             compiled.replace(built)
     return folder
-
-
-def _compile(to: Path) -> None:
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
-        raise CompilerError("no C compiler (cc, gcc or clang) here to build the simulated GPUs with")
-    flags = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-soname,libnvidia-ml.so.1"]
-    result = subprocess.run([compiler, *flags, "-o", str(to), str(SOURCE)], stderr=subprocess.PIPE, text=True, check=False)
-    if result.returncode:
-        raise CompilerError(f"{compiler} could not build the simulated GPUs: {result.stderr.strip()}")
 
 
 def environment(folder: Path, state: Path) -> dict[str, str]:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cockpit.whole_file import write_new
+from cockpit.files.atomic import write_new
 
 NAME = "demo"
 ENTRYPOINT = (

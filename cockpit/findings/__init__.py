@@ -20,14 +20,7 @@ from cockpit.findings.host_names import loopback_names
 from cockpit.findings.infiniband import growing_rdma_errors, rdma_ports_down
 from cockpit.findings.interfaces import missing_interfaces
 from cockpit.findings.jobs import failed_jobs, pending_jobs
-from cockpit.findings.kubernetes import (
-    crashing_containers,
-    killed_containers,
-    leaving_pods,
-    missing_pods,
-    waiting_pods,
-    wrong_rayjobs,
-)
+from cockpit.findings.kubernetes import crashing_containers, killed_containers, leaving_pods, missing_pods, waiting_pods, wrong_rayjobs
 from cockpit.findings.locked_memory import low_locked_memory
 from cockpit.findings.log_files import many_log_files
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
@@ -57,12 +50,7 @@ JOBS, NODES, RAY = (checks.jobs,), (checks.nodes,), (checks.dashboard,)
 CHECKS: tuple[Check, ...] = (
     Check("GPU memory held by orphan processes", (orphaned_memory,), HOSTS),
     Check("GPU memory in use without a visible process", (unexplained_memory,), HOSTS + GPUS),
-    Check(
-        "Memory in use on GPUs that Ray counts as free",
-        (free_but_held,),
-        (*NODES, checks.resources, checks.listed_gpus),
-        HOSTS + GPUS,
-    ),
+    Check("Memory in use on GPUs that Ray counts as free", (free_but_held,), (*NODES, checks.resources, checks.listed_gpus), HOSTS + GPUS),
     Check("GPU memory held by idle Ray workers", (idle_workers,), HOSTS),
     Check(
         "GPU memory that grows",
@@ -89,14 +77,7 @@ CHECKS: tuple[Check, ...] = (
         watches="clocks far below those of other busy GPUs of the same model",
     ),
     Check("Number of GPUs: Ray and NVML differ", (gpu_counts,), (*NODES, checks.listed_gpus), GPUS),
-    Check(
-        "Stalled jobs",
-        (stalled_jobs,),
-        JOBS,
-        HOSTS,
-        watches="GPUs at 0%, or at 100% with idle power, for many minutes",
-        at_once=False,
-    ),
+    Check("Stalled jobs", (stalled_jobs,), JOBS, HOSTS, watches="GPUs at 0%, or at 100% with idle power, for many minutes", at_once=False),
     Check(
         "Processes of jobs that hang in the kernel (D state)",
         (stuck_processes,),
@@ -138,13 +119,7 @@ CHECKS: tuple[Check, ...] = (
     Check("Deadlocks between jobs", (deadlocks,), GROUPS + ACTORS),
     Check("Pending and failed jobs", (pending_jobs, failed_jobs), JOBS),
     Check("GPUs held by jobs that have ended", (leaks,), JOBS + GROUPS + ACTORS),
-    Check(
-        "Actors in a restart loop",
-        (restart_loops,),
-        ACTORS,
-        JOBS,
-        watches="several restarts in the last ten minutes of a longer job",
-    ),
+    Check("Actors in a restart loop", (restart_loops,), ACTORS, JOBS, watches="several restarts in the last ten minutes of a longer job"),
     Check("Dead, missing and silent nodes", (dead_nodes, missing_hosts, silent_agents), NODES),
     Check(
         "GCS, dashboard and autoscaler monitor",

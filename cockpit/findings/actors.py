@@ -7,12 +7,12 @@ from math import inf
 
 import msgspec
 
-from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import actors_words, display_name, join_names, kind_and_name, plausible_time, short_name
 from cockpit.model import Actor, Finding, PlacementGroup, Remedy
 from cockpit.text import age, count
+from cockpit.text.grouping import group_by
 
 RESTARTING_CODE = "actor-restarting"
 LOG_WORDS = "worker-*.err of its process before the restart, in the logs of the Ray session on its node"
@@ -55,50 +55,39 @@ def restart_loops(facts: Facts) -> Iterator[Finding]:
             total = again.actor.restarts or 0
             in_total = f", {count(total)} times in total" if total > again.times else ""
             evidence.append(f"actor {display_name(again.actor)}: restarted {_times(again.times)} {again.when}{in_total}")
-        known_job = facts.jobs.get(job or "")  # its row stands for its actors on a page that does not list them
-        yield Finding(
-            code=RESTARTING_CODE,
-            level="warning",
-            subject=subject,
-            text=f"{who} {often}",
-            evidence=(*evidence, "`ray list actors --detail` shows num_restarts", f"why it ended: {LOG_WORDS}"),
-            remedy=Remedy("read why its last process ended; if it can't recover, kill the actor", "kill-actor"),
-            about=(*(again.actor.key for again in every), *((known_job.key,) if known_job else ())),
-            seen=facts.last_answer_before_fault("ray.actors"),
-        )
+        evidence += ["`ray list actors --detail` shows num_restarts", f"why it ended: {LOG_WORDS}"]
+        remedy = Remedy("read why its last process ended; if it can't recover, kill the actor", "kill-actor")
+        known_job = facts.index.jobs.get(job or "")  # its row stands for its actors on a page that does not list them
+        about = (*(again.actor.key for again in every), *((known_job.key,) if known_job else ()))
+        seen = facts.last_answer_before_fault("ray.actors")
+        yield Finding(RESTARTING_CODE, "warning", subject, f"{who} {often}", tuple(evidence), None, remedy, about, seen)
 
 
 def _find_restarted(facts: Facts, actors: list[Actor]) -> Iterator[RestartedActor]:
     """The restarts that cockpit has watched; until it has watched long enough, also those that Ray has counted."""
-    what, within = f"restarts in {facts.snapshot.cluster.session}", facts.limits.restarts_within
+    what, within, most = f"restarts in {facts.snapshot.cluster.session}", facts.limits.restarts_within, facts.limits.restarts
     grown = facts.growth_by_name(what, {actor.id: actor.restarts or 0 for actor in actors}, within)
     watched = facts.seconds_lasting(what, "all") >= within
     recent = f"in the last {age(within if watched else facts.seconds_grown(what))}"
 
     # When the present process of each suspicious actor began; a child that the actor has started began later.
-    often = {actor.id for actor in actors if not watched and (actor.restarts or 0) >= facts.limits.restarts}
+    often = {actor.id for actor in actors if not watched and (actor.restarts or 0) >= most}
     workers = [each for each in (facts.snapshot.processes or ()) if each.actor in often and each.kind == "worker"] if often else []
     begun = {each.actor: each.started for each in workers if each.started is not None}
     for actor in actors:
-        times = grown.get(actor.id, 0.0)
-        counted = None if watched or times >= facts.limits.restarts else _by_count(facts, actor, begun.get(actor.id))
-        if counted and counted.lately > times:
-            yield counted
-        elif times:
+        times, counted = grown.get(actor.id, 0.0), actor.restarts or 0
+        job = facts.index.jobs.get(actor.job or "")
+        started = plausible_time(job.started, facts.now) if job and actor.id in often and times < most else None
+        if started is not None:
+            # By Ray's count: all restarts happened since the job started, and the last one when the actor's process began.
+            lives, last = facts.now - started, begun.get(actor.id)
+            is_recent = lives <= within or actor.state == "RESTARTING" or (last is not None and facts.now - last <= within)
+            lately = counted * min(1.0, within / lives) if lives else counted
+            if facts.seconds_steady(is_recent, "restarted lately", actor.id, inf) is not None and lately > times:
+                yield RestartedActor(actor, counted, f"since its job started {age(lives)} ago", lately)
+                continue
+        if times:
             yield RestartedActor(actor, times, recent, times)
-
-
-def _by_count(facts: Facts, actor: Actor, begun: float | None) -> RestartedActor | None:
-    """Ray's count of restarts: all of them happened since its job started, and the last one when its process began."""
-    job, times, within = facts.jobs.get(actor.job or ""), actor.restarts or 0, facts.limits.restarts_within
-    started = plausible_time(job.started, facts.now) if job else None
-    if started is None or times < facts.limits.restarts:
-        return None
-    lives = facts.now - started
-    recent = lives <= within or actor.state == "RESTARTING" or (begun is not None and facts.now - begun <= within)
-    if facts.seconds_steady(recent, "restarted lately", actor.id, inf) is None:
-        return None
-    return RestartedActor(actor, times, f"since its job started {age(lives)} ago", times * min(1.0, within / lives) if lives else times)
 
 
 def _times(number: float) -> str:
@@ -111,7 +100,7 @@ def leaks(facts: Facts) -> Iterator[Finding]:
 
     Ray itself removes groups and actors that are not detached, but that takes a while.
     """
-    over = {job for job, known in facts.jobs.items() if known.status in ENDED_STATES}
+    over = {job for job, known in facts.index.jobs.items() if known.status in ENDED_STATES}
     groups, actors = (facts.snapshot.placement_groups or (), facts.snapshot.actors or ()) if over else ((), ())
     found: dict[tuple[str, str], list[PlacementGroup | Actor]] = {}
     for group in groups:
@@ -122,7 +111,7 @@ def leaks(facts: Facts) -> Iterator[Finding]:
         if actor.job in over and actor.state == "ALIVE" and not actor.placement_group and actor.namespace != "serve" and _held_gpus(actor):
             found.setdefault(("actor-leaked", actor.job or ""), []).append(actor)
     for (code, job_id), left in found.items():
-        job = facts.jobs[job_id]
+        job = facts.index.jobs[job_id]
         ended = plausible_time(job.ended, facts.now)
         lasted = facts.seconds_lasting(code, job.id) if ended is None else facts.now - ended
         if lasted < facts.limits.leak_age:
@@ -132,22 +121,17 @@ def leaks(facts: Facts) -> Iterator[Finding]:
         names = [short_name(each.class_ if isinstance(each, Actor) else each.name) or each.id[:12] for each in left[:MAX_EVIDENCE_LINES]]
         many = f"its {noun} {names[0]} still holds" if one else f"{len(left)} of its {noun}s ({join_names(names, len(left))}) still hold"
         unless = "it, unless it is meant to outlive its job" if one else "them, unless they are meant to outlive their job"
-        gpus = sum(map(_held_gpus, left))
+        gpus, name = sum(map(_held_gpus, left)), short_name(job.id)
         evidence: list[str] = []
         for each in left[:MAX_EVIDENCE_LINES]:
             detached, held = ", detached" if each.detached else "", _held_gpus(each)
             evidence.append(f"{kind_and_name(each)} ({short_name(each.state)}{detached}) holds {count(held)} GPU{'s' if held > 1 else ''}")
-        yield Finding(
-            code=code,
-            level="warning",
-            subject=f"job {short_name(job.id)}",
-            text=f"Job {short_name(job.id)} has ended ({short_name(job.status)}), but {many} {count(gpus)} GPU{'s' if gpus > 1 else ''}",
-            evidence=(*evidence, f"`ray list {'placement-groups' if are_groups else 'actors'} --detail` lists them"),
-            since=ended,
-            remedy=Remedy(f"{verb} {unless}", "remove-placement-group" if are_groups else "kill-actor"),
-            about=tuple(each.key for each in left),
-            seen=facts.last_answer_before_fault("ray.placement_groups" if are_groups else "ray.actors"),
-        )
+        evidence.append(f"`ray list {'placement-groups' if are_groups else 'actors'} --detail` lists them")
+        text = f"Job {name} has ended ({short_name(job.status)}), but {many} {count(gpus)} GPU{'s' if gpus > 1 else ''}"
+        remedy = Remedy(f"{verb} {unless}", "remove-placement-group" if are_groups else "kill-actor")
+        about = tuple(each.key for each in left)
+        seen = facts.last_answer_before_fault("ray.placement_groups" if are_groups else "ray.actors")
+        yield Finding(code, "warning", f"job {name}", text, tuple(evidence), ended, remedy, about, seen)
 
 
 def _held_gpus(each: Actor | PlacementGroup) -> float:

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.followed_ray import address_words, is_elsewhere, is_ray_alive_on, not_ray_fault, silent_fault
+from cockpit.findings.followed_ray import address_words, find_address_fault, is_elsewhere, is_ray_alive_on
 from cockpit.findings.rays_here import LOOPBACK_NAMES, head_elsewhere, other_slurm_job, rays_on
 from cockpit.findings.sources import rests_on
-from cockpit.model import Finding, Host, OtherRay, Remedy, Session
+from cockpit.model import Finding, Host, Remedy, Session
 
 NO_RAY_REMEDY = (
     "if this is the head: `ray start --head`; if not: use `cockpit --address http://HEAD:8265`; "
@@ -22,27 +22,18 @@ NO_RAY_REMEDY = (
 @rests_on()
 def wrong_address(facts: Facts) -> Iterator[Finding]:
     """Nothing has ever answered at the address, or something other than Ray answers."""
-    not_ray, cluster = not_ray_fault(facts), facts.snapshot.cluster
-    fault = not_ray or silent_fault(facts)
+    not_ray, cluster = find_address_fault(facts, "not ray"), facts.snapshot.cluster
+    fault = not_ray or find_address_fault(facts, "silent")
     host = next((host for host in facts.fresh_hosts if host.local and host.sessions is not None), None)
 
     # Ray answered there before, or the Rays of this host are unknown: there is nothing else to propose.
     if not_ray is not None and (host is None or cluster.session is not None):
-        yield Finding(
-            code="address-wrong",
-            level="critical",
-            subject="address",
-            text=not_ray.text,
-            evidence=(not_ray.text,),
-            since=not_ray.since,
-            remedy=Remedy(
-                "find out what listens there now, such as a gateway or a login page; `cockpit --address URL` asks another address"
-            ),
-        )
+        remedy = "find out what listens there now, such as a gateway or a login page; `cockpit --address URL` asks another address"
+        yield Finding("address-wrong", "critical", "address", not_ray.text, (not_ray.text,), not_ray.since, Remedy(remedy))
         return
     if fault is None or host is None or cluster.session is not None:
         return
-    others = tuple(rays_on(host)) if cluster.others is None and facts.is_single_look else cluster.others
+    others = tuple(rays_on(host)) if cluster.others is None and facts.is_single_sample else cluster.others
     if others is None or (not_ray is None and is_ray_alive_on(facts, host) and not is_elsewhere(facts)):
         return
 
@@ -52,7 +43,7 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
     here = " and ".join(f"a Ray cluster{f' of {ray.owner}' if ray.owner else ''} at {ray.url}" for ray in found)
 
     # If there is none: the head that this host is a worker of, or heads on other hosts.
-    heads = [] if found else [*_rays_on_other_hosts(facts)]
+    heads = [] if found else list(_rays_on_other_hosts(facts))
     worker: _Head | None = None
     for session in (host.sessions or ()) if not found else ():
         head_address = head_elsewhere(host, session.name)
@@ -69,28 +60,33 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
     elif worker or heads:
         remedy = _way_to(facts, worker or heads[0])
     else:
+        # If nodes of the Slurm job can't be probed, a Ray may run there.
+        job, local = facts.snapshot.allocation, {each.name for each in facts.snapshot.hosts.values() if each.local}
+        remedy = NO_RAY_REMEDY
+        if job is not None and any(each.source == "probe" and each.host not in local for each in facts.snapshot.faults):
+            remedy = f"first find out why the nodes of Slurm job {job.job} can't be probed: `cockpit doctor`"
         # The Ray of another user is not asked by itself: a person must name it.
-        named = [ray for ray in others if ray.answers is None and ray.owner]
-        theirs = f"if you mean the Ray cluster of {named[0].owner}: `cockpit --address {named[0].url}`; " if named else ""
-        remedy = theirs + _ray_remedy(facts)
-    yield Finding(
-        code="address-wrong",
-        level="critical",
-        subject="address",
-        text=f"{not_ray.text if not_ray else f'Nothing answers{address_words(facts)}'}; this host "
-        + (f"is a worker of {worker.session}, whose head is {_name_of(facts, worker) or worker.host}" if worker else f"has {here}"),
-        evidence=(fault.text, *map(_other_ray_line, others), *map(_head_line, [worker] if worker else heads)),
-        since=None if facts.is_single_look else fault.since,  # a single look knows only for how long it has waited itself
-        remedy=Remedy(remedy),
-    )
+        if named := [ray for ray in others if ray.answers is None and ray.owner]:
+            remedy = f"if you mean the Ray cluster of {named[0].owner}: `cockpit --address {named[0].url}`; {remedy}"
 
-
-def _ray_remedy(facts: Facts) -> str:
-    """The remedy without any known Ray. If nodes of the Slurm job can't be probed, a Ray may run there."""
-    job, here = facts.snapshot.allocation, {host.name for host in facts.snapshot.hosts.values() if host.local}
-    if job is None or not any(fault.source == "probe" and fault.host not in here for fault in facts.snapshot.faults):
-        return NO_RAY_REMEDY
-    return f"first find out why the nodes of Slurm job {job.job} can't be probed: `cockpit doctor`"
+    evidence = [fault.text]
+    for ray in others:
+        place = f"has its dashboard at {ray.url}"
+        if ray.answers:
+            evidence.append(f"{ray.session} answers at {ray.url}")
+        elif ray.answers is None:
+            evidence.append(f"{ray.session}{f' of {ray.owner}' if ray.owner else ''} {place}; whether it answers was not checked")
+        else:
+            evidence.append(f"{ray.session} {place}, which does not answer from here: it may be in a container")
+    for head in [worker] if worker else heads:
+        if head.url is None:
+            evidence.append(f"--gcs-address of the raylet of {head.session}: {head.host}")
+        else:
+            evidence.append(f"{head.session} on {head.host} has its dashboard at {head.url}")
+    is_or_has = f"is a worker of {worker.session}, whose head is {_name_of(facts, worker) or worker.host}" if worker else f"has {here}"
+    text = f"{not_ray.text if not_ray else f'Nothing answers{address_words(facts)}'}; this host {is_or_has}"
+    since = None if facts.is_single_sample else fault.since  # a single look knows only for how long it has waited itself
+    yield Finding("address-wrong", "critical", "address", text, tuple(evidence), since, Remedy(remedy))
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -100,12 +96,6 @@ class _Head(msgspec.Struct, frozen=True):
     session: str
     url: str | None
     """Its dashboard; `None`: that host was not probed."""
-
-
-def _head_line(head: _Head) -> str:
-    if head.url is None:
-        return f"--gcs-address of the raylet of {head.session}: {head.host}"
-    return f"{head.session} on {head.host} has its dashboard at {head.url}"
 
 
 def _rays_on_other_hosts(facts: Facts) -> Iterator[_Head]:
@@ -146,11 +136,3 @@ def _way_to(facts: Facts, head: _Head) -> str:
     if urlsplit(head.url).hostname not in LOOPBACK_NAMES:
         return f"use `cockpit --address {head.url}`"
     return f"its dashboard listens only on {head.host}: run cockpit there{step}"
-
-
-def _other_ray_line(ray: OtherRay) -> str:
-    if ray.answers:
-        return f"{ray.session} answers at {ray.url}"
-    if ray.answers is None:
-        return f"{ray.session}{f' of {ray.owner}' if ray.owner else ''} has its dashboard at {ray.url}; whether it answers was not checked"
-    return f"{ray.session} has its dashboard at {ray.url}, which does not answer from here: it may be in a container"

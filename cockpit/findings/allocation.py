@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
-from cockpit.model import Finding, Remedy, SlurmNode
+from cockpit.model import Finding, Level, Remedy, SlurmNode
 from cockpit.text import clean, plural
 
 MAX_NAMED = 6
@@ -29,21 +29,16 @@ def ending_allocation(facts: Facts) -> Iterator[Finding]:
     running = [one.id for one in facts.snapshot.jobs or () if one.status == "RUNNING"]
     jobs = "" if not running else f"job {clean(running[0])}" if len(running) == 1 else f"{len(running)} running jobs"
     ends = " and ".join(filter(None, ("this Ray cluster" if facts.snapshot.cluster.reachable else "", jobs)))
-    left = f"{max(1, math.ceil((job.ends - facts.now) / 60))} min"
-    yield Finding(
-        code="slurm-ends",
-        level="warning" if running or (ends and facts.snapshot.jobs is None) else "info",
-        subject=f"Slurm job {job.job}",
-        text=f"Slurm job {job.job} reaches its time limit in {left}{f', and {ends} will end with it' if ends else ''}",
-        evidence=(
-            f"squeue: job {job.job} is {clean(job.state)}, {left} left",
-            *(f"job {clean(one)} is RUNNING in Ray" for one in running[:MAX_NAMED]),
-        ),
-        remedy=Remedy(
-            "save a checkpoint before that, and submit the job again from it; or ask for more time: "
-            f"`scontrol update JobId={job.job} TimeLimit=+60`, which most sites allow only to Slurm operators"
-        ),
+    left, title = f"{max(1, math.ceil((job.ends - facts.now) / 60))} min", f"Slurm job {job.job}"
+    text = f"{title} reaches its time limit in {left}{f', and {ends} will end with it' if ends else ''}"
+    evidence = [f"squeue: job {job.job} is {clean(job.state)}, {left} left"]
+    evidence += [f"job {clean(one)} is RUNNING in Ray" for one in running[:MAX_NAMED]]
+    remedy = Remedy(
+        "save a checkpoint before that, and submit the job again from it; or ask for more time: "
+        f"`scontrol update JobId={job.job} TimeLimit=+60`, which most sites allow only to Slurm operators"
     )
+    level: Level = "warning" if running or (ends and facts.snapshot.jobs is None) else "info"
+    yield Finding("slurm-ends", level, title, text, tuple(evidence), remedy=remedy)
 
 
 @rests_on("slurm")
@@ -52,18 +47,13 @@ def requeued_allocation(facts: Facts) -> Iterator[Finding]:
     job = facts.snapshot.allocation
     if job is None or job.state != "PENDING":
         return
-    yield Finding(
-        code="slurm-requeued",
-        level="critical",
-        subject=f"Slurm job {job.job}",
-        text=f"Slurm job {job.job} waits for nodes again, and what ran in it has ended: one of its nodes has failed, or it was preempted "
-        "or requeued",
-        evidence=(f"squeue: job {job.job} is {job.state}",),
-        remedy=Remedy(
-            f"`scontrol show job {job.job}` shows why, `sinfo` which node is down; when the job runs again, it may have other nodes: start "
-            "cockpit again"
-        ),
+    title, why = f"Slurm job {job.job}", "one of its nodes has failed, or it was preempted or requeued"
+    text = f"{title} waits for nodes again, and what ran in it has ended: {why}"
+    remedy = Remedy(
+        f"`scontrol show job {job.job}` shows why, `sinfo` which node is down; when the job runs again, it may have other nodes: start "
+        "cockpit again"
     )
+    yield Finding("slurm-requeued", "critical", title, text, (f"squeue: job {job.job} is {job.state}",), remedy=remedy)
 
 
 @rests_on("slurm", "ray.nodes")

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from cockpit.recent import Recent
+from cockpit.times.ttl_cache import TtlCache
 
 _IN_USE = r"EADDRINUSE|\[Errno 98\]|errno: 98\b|(?:Address|address) already in use"
 _PORT: Final = r"(?:\d|\]|\*|localhost|'):([1-9]\d{3,4})(?=[^\d.:]|$)|(?:\bport[ =:]{1,3}|', )([1-9]\d{3,4})\b"
@@ -19,7 +19,7 @@ class Cause(msgspec.Struct, frozen=True):
 
     pattern: str
     remedy: str
-    act: str | None = None
+    action: str | None = None
 
 
 # Root causes come first: if one rank runs out of memory, the others wait for it until their watchdog ends them.
@@ -82,7 +82,7 @@ def _find_cause(message: str | None) -> tuple[str, Cause] | None:
     return None
 
 
-find_cause = Recent(_find_cause, 256)
+find_cause = TtlCache(_find_cause, 256)
 
 
 def find_port_in_use(line: str) -> int | None:

@@ -10,17 +10,17 @@ from cockpit.findings.facts import Facts
 from cockpit.findings.followed_ray import (
     address_words,
     are_several_on,
+    find_address_fault,
     find_fault,
     is_elsewhere,
     is_head,
     is_ray_alive_on,
     replaced_words,
     session_at_address,
-    silent_fault,
 )
 from cockpit.findings.rays_here import live_sessions
 from cockpit.findings.sources import rests_on
-from cockpit.model import Fault, Finding, Host, Remedy
+from cockpit.model import Fault, Finding, Host, Level, Remedy
 from cockpit.text import plural
 
 DASHBOARD_SCRIPTS = ("/dashboard/dashboard.py",)
@@ -53,13 +53,13 @@ class RayPart(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """For the middle of a sentence."""
+        """Its state, as a part of a sentence."""
         if self.pid is None:
             return f": its process on {self.host} has ended" if self.host else ""
         return f": its process on {self.host} (pid {self.pid}) " + ("is stopped by a signal" if self.stopped else "still exists")
 
     def evidence(self, line: str) -> tuple[str, ...]:
-        """That line, then what the process table shows."""
+        """The line, then the process's state in the process table."""
         seen = "no such process" if self.pid is None else f"pid {self.pid} is in state {self.state or 'unknown'}"
         return tuple(filter(None, (line, f"ps on {self.host}: {seen}" if self.host else "")))
 
@@ -79,33 +79,28 @@ def silent_gcs(facts: Facts) -> Iterator[Finding]:
     fault, part = find_fault(facts, "ray.gcs", "gcs"), _find_gcs(facts)
     # A busy GCS misses the tenth of a second that Ray gives it. In a single look, other answers of the GCS prove that it is only busy.
     asked = ("ray.actors", "ray.placement_groups")
-    is_busy = facts.is_single_look and all(source in facts.snapshot.as_of and not facts.has_fault(source) for source in asked)
+    is_busy = facts.is_single_sample and all(source in facts.snapshot.as_of and not facts.has_fault(source) for source in asked)
     if not part.is_down and (fault is None or is_busy):
         return
     if facts.seconds_lasting("gcs-silent", "GCS") < facts.limits.gcs_silent:
         return
     what = "Ray ends on all nodes after a minute without a GCS" if part.has_ended else "nothing new can start, and Ray's data is old"
-    yield Finding(
-        code="gcs-silent",
-        level="critical",
-        subject="GCS",
-        text=f"Ray's GCS does not answer{part.words}; {what}",
-        evidence=part.evidence(_request_line(facts, fault, "/api/gcs_healthz")),
-        since=fault.since if fault else None,
-        remedy=part.remedy("logs/gcs_server.out on the head, and check the head's load and memory", "save what you can, then restart Ray"),
-    )
+    text = f"Ray's GCS does not answer{part.words}; {what}"
+    evidence = part.evidence(_request_line(facts, fault, "/api/gcs_healthz"))
+    remedy = part.remedy("logs/gcs_server.out on the head, and check the head's load and memory", "save what you can, then restart Ray")
+    yield Finding("gcs-silent", "critical", "GCS", text, evidence, fault.since if fault else None, remedy)
 
 
 @rests_on()
 def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     """The dashboard does not answer, although its Ray runs on a probed host."""
-    fault, gcs = silent_fault(facts), _find_gcs(facts)
+    fault, gcs = find_address_fault(facts, "silent"), _find_gcs(facts)
     if fault is None or gcs.is_down or is_elsewhere(facts):
         return
     homes = [host for host in facts.fresh_hosts if is_ray_alive_on(facts, host)]
     if not homes or facts.seconds_lasting("dashboard-silent", "dashboard") < facts.limits.dashboard_silent:
         return
-    if facts.is_single_look:  # a Ray that has just been started: its dashboard listens later
+    if facts.is_single_sample:  # a Ray that has just been started: its dashboard listens later
         for host in homes:
             name = session_at_address(facts, host)
             begun = [one.started for one in host.sessions or () if one.live and one.started is not None and one.name == (name or one.name)]
@@ -114,25 +109,19 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     home = next((host for host in homes if is_head(facts, host)), None)
     part = _find_part(facts, home, DASHBOARD_SCRIPTS)
     session = session_at_address(facts, home) if home is not None and are_several_on(home) else None
-    yield Finding(
-        code="dashboard-silent",
-        level="critical",
-        subject="dashboard",
-        text=f"Ray{f' session {session}' if session else ''} runs on {facts.host_title(home or homes[0])}, "
-        f"but its dashboard{address_words(facts)} "
-        f"does not answer{part.words}; "
-        "running jobs continue, new ones can't be submitted",
-        evidence=part.evidence(fault.text),
-        since=fault.since,
-        remedy=part.remedy("logs/dashboard.log on the head", RESTART.format("dashboard")),
+    text = (
+        f"Ray{f' session {session}' if session else ''} runs on {facts.host_title(home or homes[0])}, but its dashboard"
+        f"{address_words(facts)} does not answer{part.words}; running jobs continue, new ones can't be submitted"
     )
+    remedy = part.remedy("logs/dashboard.log on the head", RESTART.format("dashboard"))
+    yield Finding("dashboard-silent", "critical", "dashboard", text, part.evidence(fault.text), fault.since, remedy)
 
 
 @rests_on()
 def ended_ray(facts: Facts) -> Iterator[Finding]:
     """The followed Ray has ended, and its dashboard with it."""
     session, other = facts.snapshot.cluster.session, find_fault(facts, "ray.identity", "other session")
-    fault = silent_fault(facts) or other
+    fault = find_address_fault(facts, "silent") or other
     if fault is None or session is None or any(is_ray_alive_on(facts, host) for host in facts.fresh_hosts):
         return
     known = {host.name: [one for one in host.sessions or () if one.name == session] for host in facts.fresh_hosts if is_head(facts, host)}
@@ -141,27 +130,20 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
         return
     running = [job for job in facts.snapshot.jobs or () if job.running]
     stopped = any(one.stopped for host in dead for one in known[host])
-    # Jobs were listed up to ten seconds before: they may have ended before Ray was stopped.
-    were = f"{plural(len(running), 'job')} {'was' if len(running) == 1 else 'were'} running"
-    before = f"; shortly before, {were}: {', '.join(job.id for job in running[:5])}" if running else ""
-    head = facts.snapshot.hosts[dead[0]]
-    others = live_sessions(head) - {"", session} if head.local else ()
-    follow = "; to follow another Ray of this host, press `a` on the screen" if others else ""
-    yield Finding(
-        code="ray-ended",
-        level="info" if not running else "warning" if stopped else "critical",
-        subject=session,
-        text=f"Ray {'was stopped' if stopped else 'has ended'} on its head {facts.titles.of_host(dead[0])}{before}"
-        + ("; another Ray session answers at its address now" if other else ""),
-        evidence=(fault.text, f"ps on {facts.titles.of_host(dead[0])}: no raylet of {session} runs there"),
-        since=fault.since,
-        remedy=Remedy(
-            "read the end of logs/gcs_server.out and logs/raylet.out of that session; kill the orphan processes, then start Ray again"
-            + follow
-        ),
-        about=tuple(job.key for job in running),
-        seen=facts.last_answer_before_fault("ray.jobs") if running else None,
-    )
+    head, title = facts.snapshot.hosts[dead[0]], facts.titles.of_host(dead[0])
+    text = f"Ray {'was stopped' if stopped else 'has ended'} on its head {title}"
+    if running:
+        # Jobs were listed up to ten seconds before: they may have ended before Ray was stopped.
+        were = f"{plural(len(running), 'job')} {'was' if len(running) == 1 else 'were'} running"
+        text += f"; shortly before, {were}: {', '.join(job.id for job in running[:5])}"
+    text += "; another Ray session answers at its address now" if other else ""
+    evidence = (fault.text, f"ps on {title}: no raylet of {session} runs there")
+    remedy = "read the end of logs/gcs_server.out and logs/raylet.out of that session; kill the orphan processes, then start Ray again"
+    if head.local and live_sessions(head) - {"", session}:
+        remedy += "; to follow another Ray of this host, press `a` on the screen"
+    level: Level = "info" if not running else "warning" if stopped else "critical"
+    about, seen = tuple(job.key for job in running), facts.last_answer_before_fault("ray.jobs") if running else None
+    yield Finding("ray-ended", level, session, text, evidence, fault.since, Remedy(remedy), about, seen)
 
 
 @rests_on()
@@ -171,17 +153,9 @@ def replaced_ray(facts: Facts) -> Iterator[Finding]:
     if cluster.replaced is None or not 0 <= facts.now - cluster.replaced <= facts.limits.ray_replaced:
         return
     session = cluster.session or "a session that it does not name"
-    yield Finding(
-        code="ray-replaced",
-        level="info",
-        subject=session,
-        text=replaced_words(cluster),
-        evidence=(f"{cluster.address}/api/version answers session_name {session}",),
-        since=cluster.replaced,
-        remedy=Remedy(
-            "if Ray was started again, there is nothing to do; another Ray: press `a` on the screen, or use `cockpit --address URL`"
-        ),
-    )
+    evidence = (f"{cluster.address}/api/version answers session_name {session}",)
+    remedy = "if Ray was started again, there is nothing to do; another Ray: press `a` on the screen, or use `cockpit --address URL`"
+    yield Finding("ray-replaced", "info", session, replaced_words(cluster), evidence, cluster.replaced, Remedy(remedy))
 
 
 @rests_on()
@@ -193,16 +167,11 @@ def silent_monitor(facts: Facts) -> Iterator[Finding]:
     if facts.seconds_lasting("monitor-silent", "monitor") < facts.limits.monitor_silent:
         return
     part = _find_part(facts, next((host for host in facts.fresh_hosts if is_head(facts, host)), None), MONITOR_SCRIPTS)
-    yield Finding(
-        code="monitor-silent",
-        level="warning",
-        subject="monitor",
-        text=f"The autoscaler monitor has stopped reporting{part.words}; used and pending resources are as old "
-        "as its last report, and no node is added",
-        evidence=part.evidence(_request_line(facts, fault, "/api/cluster_status")),
-        since=fault.since,
-        remedy=part.remedy("logs/monitor.log on the head", RESTART.format("autoscaler monitor")),
-    )
+    old = "used and pending resources are as old as its last report, and no node is added"
+    text = f"The autoscaler monitor has stopped reporting{part.words}; {old}"
+    evidence = part.evidence(_request_line(facts, fault, "/api/cluster_status"))
+    remedy = part.remedy("logs/monitor.log on the head", RESTART.format("autoscaler monitor"))
+    yield Finding("monitor-silent", "warning", "monitor", text, evidence, fault.since, remedy)
 
 
 @rests_on()
@@ -216,18 +185,13 @@ def refused(facts: Facts) -> Iterator[Finding]:
     none = fault.cause == "no token"
     lacks = "requires a token, and cockpit found none on this host"
     other = "rejects the token that cockpit found on this host: it belongs to another cluster, or the head has a new one"
-    yield Finding(
-        code="token-missing" if none else "token-refused",
-        level="warning",
-        subject=place,
-        text=f"{place} {lacks if none else other}",
-        evidence=(fault.text, f"{place}/api/authentication_mode answers `token`"),
-        since=min(one.since for one in refusals),
-        remedy=Remedy(
-            "copy the head's token: run `ray get-auth-token` there as Ray's user, put its output into ~/.ray/auth_token here (mode 600), "
-            f"or into RAY_AUTH_TOKEN{'' if none else ', which overrides that file'}; drivers and nodes need it too"
-        ),
+    evidence = (fault.text, f"{place}/api/authentication_mode answers `token`")
+    remedy = Remedy(
+        "copy the head's token: run `ray get-auth-token` there as Ray's user, put its output into ~/.ray/auth_token here (mode 600), "
+        f"or into RAY_AUTH_TOKEN{'' if none else ', which overrides that file'}; drivers and nodes need it too"
     )
+    code, since = "token-missing" if none else "token-refused", min(one.since for one in refusals)
+    yield Finding(code, "warning", place, f"{place} {lacks if none else other}", evidence, since, remedy)
 
 
 def _request_line(facts: Facts, fault: Fault | None, path: str) -> str:
@@ -246,7 +210,7 @@ def _find_gcs(facts: Facts) -> RayPart:
         servers = [ray for ray in mine if ray.role == "gcs_server"]
         if servers:
             return RayPart(facts.host_title(host), servers[0].pid, servers[0].state)
-        if any(ray.node in facts.nodes and facts.nodes[ray.node].head for ray in mine if ray.node):
+        if any(ray.node in facts.index.nodes and facts.index.nodes[ray.node].head for ray in mine if ray.node):
             return RayPart(facts.host_title(host))
     return RayPart()
 
@@ -261,12 +225,9 @@ def _find_part(facts: Facts, host: Host | None, scripts: Sequence[str]) -> RayPa
         for process in facts.index.processes_by_host.get(host.name, ())
         if process.kind == "ray" and process.state not in ("Z", "X") and any(script in (process.command or "") for script in scripts)
     ]
-    if session is None and are_several:
-        return RayPart()
     found = [process for process in named if process.session == (session or process.session)]
     unknown = [process for process in named if process.session is None]
-    if not found and unknown and are_several:
+    if are_several and (session is None or (unknown and not found)):
         return RayPart()
-    part = next(iter(found or unknown), None)
-    title = facts.host_title(host)
+    part, title = next(iter(found or unknown), None), facts.host_title(host)
     return RayPart(title) if part is None else RayPart(title, part.pid, part.state)

@@ -46,17 +46,11 @@ def overcounted_cpus(facts: Facts) -> Iterator[Finding]:
         host_cpus = live.host.cpus
         is_miscounted = total == host_cpus and usable.number < host_cpus
         name = facts.title(live.node)
-        yield facts.node_finding(
-            live.node,
-            "cpus-overcounted",
-            "warning" if is_miscounted else "info",
-            f"Ray offers {count(total)} CPUs on {name}, but {usable.words}: up to {count(total)} tasks of one CPU run there at once",
-            (f"CPU resource of {name}: {count(total)}", usable.evidence, f"CPUs of that host: {count(host_cpus)}"),
-            Remedy(
-                f"if that is not meant: `ray stop` on {name}, then its `ray start` again with --num-cpus={max(1, int(usable.number))}"
-                + usable.way_out
-            ),
-        )
+        text = f"Ray offers {count(total)} CPUs on {name}, but {usable.words}: up to {count(total)} tasks of one CPU run there at once"
+        evidence = (f"CPU resource of {name}: {count(total)}", usable.evidence, f"CPUs of that host: {count(host_cpus)}")
+        again = f"`ray stop` on {name}, then its `ray start` again with --num-cpus={max(1, int(usable.number))}"
+        remedy = Remedy(f"if that is not meant: {again}{usable.way_out}")
+        yield facts.node_finding(live.node, "cpus-overcounted", "warning" if is_miscounted else "info", text, evidence, remedy)
 
 
 def _usable_cpus(live: LiveRaylet) -> Iterator[_UsableCpus]:

@@ -9,7 +9,7 @@ from cockpit.findings.facts import Facts
 from cockpit.findings.fillers import find_filling
 from cockpit.findings.shell_words import quote_word
 from cockpit.findings.sources import rests_on
-from cockpit.model import Disk, Finding, Host, Node, Remedy, Session
+from cockpit.model import Disk, Finding, Level, Node, Remedy, Session
 from cockpit.text import UNKNOWN, clean, join_first, plural, share_percent, size
 
 SHM = "/dev/shm"  # noqa: S108 a fixed place
@@ -25,78 +25,66 @@ MAX_USERS_LISTED = 6
 @rests_on("disks")
 def full_disks(facts: Facts) -> Iterator[Finding]:
     """Disks under temp dirs near the mark at which Ray stops creating objects that may need to be spilled."""
-    least = min(facts.limits.disk_filling, facts.limits.disk_full) - DISK_STEP_SHARE
+    limits = facts.limits
     met: set[tuple[str, str]] = set()
     for node in facts.snapshot.nodes or ():
         # Ray and probes also list `/`: it matters only if no temp dir is listed.
-        disks = facts.machine(node).disks
+        disks = facts.index.machine(node).disks
         for disk in tuple(one for one in disks if one.path != "/") or disks:
             used, place = _used_share(disk.used, disk.total), (node.ip or node.host, disk.path)
-            if least <= used <= 1 and place not in met:
-                met.add(place)  # several raylets on a host see the same disk
-                yield from _disk_findings(facts, node, disk, used)
+            if not min(limits.disk_filling, limits.disk_full) - DISK_STEP_SHARE <= used <= 1 or place in met:
+                continue
+            met.add(place)  # several raylets on a host see the same disk
+            subject = f"{facts.title(node)} {disk.path}"
+            if facts.is_over_mark(used, limits.disk_full, limits.disk_full - DISK_STEP_SHARE, "disk-full", subject):
+                yield _disk_finding(facts, node, disk, subject, "disk-full", "critical", "Ray no longer creates")
+            elif facts.is_over_mark(used, limits.disk_filling, limits.disk_filling - DISK_STEP_SHARE, "disk-filling", subject):
+                mark = f"at {limits.disk_full:.0%} Ray stops creating"
+                yield _disk_finding(facts, node, disk, subject, "disk-filling", "warning", mark)
 
 
-def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterator[Finding]:
-    name, limits = facts.title(node), facts.limits
-    subject = f"{name} {disk.path}"
-    full = facts.is_over_mark(used, limits.disk_full, limits.disk_full - DISK_STEP_SHARE, "disk-full", subject)
-    if not (full or facts.is_over_mark(used, limits.disk_filling, limits.disk_filling - DISK_STEP_SHARE, "disk-filling", subject)):
-        return
+def _disk_finding(facts: Facts, node: Node, disk: Disk, subject: str, code: str, level: Level, mark: str) -> Finding:
+    name, used, total = facts.title(node), disk.used or 0, disk.total or 0
+
+    # The sessions on this disk, dead ones first, then by size.
     host = facts.index.host_of(node)
-    sessions = _sessions_on(disk, host)
+    sessions: list[Session] = []
+    if host is not None and host.sessions:
+        others = [other.path for other in host.disks if other.path != "/" and len(other.path) > len(disk.path)]
+        under = "" if disk.path == "/" or len(host.disks) == 1 else f"{disk.path}/"
+        here = [one for one in host.sessions if one.path.startswith(under) and not any(one.path.startswith(f"{path}/") for path in others)]
+        sessions = sorted(here, key=lambda session: (session.live is not False, -(session.size or 0)))
     dead = [session for session in sessions if session.live is False]
-    held = sum(session.size for session in dead if session.size is not None and 0 <= session.size <= (disk.total or 0))
-    helps = held >= DISK_STEP_SHARE * (disk.total or 0) and bool(dead)
-    left = size((disk.total or 0) - (disk.used or 0))
+    held = sum(session.size for session in dead if session.size is not None and 0 <= session.size <= total)
     whose = f"; {plural(len(dead), 'dead session')} use{'s' if len(dead) == 1 else ''} {size(held)} of the disk" if held else ""
-    mark = "Ray no longer creates" if full else f"at {limits.disk_full:.0%} Ray stops creating"
     filled = find_filling(facts, node, disk.path, disk.total)
-    word = quote_word(disk.path)
-    search = f" (`du -xh --max-depth 2 {word} | sort -h`)" if word is not None else ""
-    by_hand = filled.remedy or f"find what fills it{search}: logs, core dumps, checkpoints, spilled objects"
-    clean_up = "remove the files of dead sessions; files that look like checkpoints or core dumps stay"
-    yield Finding(
-        code="disk-full" if full else "disk-filling",
-        level="critical" if full else "warning",
-        subject=subject,
-        text=f"The disk under {clean(disk.path)} on {name} is {share_percent(used)} full ({left} of {size(disk.total)} left): "
-        f"{mark} objects that may need to be spilled{filled.words}{whose}",
-        evidence=(
-            f"{f'df {word}' if word is not None else 'the disk'} on {name}: {size(disk.used)} of {size(disk.total)}",
-            *filled.lines,
-            *map(_session_line, sessions[:MAX_SESSIONS_LISTED]),
-        ),
-        remedy=Remedy(f"{clean_up}; then {filled.remedy}" if filled.remedy and filled.largest > held else clean_up, "clean")
-        if helps
-        else Remedy(by_hand),
-        about=(node.key, *filled.about, *(session.key for session in dead)),
-        seen=facts.oldest_stale([node]),
+    text = (
+        f"The disk under {clean(disk.path)} on {name} is {share_percent(_used_share(disk.used, disk.total))} full "
+        f"({size(total - used)} of {size(disk.total)} left): {mark} objects that may need to be spilled{filled.words}{whose}"
     )
 
+    word = quote_word(disk.path)
+    evidence = [f"{f'df {word}' if word is not None else 'the disk'} on {name}: {size(disk.used)} of {size(disk.total)}", *filled.lines]
+    for session in sessions[:MAX_SESSIONS_LISTED]:
+        life = {True: "live", False: "dead", None: "unknown whether live"}[session.live]
+        keeps = f", protected: {clean(', '.join(session.keeps[:3]))}" if session.keeps else ""
+        quoted = quote_word(session.path)
+        shown = f"du -sh {quoted}" if quoted is not None else clean(session.path)
+        amount = size(session.size) if session.size is not None else "size still unknown"
+        evidence.append(f"{shown}: {amount} ({life}{f', of {clean(session.owner)}' if session.owner else ''}{keeps})")
 
-def _sessions_on(disk: Disk, host: Host | None) -> list[Session]:
-    """The sessions on this disk, dead ones first, then by size."""
-    if host is None or not host.sessions:
-        return []
-    others = [other.path for other in host.disks if other.path != "/" and len(other.path) > len(disk.path)]
-    under = "" if disk.path == "/" or len(host.disks) == 1 else f"{disk.path}/"
-    here = [one for one in host.sessions if one.path.startswith(under) and not any(one.path.startswith(f"{path}/") for path in others)]
-    return sorted(here, key=lambda session: (session.live is not False, -(session.size or 0)))
+    search = f" (`du -xh --max-depth 2 {word} | sort -h`)" if word is not None else ""
+    remedy = Remedy(filled.remedy or f"find what fills it{search}: logs, core dumps, checkpoints, spilled objects")
+    if dead and held >= DISK_STEP_SHARE * total:
+        clean_up = "remove the files of dead sessions; files that look like checkpoints or core dumps stay"
+        remedy = Remedy(f"{clean_up}; then {filled.remedy}" if filled.remedy and filled.largest > held else clean_up, "clean")
+    about = (node.key, *filled.about, *(session.key for session in dead))
+    return Finding(code, level, subject, text, tuple(evidence), None, remedy, about, facts.oldest_stale([node]))
 
 
 def _used_share(used: float | None, total: float | None) -> float:
     """The share in use; 0 if unknown."""
     return used / total if used is not None and total is not None and total > 0 else 0.0
-
-
-def _session_line(session: Session) -> str:
-    life = {True: "live", False: "dead", None: "unknown whether live"}[session.live]
-    keeps = f", protected: {clean(', '.join(session.keeps[:3]))}" if session.keeps else ""
-    word = quote_word(session.path)
-    shown = f"du -sh {word}" if word is not None else clean(session.path)
-    amount = size(session.size) if session.size is not None else "size still unknown"
-    return f"{shown}: {amount} ({life}{f', of {clean(session.owner)}' if session.owner else ''}{keeps})"
 
 
 @rests_on("ray.nodes")
@@ -113,19 +101,15 @@ def full_stores(facts: Facts) -> Iterator[Finding]:
         full = full and facts.seconds_lasting("object-store-full", name) >= limits.store_age
         if not full and not (filling and facts.seconds_lasting("object-store-filling", name) >= limits.store_age):
             continue
+        code = "object-store-full" if full else "object-store-filling"
+        level: Level = "warning" if full and not facts.is_single_sample else "info"  # rollouts fill it for a moment
         what = "new objects wait until others are spilled to disk" if full else "Ray spills objects to disk"
-        yield Finding(
-            code="object-store-full" if full else "object-store-filling",
-            level="warning" if full and not facts.is_single_look else "info",  # rollouts fill it for a moment
-            subject=name,
-            text=f"Ray's object store on {name} is {share_percent(used)} full ({size(store.used)} of {size(store.total)}): {what}",
-            evidence=("`ray memory --stats-only` shows what is in it and what was spilled",),
-            remedy=Remedy(
-                "delete object references that are not needed (`ray memory` lists them), or start Ray with a larger --object-store-memory"
-            ),
-            about=(node.key,),
-            seen=facts.last_answer_before_fault("ray.nodes"),
+        text = f"Ray's object store on {name} is {share_percent(used)} full ({size(store.used)} of {size(store.total)}): {what}"
+        evidence = ("`ray memory --stats-only` shows what is in it and what was spilled",)
+        remedy = Remedy(
+            "delete object references that are not needed (`ray memory` lists them), or start Ray with a larger --object-store-memory"
         )
+        yield Finding(code, level, name, text, evidence, None, remedy, (node.key,), facts.last_answer_before_fault("ray.nodes"))
 
 
 @rests_on("shm")
@@ -133,23 +117,24 @@ def small_shm(facts: Facts) -> Iterator[Finding]:
     """A /dev/shm that is smaller than the object store: Ray then keeps the store on disk."""
     small: list[tuple[Node, float, float]] = []
     for node in facts.living_nodes:
-        has, store = facts.machine(node).shm.total or 0, node.resources.get("object_store_memory")  # as started, without spilled objects
+        has, store = (
+            facts.index.machine(node).shm.total or 0,
+            node.resources.get("object_store_memory"),
+        )  # as started, without spilled objects
         want = store.total if store and store.total and store.total < inf else 0.0
         if 0 < has < want:
             small.append((node, has, want))
     if not small:
         return
     names = join_first([f"{facts.title(node)} ({size(has)}, needs {size(want)})" for node, has, want in small], MAX_SESSIONS_LISTED)
-    yield facts.cluster_finding(
-        [node for node, _, _ in small],
-        "shm-small",
-        "warning",
+    text = (
         f"Shared memory (/dev/shm) is smaller than Ray's object store on {names}: Ray keeps it on disk, which is slow, "
-        "and NCCL may lack shared memory",
-        (f"df /dev/shm on {facts.title(node)}: {size(has)}; ray start: {size(want)}" for node, has, want in small[:MAX_SESSIONS_LISTED]),
-        "use a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory), or a smaller --object-store-memory",
-        seen=facts.oldest_stale(node for node, _, _ in small),
+        "and NCCL may lack shared memory"
     )
+    lines = [f"df /dev/shm on {facts.title(node)}: {size(has)}; ray start: {size(want)}" for node, has, want in small[:MAX_SESSIONS_LISTED]]
+    remedy = "use a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory), or a smaller --object-store-memory"
+    nodes = [node for node, _, _ in small]
+    yield facts.cluster_finding(nodes, "shm-small", "warning", text, lines, remedy, seen=facts.oldest_stale(nodes))
 
 
 @rests_on("shm")
@@ -157,7 +142,7 @@ def full_shm(facts: Facts) -> Iterator[Finding]:
     """A /dev/shm with hardly any memory left."""
     met, mark = set[str](), facts.limits.shm_full
     for node in facts.living_nodes:
-        shm = facts.machine(node).shm
+        shm = facts.index.machine(node).shm
         used = _used_share(shm.used, shm.total)
         if not mark - DISK_STEP_SHARE <= used <= 1 or (node.ip or node.host) in met:
             continue
@@ -173,25 +158,21 @@ def full_shm(facts: Facts) -> Iterator[Finding]:
             f"Shared memory (/dev/shm) on {name} is {share_percent(used)} full ({size(left)} of {size(shm.total)} left)"
             f"{filled.words or held}: the next process that writes there is killed by a bus error (NCCL, data loaders, engines)"
         )
-        evidence = (
-            f"df /dev/shm on {name}: {size(shm.used)} of {size(shm.total)}",
-            *filled.lines,
-            *_shm_user_lines(facts, node),
-        )
+        evidence = [f"df /dev/shm on {name}: {size(shm.used)} of {size(shm.total)}", *filled.lines]
+
+        # The users of /dev/shm, the largest first, and memory that no visible file accounts for.
+        host = facts.index.host_of(node)
+        users = [one for one in (host and host.shm_users) or () if 0 < one.size <= (shm.total or 0)]
+        if users:
+            largest = sorted(users, key=lambda one: -one.size)[:MAX_USERS_LISTED]
+            words = ", ".join(f"{clean(one.user or UNKNOWN)[:40]} {size(one.size)}" for one in largest)
+            evidence.append(f"files in /dev/shm by user: {words}")
+        unnamed = (shm.used or 0) - sum(one.size for one in users)
+        if host is not None and host.shm_users is not None and unnamed >= DISK_STEP_SHARE * (shm.total or 0):
+            hidden = "deleted files that are still open, as Ray's object store is, or in files that the probe can't see"
+            evidence.append(f"{size(unnamed)} is in {hidden}")
         remedy = Remedy(
             "`ls -lS /dev/shm` shows the largest files; `cockpit clean` removes those that nobody uses; otherwise use fewer data "
             "loader workers, a smaller --object-store-memory, or a larger /dev/shm (docker: --shm-size)"
         )
         yield facts.node_finding(node, "shm-full", "warning", text, evidence, remedy, filled.about)
-
-
-def _shm_user_lines(facts: Facts, node: Node) -> Iterator[str]:
-    """The users of /dev/shm, the largest first, and memory that no visible file accounts for."""
-    host, shm = facts.index.host_of(node), facts.machine(node).shm
-    known = [one for one in (host and host.shm_users) or () if 0 < one.size <= (shm.total or 0)]
-    largest = sorted(known, key=lambda one: -one.size)[:MAX_USERS_LISTED]
-    if largest:
-        yield f"files in /dev/shm by user: {', '.join(f'{clean(one.user or UNKNOWN)[:40]} {size(one.size)}' for one in largest)}"
-    unnamed = (shm.used or 0) - sum(one.size for one in known)
-    if host is not None and host.shm_users is not None and unnamed >= DISK_STEP_SHARE * (shm.total or 0):
-        yield f"{size(unnamed)} is in deleted files that are still open, as Ray's object store is, or in files that the probe can't see"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cockpit.config.thresholds import STALE_AFTER_S, Limits
 from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
-from cockpit.model import Actor, Finding, Gpu, Host, Job, Level, Machine, Node, PlacementGroup, Process, Remedy, Snapshot
+from cockpit.model import Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Process, Remedy, Snapshot
 from cockpit.model.titles import MachineTitles
 
 STEPS_PER_WINDOW = 20
@@ -61,7 +61,7 @@ class Facts:
 
     def first_seen(self, what: str, subject: str) -> float | None:
         """Since when a condition holds that was reported in this run; `None` in a single look, which only assumes a duration."""
-        return None if self.is_single_look else self.holding[what, subject]
+        return None if self.is_single_sample else self.holding[what, subject]
 
     def seconds_steady(self, holds: bool, what: str, subject: str, gap: float) -> float | None:
         """Seconds for which a condition has held, including gaps shorter than `gap` seconds; `None`: it does not hold."""
@@ -74,13 +74,13 @@ class Facts:
         return (what, subject) in self._held
 
     @property
-    def is_single_look(self) -> bool:
+    def is_single_sample(self) -> bool:
         """Whether the detectors run only once, so that durations are unknown, and not short."""
         return self._assumed > 0
 
     def has_job_just_ended(self, seconds: float) -> bool:
         """Whether, in a single look, a job ended so recently that its processes may still be releasing their memory."""
-        return self.is_single_look and any(
+        return self.is_single_sample and any(
             job.ended is not None and 0 <= self.now - job.ended < seconds for job in self.snapshot.jobs or ()
         )
 
@@ -116,25 +116,6 @@ class Facts:
     def living_nodes(self) -> tuple[Node, ...]:
         """Nodes that Ray says are alive."""
         return tuple(node for node in self.snapshot.nodes or () if node.state == "ALIVE")
-
-    @property
-    def nodes(self) -> Mapping[str, Node]:
-        """Nodes by Ray's id."""
-        return self.index.nodes
-
-    @property
-    def jobs(self) -> Mapping[str, Job]:
-        """Jobs by Ray's own id, the 8 hex digits that actors carry."""
-        return self.index.jobs
-
-    @property
-    def actors(self) -> Mapping[str, Actor]:
-        """Actors by id, without dead ones."""
-        return self.index.actors
-
-    def machine(self, node: Node) -> Machine:
-        """The facts about a node's machine."""
-        return self.index.machine(node)
 
     @cached_property
     def seen_sessions(self) -> frozenset[str]:
@@ -197,13 +178,21 @@ class Facts:
         return self.known.index.job_title(job)
 
     def host_finding(
-        self, host: Host, code: str, level: Level, text: str, evidence: Iterable[str], remedy: str, gpus: Iterable[Gpu] | None = None
+        self,
+        host: Host,
+        code: str,
+        level: Level,
+        text: str,
+        evidence: Iterable[str],
+        remedy: str,
+        gpus: Iterable[Gpu] | None = None,
+        subject: str | None = None,
     ) -> Finding:
-        """A finding about a probed host, or some of its GPUs."""
+        """A finding about a probed host, or some of its GPUs; `subject`: not its title."""
         mine = [node.key for node in self.index.nodes_on(host)] or [f"node:{host.name}"]
         about = tuple(mine) if gpus is None else tuple(dict.fromkeys(f"{mine[0]}:{gpu.index}" for gpu in gpus))
-        title, seen = self.host_title(host), self.stale_since(host.name)
-        return Finding(code, level, title, text, tuple(evidence), remedy=Remedy(remedy), about=about, seen=seen)
+        subject, seen = subject or self.host_title(host), self.stale_since(host.name)
+        return Finding(code, level, subject, text, tuple(evidence), remedy=Remedy(remedy), about=about, seen=seen)
 
     def node_finding(
         self, node: Node, code: str, level: Level, text: str, evidence: Iterable[str], remedy: Remedy, about: Iterable[str] = ()
@@ -235,5 +224,5 @@ class Facts:
 
     def oldest_stale(self, nodes: Iterable[Node]) -> float | None:
         """When the oldest facts of these nodes' machines were true, if they are old; `None`: they are fresh, or there are none."""
-        times = [seen for node in nodes if (seen := self.machine(node).seen) is not None]
+        times = [seen for node in nodes if (seen := self.index.machine(node).seen) is not None]
         return min((seen for seen in times if self.now - seen > STALE_AFTER_S), default=None)

@@ -3,47 +3,31 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
-from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
-from cockpit.model import Fault, Finding, Host, Level, Node, Remedy
+from cockpit.model import Fault, Finding, Level, Remedy
 from cockpit.text import age, clean, count, join_first
+from cockpit.text.grouping import group_by
 
 NVML_CODE, PROBE_CODE, SOURCE_CODE = "gpus-unseen", "host-unseen", "source-failing"
 MAX_NAMES, MAX_TEXT = 4, 200
 DRAIN = "drain the node until then (`cockpit drain-node {}`)"
 RELOAD = "`rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && modprobe nvidia`"
 NVML_CAUSES: tuple[tuple[str, str, str], ...] = (
-    (
-        "version mismatch",
-        "driver and library versions differ: the driver was upgraded while it was loaded",
-        f"reboot the host, or end all GPU processes there and reload the driver ({RELOAD}); {DRAIN}",
-    ),
-    (
-        "unknown error",
-        "unknown error, as in a container that has lost its GPU devices",
-        f"in a container: restart it; on a host: `dmesg | grep -i nvrm` shows why, then reset the GPU or reboot; {DRAIN}",
-    ),
-    (
-        "has not answered",
-        "the driver does not answer",
-        f"`dmesg | grep -i -e nvrm -e xid` shows why; if the driver hangs, only a reboot helps; {DRAIN}",
-    ),
-    (
-        "not loaded",
-        "the driver is not loaded",
-        f"load the driver (`modprobe nvidia`; `dmesg | grep -i nvrm` shows why it failed); {DRAIN}",
-    ),
-    (
-        "not found",
-        "the driver's library is not there",
-        f"install the driver's user-space library of the version in /proc/driver/nvidia/version; {DRAIN}",
-    ),
-)
+    ("version mismatch", "driver and library versions differ: the driver was upgraded while it was loaded",
+        f"reboot the host, or end all GPU processes there and reload the driver ({RELOAD}); {DRAIN}"),
+    ("unknown error", "unknown error, as in a container that has lost its GPU devices",
+        f"in a container: restart it; on a host: `dmesg | grep -i nvrm` shows why, then reset the GPU or reboot; {DRAIN}"),
+    ("has not answered", "the driver does not answer",
+        f"`dmesg | grep -i -e nvrm -e xid` shows why; if the driver hangs, only a reboot helps; {DRAIN}"),
+    ("not loaded", "the driver is not loaded",
+        f"load the driver (`modprobe nvidia`; `dmesg | grep -i nvrm` shows why it failed); {DRAIN}"),
+    ("not found", "the driver's library is not there",
+        f"install the driver's user-space library of the version in /proc/driver/nvidia/version; {DRAIN}"),
+)  # fmt: skip
 """Words of NVML's own error texts (nvmlErrorString, nvml.h), the cause, and the remedy; `{}` stands for the node."""
 OTHER_NVML_REMEDY = f"run `nvidia-smi` there, and see `dmesg | grep -i nvrm`; reset the GPU or reboot; {DRAIN}"
 NO_PYNVML = "pynvml is missing"
@@ -81,75 +65,62 @@ def unseen_gpus(facts: Facts) -> Iterator[Finding]:
         fault = next((fault for fault in host.faults if fault.source == "nvml"), None)
         if fault is None or not _has_lasted(facts, fault, facts.limits.gpu_lost_age):
             continue
-        nodes = facts.known.index.nodes_on(host)
-        offered = sum(map(_offered_gpus, nodes))
-        seen = len(facts.known.hosts[host.name].gpus or ())
-        if offered or seen:
-            yield _unseen_gpus_finding(facts, host, fault, nodes, offered or float(seen), is_offered=offered > 0)
+        known, nodes, offered = facts.known.hosts[host.name], facts.known.index.nodes_on(host), 0.0
+        for node in nodes:
+            has = node.resources.get("GPU")
+            offered += has.total if node.state == "ALIVE" and has and has.total and isfinite(has.total) else 0.0
+        gpus = offered or len(known.gpus or ())
+        if not gpus:
+            continue
+        name, text = facts.host_title(host), fault.text.lower()
+        other = clean(fault.text), OTHER_NVML_REMEDY
+        cause, remedy = next(((cause, remedy) for word, cause, remedy in NVML_CAUSES if word in text), other)
+        is_lacking_module = NO_PYNVML in text
+        if is_lacking_module:
+            cause = "the Python module pynvml is missing there"
+            remedy = "install it for the Python that runs the probe there: `pip install nvidia-ml-py`"
+        action = "drain-node" if offered and "{}" in remedy and not any(node.head for node in nodes) else None
+        fails = " and new work placed there will fail" if offered and not is_lacking_module else ""
+        number = "one GPU" if gpus == 1 else f"{count(gpus)} GPUs"
 
+        # ", 2 reserved by job train1,"
+        held, reserved = "", _reserved_by_job(facts, [node.id for node in nodes if node.id])
+        if reserved:
+            jobs = [job for job, _ in sorted(reserved.items(), key=lambda item: -item[1]) if job]
+            named = join_first([clean(facts.job_title(job))[:60] for job in jobs], MAX_NAMES)
+            by = f" by job {named}" if len(jobs) == 1 else f" by jobs {named}" if jobs else ""
+            held = f", {count(sum(reserved.values()))} reserved{by},"
 
-def _unseen_gpus_finding(facts: Facts, host: Host, fault: Fault, nodes: Sequence[Node], gpus: float, *, is_offered: bool) -> Finding:
-    name, text = facts.host_title(host), fault.text.lower()
-    cause, remedy = next(((cause, remedy) for word, cause, remedy in NVML_CAUSES if word in text), (clean(fault.text), OTHER_NVML_REMEDY))
-    is_lacking_module = NO_PYNVML in text
-    reserved = _reserved_by_job(facts, [node.id for node in nodes if node.id])
-    level: Level = "info" if is_lacking_module or not is_offered else "critical" if reserved else "warning"
-    if is_lacking_module:
-        cause = "the Python module pynvml is missing there"
-        remedy = "install it for the Python that runs the probe there: `pip install nvidia-ml-py`"
-    act = "drain-node" if is_offered and "{}" in remedy and not any(node.head for node in nodes) else None
-    fails = " and new work placed there will fail" if is_offered and not is_lacking_module else ""
-    number = "one GPU" if gpus == 1 else f"{count(gpus)} GPUs"
+        evidence = [f"the probe of {name}: {clean(fault.text)[:MAX_TEXT]} (`nvidia-smi` there shows the same)"]
+        at = known.observed_at("nvml")
+        if known.gpus is not None and at is not None:
+            evidence.append(f"its GPUs were last seen {age(max(0.0, facts.now - at))} ago")
 
-    # ", 2 reserved by job train1,"
-    held = ""
-    if reserved:
-        jobs = [job for job, _ in sorted(reserved.items(), key=lambda item: -item[1]) if job]
-        named = join_first([clean(facts.job_title(job))[:60] for job in jobs], MAX_NAMES)
-        by = f" by job {named}" if len(jobs) == 1 else f" by jobs {named}" if jobs else ""
-        held = f", {count(sum(reserved.values()))} reserved{by},"
-
-    evidence = [f"the probe of {name}: {clean(fault.text)[:MAX_TEXT]} (`nvidia-smi` there shows the same)"]
-    known = facts.known.hosts[host.name]
-    at = known.observed_at("nvml")
-    if known.gpus is not None and at is not None:
-        evidence.append(f"its GPUs were last seen {age(max(0.0, facts.now - at))} ago")
-
-    # The node's title as a shell takes it; its id if several nodes have that title.
-    target = nodes[0].id or name if nodes and nodes[0].title != facts.title(nodes[0]) else clean(name)
-    return Finding(
-        code=NVML_CODE,
-        level=level,
-        subject=name,
-        text=f"NVML on {name} can't be used ({cause[:MAX_TEXT]}): its {number}{held} can't be seen{fails}",
-        evidence=tuple(evidence),
-        since=fault.since,
-        remedy=Remedy(remedy.format(shlex.quote(target)), act),
-        about=tuple(node.key for node in nodes) or (f"node:{host.name}",),
-    )
-
-
-def _offered_gpus(node: Node) -> float:
-    gpus = node.resources.get("GPU")
-    return gpus.total if node.state == "ALIVE" and gpus and gpus.total and isfinite(gpus.total) else 0.0
+        # The node's title as a shell takes it; its id if several nodes have that title.
+        target = nodes[0].id or name if nodes and nodes[0].title != facts.title(nodes[0]) else clean(name)
+        level: Level = "info" if is_lacking_module or not offered else "critical" if reserved else "warning"
+        words = f"NVML on {name} can't be used ({cause[:MAX_TEXT]}): its {number}{held} can't be seen{fails}"
+        about = tuple(node.key for node in nodes) or (f"node:{host.name}",)
+        yield Finding(
+            NVML_CODE, level, name, words, tuple(evidence), fault.since, Remedy(remedy.format(shlex.quote(target)), action), about
+        )
 
 
 def _reserved_by_job(facts: Facts, nodes: Sequence[str]) -> Mapping[str | None, float]:
     """By job id: the GPUs on these nodes reserved by its placement groups, and by its actors outside of groups."""
-    found: Counter[str | None] = Counter()
-    for group in facts.snapshot.placement_groups or ():
-        for bundle in group.bundles if group.state != "REMOVED" else ():
-            if bundle.node in nodes:
-                found[group.job] += _amount(bundle.needs)  # type: ignore[assignment]  # Counter counts halves of GPUs too
-    for actor in facts.snapshot.actors or ():
-        if actor.state == "ALIVE" and actor.node in nodes and not actor.placement_group:
-            found[actor.job] += _amount(actor.needs)  # type: ignore[assignment]
-    return {job: gpus for job, gpus in found.items() if gpus > 0}
-
-
-def _amount(needs: Mapping[str, float]) -> float:
-    gpus = needs.get("GPU", 0.0)
-    return gpus if isfinite(gpus) and gpus > 0 else 0.0
+    needs = [
+        (group.job, bundle.needs)
+        for group in facts.snapshot.placement_groups or ()
+        for bundle in group.bundles
+        if group.state != "REMOVED" and bundle.node in nodes
+    ]
+    actors = [one for one in facts.snapshot.actors or () if one.state == "ALIVE" and one.node in nodes and not one.placement_group]
+    found: dict[str | None, float] = {}
+    for job, amounts in (*needs, *((actor.job, actor.needs) for actor in actors)):
+        gpus = amounts.get("GPU", 0.0)
+        if isfinite(gpus) and gpus > 0:
+            found[job] = found.get(job, 0.0) + gpus
+    return found
 
 
 @rests_on()
@@ -162,56 +133,38 @@ def unseen_hosts(facts: Facts) -> Iterator[Finding]:
         host = facts.known.hosts.get(fault.host or "")
         if host is None or host.taken is None:
             never.append(fault)
-        else:
-            yield _silent_host_finding(facts, host, fault)
-    if never:
-        yield _unreached_finding(facts, never)
+            continue
+        name, lasted = facts.host_title(host), age(max(0.0, facts.now - (host.taken or facts.now)))
+        matters = host.local or any(node.state == "ALIVE" for node in facts.known.index.nodes_on(host))
+        why = clean(fault.text)[:MAX_TEXT]
+        text = f"{name} has not been seen for {lasted}: {why}; what is shown of its processes, GPUs, memory and disks is as old"
+        look = "`uptime`, `dmesg | tail`" if host.local else f"`ssh {shlex.quote(clean(host.name))} uptime`"
+        remedy = f"see whether the host still answers and is not overloaded: {look}; cockpit starts its probe again by itself"
+        evidence, about = (f"{fault.source} of {host.name}: {why}",), facts.known.index.node_keys_on(host)
+        yield Finding(PROBE_CODE, "warning" if matters else "info", name, text, evidence, host.taken, Remedy(remedy), about)
+    if not never:
+        return
 
-
-def _silent_host_finding(facts: Facts, host: Host, fault: Fault) -> Finding:
-    name, lasted = facts.host_title(host), age(max(0.0, facts.now - (host.taken or facts.now)))
-    matters = host.local or any(node.state == "ALIVE" for node in facts.known.index.nodes_on(host))
-    return Finding(
-        code=PROBE_CODE,
-        level="warning" if matters else "info",
-        subject=name,
-        text=f"{name} has not been seen for {lasted}: {clean(fault.text)[:MAX_TEXT]}; what is shown of its processes, GPUs, "
-        "memory and disks is as old",
-        evidence=(f"{fault.source} of {host.name}: {clean(fault.text)[:MAX_TEXT]}",),
-        since=host.taken,
-        remedy=Remedy(
-            "see whether the host still answers and is not overloaded: "
-            + ("`uptime`, `dmesg | tail`" if host.local else f"`ssh {shlex.quote(clean(host.name))} uptime`")
-            + "; cockpit starts its probe again by itself"
-        ),
-        about=facts.known.index.node_keys_on(host),
-    )
-
-
-def _unreached_finding(facts: Facts, faults: Sequence[Fault]) -> Finding:
-    """Hosts whose probe has never answered. If Ray knows them, its agents still report GPUs and memory."""
-    names = sorted({fault.host or "?" for fault in faults})
+    # If Ray knows the hosts, its agents still report GPUs and memory.
+    names = sorted({fault.host or "?" for fault in never})
     living = {name for node in facts.living_nodes for name in (node.host, node.name, node.ip, node.title)}
-    is_known = all(name in living for name in names)
-    one = len(names) == 1
-    return Finding(
-        code="hosts-unreached",
-        level="info" if is_known else "warning",
-        subject="cluster",
-        text=f"No probe runs on {join_first(names, MAX_NAMES)}: orphans, /dev/shm, drivers and logs {'there' if one else 'of these hosts'} "
-        "can't be seen"
-        + (
-            f"; for GPUs and memory Ray's own {'agent is' if one else 'agents are'} used"
-            if is_known
-            else f", nor whether {'it lives' if one else 'they live'}"
-        ),
-        evidence=tuple(f"{fault.host or '?'}: {clean(fault.text)[:MAX_TEXT]}" for fault in faults[:MAX_NAMES]),
-        since=min(fault.since for fault in faults),
-        remedy=Remedy(
-            f"make `ssh {shlex.quote(clean(names[0]))} true` work without a password from this host, or set `reach` or `hosts` in the "
-            "config file"
-        ),
-        about=tuple(node.key for node in facts.living_nodes if not {node.host, node.name, node.ip, node.title}.isdisjoint(names)),
+    is_known, one = all(name in living for name in names), len(names) == 1
+    there = "there" if one else "of these hosts"
+    text = f"No probe runs on {join_first(names, MAX_NAMES)}: orphans, /dev/shm, drivers and logs {there} can't be seen"
+    if is_known:
+        text += f"; for GPUs and memory Ray's own {'agent is' if one else 'agents are'} used"
+    else:
+        text += f", nor whether {'it lives' if one else 'they live'}"
+    first = shlex.quote(clean(names[0]))
+    remedy = f"make `ssh {first} true` work without a password from this host, or set `reach` or `hosts` in the config file"
+    yield facts.cluster_finding(
+        [node for node in facts.living_nodes if not {node.host, node.name, node.ip, node.title}.isdisjoint(names)],
+        "hosts-unreached",
+        "info" if is_known else "warning",
+        text,
+        (f"{fault.host or '?'}: {clean(fault.text)[:MAX_TEXT]}" for fault in never[:MAX_NAMES]),
+        remedy,
+        since=min(fault.since for fault in never),
     )
 
 
@@ -229,41 +182,33 @@ def failing_reads(facts: Facts) -> Iterator[Finding]:
         else:
             is_of_all = is_ray_unreachable or fault.cause is not None or fault.source in ("ray.identity", "ray.gcs")
             has_own_finding = fault.source.startswith("ray.") and is_of_all
-        if not has_own_finding:
+        if not has_own_finding and _has_lasted(facts, fault, facts.limits.source_failing):
             single.append(fault)
-    for (host_name, text), faults in group_by(single, lambda fault: (fault.host, fault.text)).items():
+    for (host_name, reason), faults in group_by(single, lambda fault: (fault.host, fault.text)).items():
         host = facts.snapshot.hosts.get(host_name or "")
-        lasting = [fault for fault in faults if _has_lasted(facts, fault, facts.limits.source_failing)]
-        if lasting:
-            yield _failing_finding(facts, host, text, lasting)
-
-
-def _failing_finding(facts: Facts, host: Host | None, text: str, faults: Sequence[Fault]) -> Finding:
-    sources = sorted({fault.source for fault in faults})
-    where = facts.host_title(host) if host else faults[0].host
-    subject = f"{where} {sources[0]}" if where else sources[0]
-    is_slow = any(words in text for words in SLOW_WORDS)
-    what = join_first([SOURCE_NAMES.get(source, source) for source in sources], MAX_NAMES)
-    is_ray = sources[0].startswith("ray.")
-    if where:
-        failing = f"{where}: {what}" if is_slow else f"{where}: {what} can't be seen"
-    else:
-        failing = f"Ray's dashboard does not list {what}" if is_ray else what
-    remedy = "read logs/dashboard.log on the head; a dashboard that is overloaded answers late" if is_ray else ""
-    if host is not None:
-        remedy = HOST_REMEDIES.get(sources[0], OTHER_HOST_REMEDY)
-    return Finding(
-        code=SOURCE_CODE,
-        level="info" if is_slow else "warning",
-        subject=subject,
-        text=f"{failing}: {clean(text)[:MAX_TEXT]}",
-        evidence=tuple(f"{fault.source}: failing for {age(max(0.0, facts.now - fault.since))}" for fault in faults[:MAX_NAMES]),
-        since=min(fault.since for fault in faults),
-        remedy=Remedy(remedy) if remedy else None,
-        about=facts.known.index.node_keys_on(host) if host else (),
-    )
+        sources = sorted({fault.source for fault in faults})
+        where = facts.host_title(host) if host else host_name
+        is_slow, is_ray = any(words in reason for words in SLOW_WORDS), sources[0].startswith("ray.")
+        what = join_first([SOURCE_NAMES.get(source, source) for source in sources], MAX_NAMES)
+        if where:
+            failing = f"{where}: {what}" if is_slow else f"{where}: {what} can't be seen"
+        else:
+            failing = f"Ray's dashboard does not list {what}" if is_ray else what
+        remedy = "read logs/dashboard.log on the head; a dashboard that is overloaded answers late" if is_ray else ""
+        if host is not None:
+            remedy = HOST_REMEDIES.get(sources[0], OTHER_HOST_REMEDY)
+        yield Finding(
+            SOURCE_CODE,
+            "info" if is_slow else "warning",
+            f"{where} {sources[0]}" if where else sources[0],
+            f"{failing}: {clean(reason)[:MAX_TEXT]}",
+            tuple(f"{fault.source}: failing for {age(max(0.0, facts.now - fault.since))}" for fault in faults[:MAX_NAMES]),
+            min(fault.since for fault in faults),
+            Remedy(remedy) if remedy else None,
+            facts.known.index.node_keys_on(host) if host else (),
+        )
 
 
 def _has_lasted(facts: Facts, fault: Fault, seconds: float) -> bool:
     """Whether a fault has lasted; in a single look it counts at once, since nobody will look again."""
-    return facts.is_single_look or facts.now - fault.since >= seconds
+    return facts.is_single_sample or facts.now - fault.since >= seconds

@@ -38,7 +38,7 @@ class Filling(msgspec.Struct, frozen=True):
     lines: tuple[str, ...] = ()
     """Evidence."""
     remedy: str = ""
-    """What can be done about the largest filler."""
+    """The remedy for the largest filler."""
     largest: int = 0
     """Bytes of the largest filler."""
     about: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Filling(msgspec.Struct, frozen=True):
 
 def find_filling(facts: Facts, node: Node, path: str, total: float | None) -> Filling:
     """The contents of a node's disk, without the folders of dead sessions."""
-    host, machine, snapshot = facts.index.host_of(node), facts.machine(node), facts.snapshot
+    host, machine, snapshot = facts.index.host_of(node), facts.index.machine(node), facts.snapshot
     fillers, whole = list_fillers(machine, host, path, total)
     if host is None or whole is None:
         return Filling()
@@ -113,35 +113,32 @@ def filler_words(snapshot: Snapshot, here: Sequence[Process], one: Filler) -> st
         other = f" of {clean(one.session)[:MAX_CHARS]}" if one.session and one.session != snapshot.cluster.session else ""
         job = f" of job {clean(one.job)[:MAX_CHARS]}{other}"
 
-    if one.kind == "driver_log":
-        return f"driver log{job}"
+    path, end = clean(one.path)[:MAX_CHARS], clean(one.path)[-MAX_CHARS:]
     if one.kind == "worker_log":
         worker = next((each for each in here if one.worker in (each.ns_pid, each.pid)), None)
         actor = snapshot.index.actors.get(worker.actor or "") if worker else None
         return f"log of {f'actor {clean(actor.name or actor.class_)[:MAX_CHARS]}' if actor else f'worker {one.worker}'}{job}"
     if one.kind == "ray_log":
         return f"Ray's log {base}"
-    if one.kind == "cache":
-        return f"cache of {name}{job}"
-    if one.kind == "checkpoints":
-        return f"checkpoints of run {name}{job}"
     if one.kind == "deleted":
         return f"a deleted file{job} that pid {one.pid} {_command_words(one, _find_process(here, one))} has open"
-    if one.kind == "shm":
-        return f"{name} ({clean(one.path)[:MAX_CHARS]}){job}"
     words = {
+        "driver_log": "driver log",
+        "cache": f"cache of {name}",
+        "checkpoints": f"checkpoints of run {name}",
+        "shm": f"{name} ({path})",
         "spilled": "objects that Ray spilled",
         "runtime_env": "Ray's runtime environments",
         "session": f"other files of {clean(one.session or 'a session')[:MAX_CHARS]}",
-        "wandb": f"W&B runs in {clean(one.path)[-MAX_CHARS:]}",
-        "core": f"core dump {clean(one.path)[-MAX_CHARS:]}",
+        "wandb": f"W&B runs in {end}",
+        "core": f"core dump {end}",
+        "folder": f"files in {end}",
     }
-    path = clean(one.path)[-MAX_CHARS:]
-    return f"{words.get(one.kind, f'files in {path}' if one.kind == 'folder' else path)}{job}"
+    return f"{words.get(one.kind, end)}{job}"
 
 
 def filler_remedy(snapshot: Snapshot, here: Sequence[Process], title: str, one: Filler) -> str:
-    """What can be done about it without ending its job, with commands to type; empty if its path can't be typed."""
+    """The remedy that does not end its job, with commands to type; empty if its path can't be typed."""
     path = quote_word(one.path)
     if path is None:
         return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Literal
 from urllib.parse import urlsplit
 
 from cockpit.findings.facts import Facts
@@ -14,14 +16,9 @@ def find_fault(facts: Facts, source: str, cause: Cause) -> Fault | None:
     return next((fault for fault in facts.snapshot.faults if fault.source == source and fault.cause == cause), None)
 
 
-def silent_fault(facts: Facts) -> Fault | None:
-    """The fault if nothing answers at the address."""
-    return find_fault(facts, "ray.identity", "silent") if facts.snapshot.cluster.reachable is False else None
-
-
-def not_ray_fault(facts: Facts) -> Fault | None:
-    """The fault if something answers at the address that is not Ray."""
-    return find_fault(facts, "ray.identity", "not ray") if facts.snapshot.cluster.reachable is False else None
+def find_address_fault(facts: Facts, cause: Literal["silent", "not ray"]) -> Fault | None:
+    """The fault if nothing answers at the address, or something that is not Ray."""
+    return find_fault(facts, "ray.identity", cause) if facts.snapshot.cluster.reachable is False else None
 
 
 def address_words(facts: Facts) -> str:
@@ -41,8 +38,10 @@ def is_elsewhere(facts: Facts) -> bool:
     False if a dashboard of this host is seen to listen on the address's port.
     """
     cluster = facts.snapshot.cluster
-    seen = {port_of(one.dashboard) for host in facts.fresh_hosts if is_head(facts, host) for one in host.sessions or () if one.live}
-    if cluster.session is not None or port_of(cluster.address) in seen - {None}:
+    seen = {
+        host_and_port(one.dashboard)[1] for host in facts.fresh_hosts if is_head(facts, host) for one in host.sessions or () if one.live
+    }
+    if cluster.session is not None or host_and_port(cluster.address)[1] in seen - {None}:
         return False
     return any(ray.answers and ray.url != cluster.address for ray in cluster.others or ())
 
@@ -65,8 +64,8 @@ def session_at_address(facts: Facts, host: Host) -> str | None:
         return facts.snapshot.cluster.session
     names = {name for name in live_sessions(host) if name and head_elsewhere(host, name) is None}
     processes = facts.index.processes_by_host.get(host.name, ())
-    ports = {name: port_of(dashboard_of(host, name, processes)) for name in names}
-    asked = port_of(facts.snapshot.cluster.address)
+    ports = {name: host_and_port(dashboard_of(host, name, processes))[1] for name in names}
+    asked = host_and_port(facts.snapshot.cluster.address)[1]
     found = [name for name in names if asked is not None and ports[name] == asked] or [name for name in names if ports[name] is None]
     return found[0] if len(found) == 1 else None
 
@@ -76,31 +75,27 @@ def are_several_on(host: Host) -> bool:
     return len(live_sessions(host) - {""}) > 1
 
 
-def port_of(url: str | None) -> int | None:
-    """The port of a URL; `None` if it has none or is no URL."""
-    try:
-        return urlsplit(url or "").port
-    except ValueError:
-        return None
+def host_and_port(url: str | None) -> tuple[str | None, int | None]:
+    """The host and port of a URL; each is `None` if it is missing or malformed."""
+    host: str | None = None
+    with suppress(ValueError):
+        parts = urlsplit(url or "")
+        host = parts.hostname
+        return host, parts.port
+    return host, None
 
 
 def _listens_elsewhere(facts: Facts, host: Host, name: str) -> bool:
     """Whether our address can't mean this session's dashboard: it has another port, or listens on loopback only."""
-    urls = facts.snapshot.cluster.address, dashboard_of(host, name, facts.index.processes_by_host.get(host.name, ()))
-    try:
-        asked, there = (urlsplit(url or "").hostname for url in urls)
-    except ValueError:
-        return False
-    ports = {port_of(url) for url in urls} - {None}
-    return len(ports) > 1 or (there in LOOPBACK_NAMES and asked not in (None, *LOOPBACK_NAMES))
+    asked, asked_port = host_and_port(facts.snapshot.cluster.address)
+    there, port = host_and_port(dashboard_of(host, name, facts.index.processes_by_host.get(host.name, ())))
+    has_other_port = asked_port is not None and port is not None and asked_port != port
+    return has_other_port or (there in LOOPBACK_NAMES and asked not in (None, *LOOPBACK_NAMES))
 
 
 def is_head(facts: Facts, host: Host) -> bool:
     """Whether this host is the cluster's head: by Ray's node list, else by the address that cockpit asks."""
     if any(node.head for node in facts.index.nodes_on(host)):
         return True
-    try:
-        where = urlsplit(facts.snapshot.cluster.address or "").hostname
-    except ValueError:
-        return False
+    where, _ = host_and_port(facts.snapshot.cluster.address)
     return (where in LOOPBACK_NAMES and host.local) or (where is not None and where in (host.name, *host.addresses))

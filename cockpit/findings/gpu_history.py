@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import lru_cache
 from math import exp
 
 import msgspec
@@ -70,7 +69,7 @@ class _Past:
         utilization, gap = _plausible_load(gpu.utilization), now - self.seen
         if gap > MAX_GAP_S or gap < 0 or utilization is None:
             self.load, self.begun = _UNKNOWN, now
-        share = _share_of_new(gap)
+        share = 1 - exp(-max(0.0, gap) / AVERAGED_S)  # the weight of the new value
         busy, power, clock = self.load
         self.load = (
             _blend(busy, utilization, share),
@@ -154,12 +153,6 @@ def plausible_memory(gpu: Gpu) -> int | None:
 
 def _plausible_load(value: float | None) -> float | None:
     return value if value is not None and 0 <= value <= MAX_LOAD else None
-
-
-@lru_cache(maxsize=64)
-def _share_of_new(gap: float) -> float:
-    """The weight in the average of a value `gap` seconds after the last one; cached, as all GPUs of a node have the same gap."""
-    return 1 - exp(-max(0.0, gap) / AVERAGED_S)
 
 
 def _blend(old: float | None, new: float | None, share: float) -> float | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
-from cockpit.model import Finding, Gpu, Process, Remedy
+from cockpit.model import Finding, Gpu, Level, Process, Remedy
 from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural, size
+from cockpit.text.grouping import group_by
 
 ORPHANED_CODE, IDLE_CODE = "gpu-memory-orphaned", "gpu-memory-idle-worker"
 IDLE_TITLE = "ray::IDLE"
@@ -37,7 +37,7 @@ def orphaned_memory(facts: Facts) -> Iterator[Finding]:
 
         # The cause: the job of all of them, if Ray says that it has ended.
         cause, ids = f"{their} job or Ray has ended", {process.job for process in orphans}
-        job = facts.jobs.get(ids.pop() or "") if len(ids) == 1 else None
+        job = facts.index.jobs.get(ids.pop() or "") if len(ids) == 1 else None
         if job is not None and not job.running:
             ago = f" {age(facts.now - job.ended)} ago" if job.ended is not None and job.ended <= facts.now else ""
             cause = f"job {job.id} {job.status or 'ended'}{ago}"
@@ -48,18 +48,12 @@ def orphaned_memory(facts: Facts) -> Iterator[Finding]:
             evidence.append(f"pid {process.pid} ({process.kind}) {name} holds {_held_words(process)}: {why}")
         if since is not None:
             evidence.append(f"the memory has been held for at least {age(facts.now - since)}")
-        yield Finding(
-            code=ORPHANED_CODE,
-            level="critical" if len(labels) > 1 else "warning",
-            subject=place,
-            text=f"{plural(len(orphans), 'orphan process holds', 'orphan processes hold')} {held} on {gpus}: "
-            f"{cause} and nothing alive owns {them}",
-            evidence=tuple(evidence),
-            since=since,
-            remedy=Remedy(f"kill {them}: no live process needs {them}", "kill-orphans"),
-            about=tuple(process.key for process in orphans),
-            seen=facts.stale_since(orphans[0].host),
-        )
+        hold = plural(len(orphans), "orphan process holds", "orphan processes hold")
+        text = f"{hold} {held} on {gpus}: {cause} and nothing alive owns {them}"
+        level: Level = "critical" if len(labels) > 1 else "warning"
+        remedy = Remedy(f"kill {them}: no live process needs {them}", "kill-orphans")
+        about, seen = tuple(process.key for process in orphans), facts.stale_since(orphans[0].host)
+        yield Finding(ORPHANED_CODE, level, place, text, tuple(evidence), since, remedy, about, seen)
 
 
 def _labels(processes: Sequence[Process]) -> list[str]:
@@ -74,9 +68,14 @@ def _held_words(process: Process) -> str:
 @rests_on("nvml", "processes")
 def idle_workers(facts: Facts) -> Iterator[Finding]:
     """Ray workers that have been idle for long, by node: Ray counts their GPU memory as free. Titles are known only with a probe."""
-    idle = (process for process in facts.snapshot.processes or () if process.gpus and _is_idle_worker(process))
-    lasting = (one for one in idle if facts.seconds_lasting(IDLE_CODE, one.key) >= facts.limits.idle_worker_age or facts.is_single_look)
     mark = facts.limits.idle_worker_memory
+    lasting: list[Process] = []
+    for process in facts.snapshot.processes or ():
+        if process.kind == "worker" and process.gpus and process.actor is None and process.ours is not False:
+            title = (process.command or process.name or "").split(maxsplit=1)
+            is_idle = title[:1] == [IDLE_TITLE]
+            if is_idle and (facts.seconds_lasting(IDLE_CODE, process.key) >= facts.limits.idle_worker_age or facts.is_single_sample):
+                lasting.append(process)
     for place, workers in group_by(lasting, facts.place).items():
         total = sum(map(_sum_memory, workers))
         if not facts.is_over_mark(total, mark, CLEAR_FACTOR * mark, IDLE_CODE, place):
@@ -85,38 +84,29 @@ def idle_workers(facts: Facts) -> Iterator[Finding]:
         labels = _labels(workers)
         since = [moment for process in workers if (moment := facts.first_seen(IDLE_CODE, process.key)) is not None]
         lasting_words = f" for at least {age(facts.now - max(since))}" if since else ""
-        yield Finding(
-            code=IDLE_CODE,
-            level="info" if facts.is_single_look else "warning",  # a worker that was seen once may get its next task in a moment
-            subject=place,
-            text=f"{plural(len(workers), 'idle Ray worker holds', 'idle Ray workers hold')} {size(total)} of GPU memory on "
+        text = (
+            f"{plural(len(workers), 'idle Ray worker holds', 'idle Ray workers hold')} {size(total)} of GPU memory on "
             f"{plural(len(labels), 'GPU')} of {place} ({', '.join(labels)}){lasting_words}; "
-            f"no task runs in {'it' if len(workers) == 1 else 'them'}",
-            evidence=tuple(_worker_line(facts, process) for process in workers[:MAX_EVIDENCE_LINES]),
-            since=min(since, default=None),
-            remedy=Remedy(
-                "kill them: without a task nothing is lost, and Ray starts new workers when it needs them; to prevent this, "
-                "declare num_gpus for the tasks that use a GPU (then Ray stops the worker after the task, unless max_calls=0 is set), or "
-                "set max_calls=1",
-                "kill",
-            ),
-            about=tuple(process.key for process in workers),
-            seen=facts.stale_since(workers[0].host),
+            f"no task runs in {'it' if len(workers) == 1 else 'them'}"
         )
-
-
-def _is_idle_worker(process: Process) -> bool:
-    title = (process.command or process.name or "").split(maxsplit=1)
-    return process.kind == "worker" and process.actor is None and process.ours is not False and title[:1] == [IDLE_TITLE]
+        evidence: list[str] = []
+        for process in workers[:MAX_EVIDENCE_LINES]:
+            job = f" of job {clean(facts.job_title(process.job))}" if process.job else ""
+            began = f", started {age(facts.now - process.started)} ago" if process.started is not None else ""
+            first = facts.first_seen(IDLE_CODE, process.key)
+            idle = f", idle for at least {age(facts.now - first)}" if first is not None else ""
+            held = f"pid {process.pid} {IDLE_TITLE}{job} holds {_held_words(process)}"
+            evidence.append(f"{held}{began}{idle} (`nvidia-smi`, `ps -fp {process.pid}`)")
+        remedy = Remedy(
+            "kill them: without a task nothing is lost, and Ray starts new workers when it needs them; to prevent this, "
+            "declare num_gpus for the tasks that use a GPU (then Ray stops the worker after the task, unless max_calls=0 is set), or "
+            "set max_calls=1",
+            "kill",
+        )
+        level: Level = "info" if facts.is_single_sample else "warning"  # a worker that was seen once may get its next task in a moment
+        about, seen = tuple(process.key for process in workers), facts.stale_since(workers[0].host)
+        yield Finding(IDLE_CODE, level, place, text, tuple(evidence), min(since, default=None), remedy, about, seen)
 
 
 def _sum_memory(process: Process) -> int:
     return sum(max(0, hold.memory or 0) for hold in process.gpus)
-
-
-def _worker_line(facts: Facts, process: Process) -> str:
-    job = f" of job {clean(facts.job_title(process.job))}" if process.job else ""
-    began = f", started {age(facts.now - process.started)} ago" if process.started is not None else ""
-    since = facts.first_seen(IDLE_CODE, process.key)
-    idle = f", idle for at least {age(facts.now - since)}" if since is not None else ""
-    return f"pid {process.pid} {IDLE_TITLE}{job} holds {_held_words(process)}{began}{idle} (`nvidia-smi`, `ps -fp {process.pid}`)"

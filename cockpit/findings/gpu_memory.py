@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from math import ceil
 
 import msgspec
@@ -45,7 +44,7 @@ def unexplained_memory(facts: Facts) -> Iterator[Finding]:
     for host in facts.snapshot.hosts.values():
         name = facts.host_title(host)
         least = CLEAR_FACTOR * mark if facts.was_found("gpu-memory-unexplained", name) else mark
-        over = [held for held in _gpus_with_holders(facts, host) if held.unexplained > least] if _has_unexplained(host, least) else []
+        over = [held for held in _gpus_with_holders(facts, host) if held.unexplained > least]
         lasted = facts.seconds_lasting("gpu-memory-unexplained", name) if over else 0.0
         if not over or lasted < facts.limits.unexplained_age or facts.has_job_just_ended(facts.limits.unexplained_age):
             continue
@@ -63,16 +62,6 @@ def unexplained_memory(facts: Facts) -> Iterator[Finding]:
             evidence.append(f"GPU {held.gpu.label}: {used}{unseen}")
         remedy = fill_in(facts, host, SEARCH_REMEDY, [held.gpu for held in over])
         yield facts.host_finding(host, "gpu-memory-unexplained", "warning", text, evidence, remedy)
-
-
-def _has_unexplained(host: Host, least: float) -> bool:
-    """Whether any GPU has more memory in use than visible processes hold: a quick test, for most hosts have none."""
-    mine: dict[int, int] = defaultdict(int)
-    for process in host.processes or ():
-        if process.gpus and process.ticks is not None:
-            for hold in process.gpus:
-                mine[hold.index] += max(0, hold.memory or 0)
-    return any((gpu.memory_used or 0) - mine[gpu.index] > least for gpu in host.gpus or ())
 
 
 def _gpus_with_holders(facts: Facts, host: Host) -> list[HeldGpu]:
@@ -113,78 +102,64 @@ def free_but_held(facts: Facts) -> Iterator[Finding]:
     just_ended = facts.has_job_just_ended(facts.limits.gpu_held_age)
     near = Counter(node.ip or node.host for node in facts.living_nodes)
     for node in facts.living_nodes:
-        host = facts.index.host_of(node)
-        seen = facts.machine(node).gpus
-        held: Callable[[], list[HeldGpu]]
-        if host and node.probed and seen and not just_ended and len(facts.index.nodes_on(host)) == 1:
-            gpus, held = host.gpus or (), partial(_gpus_with_holders, facts, host)
-        elif not host and not node.probed and seen and near[node.ip or node.host] == 1:
-            gpus, held = seen, partial(_reported_holders, facts, node)
+        # Whole GPUs that Ray counts as free; its count can be compared only if it has all the GPUs that exist.
+        host, title = facts.index.host_of(node), facts.title(node)
+        gpus, counted = facts.index.machine(node).gpus, node.resources.get("GPU")
+        if not gpus or counted is None or counted.total != len(gpus) or counted.used is None or not 0 <= counted.used <= len(gpus):
+            continue
+        free = len(gpus) - ceil(counted.used)
+        if free < 1:
+            continue
+        mark = facts.limits.gpu_free * (CLEAR_FACTOR if facts.was_found(CODE, title) else 1)
+        full = {gpu.index for gpu in gpus if (ratio(gpu.memory_used, gpu.memory_total) or 0.0) > mark}
+        if not full:
+            continue
+        if host and node.probed and not just_ended and len(facts.index.nodes_on(host)) == 1:
+            known = _gpus_with_holders(facts, host)
+        elif not host and not node.probed and near[node.ip or node.host] == 1:
+            holders = facts.index.gpu_holders
+            known = [HeldGpu(gpu, [process for process, _ in holders.get((node.key, gpu.index), ())], 0) for gpu in gpus]
         else:
             continue
-        sure, taken = _taken_gpus(facts, node, gpus, held)
+
+        # Ray does not say which GPUs are free: a full one may be one that Ray has handed out and its work does not use yet.
+        others = [held for held in known if not any(map(is_at_work, held.holders))]
+        taken = [held for held in others if held.gpu.index in full]
+        unused = max(0, len(gpus) - free - (len(known) - len(others)))
+        sure = min(free, len(taken) - unused)
         if sure < 1 or (host and not facts.waiting_for_gpus and not any(map(_is_held_by_foreign, taken))):
             continue
-        if facts.seconds_lasting(CODE, facts.title(node)) >= facts.limits.gpu_held_age:
-            yield (_held_finding if host else _in_use_finding)(facts, node, sure, taken)
+        if facts.seconds_lasting(CODE, title) >= facts.limits.gpu_held_age:
+            yield _held_finding(facts, node, host, sure, taken)
 
 
-def _reported_holders(facts: Facts, node: Node) -> list[HeldGpu]:
-    holders = facts.index.gpu_holders
-    gpus = facts.machine(node).gpus or ()
-    return [HeldGpu(gpu, [process for process, _ in holders.get((node.key, gpu.index), ())], 0) for gpu in gpus]
-
-
-def _in_use_finding(facts: Facts, node: Node, sure: int, taken: Sequence[HeldGpu]) -> Finding:
-    """Of a node without a probe. The memory may belong to a job that has just ended; and if nothing waits for GPUs, it may be intended."""
-    waiting = [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
-    ended = facts.has_job_just_ended(facts.limits.gpu_held_age)
-    evidence = (
-        *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
-        "no probe runs there; `nvidia-smi` and `ps -ef` on that host show whose pids these are",
-    )
-    text = _held_words(facts, node, sure, "outside this Ray cluster", waiting)
-    about = (each.key for each in waiting[:MAX_EVIDENCE_LINES])
-    return facts.node_finding(node, CODE, "warning" if waiting and not ended else "info", text, evidence, END_REMEDY, about)
-
-
-def _held_words(facts: Facts, node: Node, sure: int, whose: str, waiting: Sequence[object]) -> str:
+def _held_finding(facts: Facts, node: Node, host: Host | None, sure: int, taken: Sequence[HeldGpu]) -> Finding:
+    """Without a probe the memory may belong to a job that has just ended; and if nothing waits for GPUs, it may be intended."""
+    evidence = list(map(_holders_line, taken[:MAX_EVIDENCE_LINES]))
+    keys: list[str] = []
+    level: Level
+    if host:
+        whose, waiting, holders = "by others", list(facts.waiting_for_gpus), [process for held in taken for process in held.holders]
+        evidence += [f"waits for GPUs: {kind_and_name(each)}" for each in waiting[:MAX_EVIDENCE_LINES]]
+        keys += dict.fromkeys(process.key for process in holders)
+        level = "critical" if any(each.wait == "room" for each in waiting) else "warning"
+        remedy = Remedy(fill_in(facts, host, SEARCH_REMEDY, [held.gpu for held in taken]))
+        if any(process.left_over for process in holders):
+            remedy = END_REMEDY
+        elif any(map(_is_held_by_foreign, taken)):
+            remedy = Remedy(END_REMEDY.text)
+    else:
+        whose, waiting = "outside this Ray cluster", [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
+        evidence.append("no probe runs there; `nvidia-smi` and `ps -ef` on that host show whose pids these are")
+        level = "warning" if waiting and not facts.has_job_just_ended(facts.limits.gpu_held_age) else "info"
+        remedy = END_REMEDY
     wait = f", and {waiting_words(waiting)} for GPUs" if waiting else ""
-    return (
+    text = (
         f"Ray counts {plural(sure, 'GPU')} of {facts.title(node)} as free, but {'its' if sure == 1 else 'their'} memory is in use {whose}: "
         f"work placed there may run out of GPU memory{wait}"
     )
-
-
-def _taken_gpus(facts: Facts, node: Node, gpus: Sequence[Gpu], held: Callable[[], list[HeldGpu]]) -> tuple[int, list[HeldGpu]]:
-    """The number of GPUs that Ray counts as free and others surely hold, and all GPUs that others hold.
-
-    Ray does not say which GPUs are free: a GPU that others hold may be one that Ray has handed out and its work does not use yet.
-    """
-    # Whole GPUs that Ray counts as free; its count can be compared only if it has all the GPUs that exist.
-    counted, mark = node.resources.get("GPU"), facts.limits.gpu_free
-    if counted is None or counted.total != len(gpus) or counted.used is None or not 0 <= counted.used <= len(gpus):
-        return 0, []
-    spare = len(gpus) - ceil(counted.used)
-    if spare < 1:
-        return 0, []
-    if facts.was_found(CODE, facts.title(node)):
-        mark *= CLEAR_FACTOR
-    if not any(_is_fuller(gpu, mark) for gpu in gpus):
-        return 0, []
-    known = held()
-    rays = sum(map(_is_held_by_ray, known))
-    taken = [each for each in known if _is_fuller(each.gpu, mark) and not _is_held_by_ray(each)]
-    unused = max(0, len(gpus) - spare - rays)
-    return min(spare, len(taken) - unused), taken
-
-
-def _is_fuller(gpu: Gpu, mark: float) -> bool:
-    return (ratio(gpu.memory_used, gpu.memory_total) or 0.0) > mark
-
-
-def _is_held_by_ray(held: HeldGpu) -> bool:
-    return any(map(is_at_work, held.holders))
+    about = (*keys, *(each.key for each in waiting[:MAX_EVIDENCE_LINES]))
+    return facts.node_finding(node, CODE, level, text, evidence, remedy, about)
 
 
 def is_at_work(process: Process) -> bool:
@@ -195,23 +170,6 @@ def is_at_work(process: Process) -> bool:
 def _is_held_by_foreign(held: HeldGpu) -> bool:
     """Whether a visible process outside Ray holds it. Orphans, and memory without a process, have findings of their own."""
     return any(not process.left_over and process.ticks is not None for process in held.holders)
-
-
-def _held_finding(facts: Facts, node: Node, sure: int, taken: Sequence[HeldGpu]) -> Finding:
-    waiting, holders = facts.waiting_for_gpus, [process for held in taken for process in held.holders]
-    evidence = (
-        *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
-        *(f"waits for GPUs: {kind_and_name(each)}" for each in waiting[:MAX_EVIDENCE_LINES]),
-    )
-    host = facts.index.host_of(node)
-    remedy = Remedy(fill_in(facts, host, SEARCH_REMEDY, [held.gpu for held in taken]) if host else SEARCH_REMEDY)
-    if any(process.left_over for process in holders):
-        remedy = END_REMEDY
-    elif any(map(_is_held_by_foreign, taken)):
-        remedy = Remedy(END_REMEDY.text)
-    level: Level = "critical" if any(each.wait == "room" for each in waiting) else "warning"
-    about = (*dict.fromkeys(process.key for process in holders), *(each.key for each in waiting[:MAX_EVIDENCE_LINES]))
-    return facts.node_finding(node, CODE, level, _held_words(facts, node, sure, "by others", waiting), evidence, remedy, about)
 
 
 def _holders_line(held: HeldGpu) -> str:

@@ -12,7 +12,7 @@ from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_history import CLOCK, POWER, UTILIZATION
 from cockpit.findings.gpus import fill_in, which_gpus
 from cockpit.findings.sources import rests_on
-from cockpit.model import Finding, Gpu, GpuLinks, Host
+from cockpit.model import Finding, Gpu, Host, Level
 from cockpit.text import age, clean
 
 MIN_CAP_SHARE = 0.97
@@ -44,21 +44,24 @@ _RESEAT = (
     "replace the faulty part"
 )
 
-Known = Sequence[tuple[Gpu, GpuLinks]]
 Ill = Sequence[tuple[Gpu, str]]
 """GPUs, each with a line of evidence."""
 
 
 def _whole_gpus(facts: Facts) -> Iterator[tuple[Host, Gpu]]:
-    return ((host, gpu) for host in facts.snapshot.hosts.values() for gpu in host.gpus or () if gpu.index < 1000)
+    return ((host, gpu) for host in facts.snapshot.hosts.values() for gpu in host.gpus or () if not gpu.is_mig)
 
 
-def _finding(facts: Facts, host: Host, code: str, ill: Ill, words: str, remedy: str) -> Finding:
+def _finding(facts: Facts, host: Host, code: str, ill: Ill, words: str, remedy: str, level: Level = "warning") -> Finding:
+    """`words`: the rest of the sentence, after the GPUs."""
     gpus = [gpu for gpu, _ in ill]
-    text = f"{which_gpus(facts, host, gpus)} {'has' if len(gpus) == 1 else 'have'} {words}"
-    return facts.host_finding(
-        host, code, "warning", text, (f"GPU {gpu.label}: {line}" for gpu, line in ill), fill_in(facts, host, remedy, gpus), gpus
-    )
+    evidence = (f"GPU {gpu.label}: {line}" for gpu, line in ill)
+    text = f"{which_gpus(facts, host, gpus)} {words}"
+    return facts.host_finding(host, code, level, text, evidence, fill_in(facts, host, remedy, gpus), gpus)
+
+
+def _has_or_have(ill: Ill) -> str:
+    return "has" if len(ill) == 1 else "have"
 
 
 # Power limits and clocks
@@ -75,22 +78,15 @@ def lowered_power(facts: Facts) -> Iterator[Finding]:
                 capped[host.name].append(gpu)
             else:
                 free.add(gpu.name)
-    for host in facts.snapshot.hosts.values():
-        gpus = capped.get(host.name)
-        if not gpus:
-            continue
+    for name, gpus in capped.items():
         uneven = any(gpu.name in free for gpu in gpus)
-        below = "has a power limit below its default" if len(gpus) == 1 else "have power limits below their default"
-        others = "; other GPUs of this model have a higher one, and a job is as slow as its slowest GPU" if uneven else ""
-        text = f"{which_gpus(facts, host, gpus)} {below}{others}"
-        evidence = (
-            f"GPU {gpu.label}: {gpu.power_limit:.0f} W, by default {gpu.power_default:.0f} W (`nvidia-smi -q -d POWER`)" for gpu in gpus
-        )
+        words = "has a power limit below its default" if len(gpus) == 1 else "have power limits below their default"
+        words += "; other GPUs of this model have a higher one, and a job is as slow as its slowest GPU" if uneven else ""
+        ill = [(gpu, f"{gpu.power_limit:.0f} W, by default {gpu.power_default:.0f} W (`nvidia-smi -q -d POWER`)") for gpu in gpus]
         defaults = {f"{gpu.power_default:.0f}" for gpu in gpus}
-        watts = defaults.pop() if len(defaults) == 1 else "WATTS"
-        command = fill_in(facts, host, f"`nvidia-smi -i INDEX -pl {watts}`", gpus)
+        command = f"`nvidia-smi -i INDEX -pl {defaults.pop() if len(defaults) == 1 else 'WATTS'}`"
         remedy = f"if this limit is not intended: restore the default ({command}); it lasts until the driver is reloaded"
-        yield facts.host_finding(host, "gpu-power-capped", "warning" if uneven else "info", text, evidence, remedy, gpus)
+        yield _finding(facts, facts.snapshot.hosts[name], "gpu-power-capped", ill, words, remedy, "warning" if uneven else "info")
 
 
 class LoadedGpu(msgspec.Struct, frozen=True):
@@ -105,26 +101,43 @@ class LoadedGpu(msgspec.Struct, frozen=True):
 @rests_on("nvml")
 def low_clocks(facts: Facts) -> Iterator[Finding]:
     """Busy GPUs with far lower clocks than other busy GPUs of their model. A single look can't find them."""
+    if facts.is_single_sample:
+        return
+    code = "gpu-clock-low"
     found: dict[str, list[tuple[LoadedGpu, float]]] = defaultdict(list)
-    for gpus in _loaded_by_model(facts).values() if not facts.is_single_look else ():
+    for gpus in _loaded_by_model(facts).values():
+        # A clock is low if it is far below the usual one, although its power limit would allow more.
         usual = median(each.clock for each in gpus)
-        low = [each for each in gpus if _is_low(facts, each, usual)]
+        low: list[LoadedGpu] = []
+        for each in gpus:
+            share = MAX_CLOCK_SHARE_CLEAR if facts.was_found(code, facts.host_title(each.host)) else MAX_CLOCK_SHARE
+            limit = each.gpu.power_limit
+            if each.clock <= share * usual and each.power is not None and limit is not None and each.power <= MAX_POWER_SHARE * limit:
+                low.append(each)
         if len(gpus) - len(low) < max(MIN_FELLOWS, len(low)):
             continue
         for each in low:
             if any(each.gpu.slowed or ()):
                 continue  # throttling is a finding of its own
-            if facts.seconds_lasting("gpu-clock-low", f"{each.host.name} {each.gpu.index}") >= facts.limits.gpu_clock_age:
+            if facts.seconds_lasting(code, f"{each.host.name} {each.gpu.index}") >= facts.limits.gpu_clock_age:
                 found[each.host.name].append((each, usual))
-    for low_here in found.values():
-        yield _clock_finding(facts, low_here[0][0].host, low_here)
-
-
-def _is_low(facts: Facts, each: LoadedGpu, usual: float) -> bool:
-    """Whether its clock is far below the usual one, although its power limit would allow more."""
-    share = MAX_CLOCK_SHARE_CLEAR if facts.was_found("gpu-clock-low", facts.host_title(each.host)) else MAX_CLOCK_SHARE
-    limit = each.gpu.power_limit
-    return each.clock <= share * usual and each.power is not None and limit is not None and each.power <= MAX_POWER_SHARE * limit
+    for name, slow in found.items():
+        lasted = min(facts.seconds_lasting(code, f"{name} {each.gpu.index}") for each, _ in slow)
+        ill: list[tuple[Gpu, str]] = []
+        for each, _ in slow:
+            watts = "" if each.power is None else f", {each.power:.0f} of {each.gpu.power_limit or 0:.0f} W"
+            reasons = clean(", ".join(words for bit, words in REASONS.items() if (each.gpu.clock_reasons or 0) & bit))
+            why = f"throttle reason: {reasons}" if reasons else "the driver gives no reason"
+            ill.append((each.gpu, f"{each.clock:.0f} MHz on average{watts}; {why} (`nvidia-smi -q -d CLOCK,PERFORMANCE`)"))
+        words = (
+            f"{_has_or_have(ill)} run at {min(each.clock for each, _ in slow):.0f} MHz for {age(lasted)}, other GPUs "
+            f"of this model at {slow[0][1]:.0f} MHz: a job is as slow as its slowest GPU"
+        )
+        remedy = (
+            "if its clocks were locked: unlock them (`nvidia-smi -i INDEX -rgc`, `nvidia-smi -i INDEX -rac`); if not, see what slows them "
+            "down (`nvidia-smi -q -d PERFORMANCE`) and test the GPU (`dcgmi diag -r 3`)"
+        )
+        yield _finding(facts, slow[0][0].host, code, ill, words, remedy)
 
 
 def _loaded_by_model(facts: Facts) -> Mapping[str, list[LoadedGpu]]:
@@ -138,27 +151,16 @@ def _loaded_by_model(facts: Facts) -> Mapping[str, list[LoadedGpu]]:
     return found
 
 
-def _clock_finding(facts: Facts, host: Host, low: Sequence[tuple[LoadedGpu, float]]) -> Finding:
-    gpus, least, usual = [each.gpu for each, _ in low], min(each.clock for each, _ in low), low[0][1]
-    lasted = min(facts.seconds_lasting("gpu-clock-low", f"{host.name} {gpu.index}") for gpu in gpus)
-    text = (
-        f"{which_gpus(facts, host, gpus)} {'has' if len(gpus) == 1 else 'have'} run at {least:.0f} MHz for {age(lasted)}, other GPUs "
-        f"of this model at {usual:.0f} MHz: a job is as slow as its slowest GPU"
-    )
-    remedy = (
-        "if its clocks were locked: unlock them (`nvidia-smi -i INDEX -rgc`, `nvidia-smi -i INDEX -rac`); if not, see what slows them "
-        "down (`nvidia-smi -q -d PERFORMANCE`) and test the GPU (`dcgmi diag -r 3`)"
-    )
-    lines: list[str] = []
-    for each, _ in low:
-        watts = "" if each.power is None else f", {each.power:.0f} of {each.gpu.power_limit or 0:.0f} W"
-        reasons = clean(", ".join(words for bit, words in REASONS.items() if (each.gpu.clock_reasons or 0) & bit))
-        why = f"throttle reason: {reasons}" if reasons else "the driver gives no reason"
-        lines.append(f"GPU {each.gpu.label}: {each.clock:.0f} MHz on average{watts}; {why} (`nvidia-smi -q -d CLOCK,PERFORMANCE`)")
-    return facts.host_finding(host, "gpu-clock-low", "warning", text, lines, fill_in(facts, host, remedy, gpus), gpus)
-
-
 # Links
+
+_ERRORS = (
+    ("gpu-nvlink-errors", "nvlink_errors", "`nvidia-smi nvlink -e`",
+        "a growing number of NVLink errors: data is sent again, and all ranks wait for it",
+        f"such errors often come days before a link fails: {_TEST}"),
+    ("gpu-pcie-errors", "pcie_replays", "`nvidia-smi -q`: Replays Since Reset",
+        "a growing number of PCIe errors: data is sent again, and transfers are slower", _RESEAT),
+)  # fmt: skip
+"""Code, name of the count in `GpuLinks` and of its threshold in `Limits`, command that shows the count, its meaning, remedy."""
 
 
 @rests_on("nvml")
@@ -166,7 +168,7 @@ def faulty_links(facts: Facts) -> Iterator[Finding]:
     """Links that are down, slow or have errors, by host and kind of fault."""
     expected = _expected_nvlinks(facts)
     for host in facts.snapshot.hosts.values():
-        known = [(gpu, gpu.links) for gpu in host.gpus or () if gpu.index < 1000 and gpu.links is not None]
+        known = [(gpu, gpu.links) for gpu in host.gpus or () if not gpu.is_mig and gpu.links is not None]
         if not known or facts.stale_since(host.name) is not None:
             continue
 
@@ -179,20 +181,39 @@ def faulty_links(facts: Facts) -> Iterator[Finding]:
         if down and facts.seconds_lasting("gpu-nvlink-down", host.name) >= facts.limits.gpu_link_age:
             words = "NVLinks that are down: traffic between GPUs is slower, or goes over PCIe, and NCCL may hang"
             cause = "search for Xid 74 and for errors of the fabric manager (`dmesg | grep -i -e xid -e nvlink`, `nvidia-smi topo -m`)"
-            yield _finding(facts, host, "gpu-nvlink-down", down, words, f"{cause}; {_TEST}; resetting the GPU retrains its links")
+            remedy = f"{cause}; {_TEST}; resetting the GPU retrains its links"
+            yield _finding(facts, host, "gpu-nvlink-down", down, f"{_has_or_have(down)} {words}", remedy)
 
-        # PCIe links that are slow under load: an idle link slows down by itself.
+        # PCIe links below their maximum under load: an idle link slows down by itself. 0 is unknown, as in some virtual machines.
         slow: list[tuple[Gpu, str]] = []
         for gpu, links in known:
-            line = _slow_pcie_line(links) if USED_PERCENT <= (gpu.utilization or 0) <= 100 else None
-            if line and facts.seconds_lasting("gpu-pcie-slow", f"{host.name} {gpu.index}") >= facts.limits.gpu_pcie_age:
-                slow.append((gpu, line))
+            pairs = (("width x", links.pcie_width, links.pcie_width_max), ("generation ", links.pcie_generation, links.pcie_generation_max))
+            parts = [f"{word}{now} of {most}" for word, now, most in pairs if now and most and 0 < now < most]
+            is_slow = bool(parts) and USED_PERCENT <= (gpu.utilization or 0) <= 100
+            if is_slow and facts.seconds_lasting("gpu-pcie-slow", f"{host.name} {gpu.index}") >= facts.limits.gpu_pcie_age:
+                slow.append((gpu, f"PCIe {' and '.join(parts)} under load (`nvidia-smi -q`: GPU Link Info)"))
         if slow:
             words = "a PCIe link that runs below its maximum: loading, offloading and traffic to other hosts take longer"
             remedy = f"look for errors of the link (`dmesg | grep -i -e aer -e pcie`); {_RESEAT}"
-            yield _finding(facts, host, "gpu-pcie-slow", slow, words, remedy)
+            yield _finding(facts, host, "gpu-pcie-slow", slow, f"{_has_or_have(slow)} {words}", remedy)
 
-        yield from _error_findings(facts, host, known)
+        # Error counts that grow. If a GPU's count becomes known or unknown, all counts of its host start again from their present values.
+        for code, name, tool, words, remedy in _ERRORS:
+            numbers: Iterator[tuple[Gpu, int | None]] = ((gpu, getattr(links, name)) for gpu, links in known)
+            counts = {gpu.label: (gpu, float(number)) for gpu, number in numbers if number is not None and 0 <= number < MAX_ERRORS}
+            if not counts:
+                continue
+            what = f"{code} {host.name} {','.join(counts)}"
+            grown = facts.growth_by_name(what, {label: number for label, (_, number) in counts.items()}, ERRORS_WITHIN_S)
+            least = getattr(facts.limits, name) * (CLEAR_FACTOR if facts.was_found(code, facts.host_title(host)) else 1)
+            within = age(min(ERRORS_WITHIN_S, facts.seconds_grown(what)))
+            bad = [
+                (counts[label][0], f"{more:.0f} more in the last {within}, {counts[label][1]:.0f} since its driver was loaded ({tool})")
+                for label, more in grown.items()
+                if more >= max(1.0, least)
+            ]
+            if bad:
+                yield _finding(facts, host, code, bad, f"{_has_or_have(bad)} {words}", remedy)
 
 
 def _expected_nvlinks(facts: Facts) -> Mapping[str, tuple[int, bool]]:
@@ -207,40 +228,3 @@ def _expected_nvlinks(facts: Facts) -> Mapping[str, tuple[int, bool]]:
         if number >= MIN_FELLOWS and 2 * number > len(active) and most == max(active):
             found[name] = most, active.count(0) <= ALONE_SHARE * len(active)
     return found
-
-
-def _slow_pcie_line(links: GpuLinks) -> str | None:
-    """The evidence of a link below its maximum. 0 is unknown, as in some virtual machines."""
-    pairs = (("width x", links.pcie_width, links.pcie_width_max), ("generation ", links.pcie_generation, links.pcie_generation_max))
-    slow = [f"{word}{now} of {most}" for word, now, most in pairs if now and most and 0 < now < most]
-    return f"PCIe {' and '.join(slow)} under load (`nvidia-smi -q`: GPU Link Info)" if slow else None
-
-
-_ERRORS = (
-    ("gpu-nvlink-errors", "nvlink_errors", "`nvidia-smi nvlink -e`",
-        "a growing number of NVLink errors: data is sent again, and all ranks wait for it",
-        f"such errors often come days before a link fails: {_TEST}"),
-    ("gpu-pcie-errors", "pcie_replays", "`nvidia-smi -q`: Replays Since Reset",
-        "a growing number of PCIe errors: data is sent again, and transfers are slower", _RESEAT),
-)  # fmt: skip
-"""Code, name of the count in `GpuLinks` and of its threshold in `Limits`, command that shows the count, its meaning, remedy."""
-
-
-def _error_findings(facts: Facts, host: Host, known: Known) -> Iterator[Finding]:
-    """Error counts that grow. If a GPU's count becomes known or unknown, all counts of its host start again from their present values."""
-    for code, name, tool, words, remedy in _ERRORS:
-        numbers: Iterator[tuple[Gpu, int | None]] = ((gpu, getattr(links, name)) for gpu, links in known)
-        counts = {gpu.label: (gpu, float(number)) for gpu, number in numbers if number is not None and 0 <= number < MAX_ERRORS}
-        if not counts:
-            continue
-        what = f"{code} {host.name} {','.join(counts)}"
-        grown = facts.growth_by_name(what, {label: number for label, (_, number) in counts.items()}, ERRORS_WITHIN_S)
-        least = getattr(facts.limits, name) * (CLEAR_FACTOR if facts.was_found(code, facts.host_title(host)) else 1)
-        within = age(min(ERRORS_WITHIN_S, facts.seconds_grown(what)))
-        ill = [
-            (counts[label][0], f"{more:.0f} more in the last {within}, {counts[label][1]:.0f} since its driver was loaded ({tool})")
-            for label, more in grown.items()
-            if more >= max(1.0, least)
-        ]
-        if ill:
-            yield _finding(facts, host, code, ill, words, remedy)

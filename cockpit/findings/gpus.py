@@ -102,7 +102,7 @@ def gpu_trouble(facts: Facts) -> Iterator[Finding]:
             if found:
                 text = f"{which_gpus(facts, host, found)} {trouble.many if len(found) > 1 else trouble.one}"
             # Throttling comes and goes, and may be over after a moment. The driver reports no Xids about it.
-            level: Level = "info" if trouble.gap and facts.is_single_look else trouble.level
+            level: Level = "info" if trouble.gap and facts.is_single_sample else trouble.level
             evidence: list[str] = []
             for gpu in found:
                 evidence.append(f"GPU {gpu.label}: {trouble.line(gpu)}")
@@ -170,7 +170,7 @@ def reported_xids(facts: Facts) -> Iterator[Finding]:
     for host in facts.snapshot.hosts.values():
         recent: list[tuple[Gpu, Xid]] = []
         for gpu in host.gpus or ():
-            for xid in gpu.xids or () if gpu.index < 1000 else ():  # not for MIG devices
+            for xid in gpu.xids or () if not gpu.is_mig else ():
                 keep = limits.xid_info_told if _meaning(xid).level == "info" else limits.xid_told
                 # A moment far in the future comes from a wrong clock.
                 if xid.moment is not None and xid.code not in HARMLESS_XIDS and -keep <= facts.now - xid.moment < keep:
@@ -214,77 +214,67 @@ def gpu_counts(facts: Facts) -> Iterator[Finding]:
     Nodes that share a host are left out: their raylets may use the same GPUs or different ones.
     """
     near = Counter(node.ip or node.host for node in facts.living_nodes)
-    sighted = any(facts.machine(node).gpus for node in facts.living_nodes)
+    sighted = any(facts.index.machine(node).gpus for node in facts.living_nodes)
     for node in facts.living_nodes:
         # An agent stops at the first GPU that NVML can't reach, so it may list none. If no agent lists any, Ray can't read GPUs at all.
         is_agent_blind = sighted and not node.probed and node.agent.seen is not None and bool(count_in_ray(node))
-        gpus = facts.machine(node).gpus
+        gpus = facts.index.machine(node).gpus
         if near[node.ip or node.host] == 1 and node.resources and (gpus is not None or is_agent_blind):
-            yield from _count_findings(facts, node, len(gpus or ()))
+            for finding in _count_findings(facts, node, gpus or ()):
+                if facts.seconds_lasting(finding.code, finding.subject) >= facts.limits.gpu_count_age:
+                    yield finding
 
 
-def _count_findings(facts: Facts, node: Node, there: int) -> Iterator[Finding]:
-    """Findings about a node that shares its host with no other; `there`: the GPUs that exist."""
-    promised = count_in_ray(node)
+def _count_findings(facts: Facts, node: Node, gpus: Sequence[Gpu]) -> Iterator[Finding]:
+    """Findings about a node that shares its host with no other; `gpus`: the GPUs that exist."""
+    promised, there = count_in_ray(node), len(gpus)
     if promised is None or (promised == there and not node.probed):
         return
     raylet = find_raylet(node, facts.index.host_of(node))
     listed = list_visible_devices(raylet)
     usable = there if listed is None else min(there, len(listed))
-    may_have_less = not node.probed and is_in_slurm(facts.snapshot)  # Slurm may have given it fewer; only a probe sees that
+    if promised == usable and not listed:
+        return
+    has_mig_devices = any(gpu.is_mig for gpu in gpus)  # Ray counts either the devices or their GPUs, as it was started
+    strange = _missing_devices(listed or (), gpus) if node.probed and not has_mig_devices else []
+    title = facts.title(node)
+    where = "`nvidia-smi -L`" if node.probed else "Ray's agent there (/nodes?view=summary)"
+    evidence = [f"Ray: {gpus_words(promised)} (`ray status -v`)", f"{where}: {gpus_words(there)}"]
+    if listed is not None:
+        evidence.append(f"CUDA_VISIBLE_DEVICES={clean(','.join(listed))[:120]} in /proc/PID/environ of its raylet")
+
+    # Ray offers more GPUs than work there can use.
     if promised > usable:
-        yield from _if_lasting(facts, _too_many_finding(facts, node, promised, there, listed))
-    elif promised < usable and not _has_mig_devices(facts, node) and (promised or not node.head) and not may_have_less:
-        is_known = is_environment_known(raylet)
-        yield from _if_lasting(facts, _too_few_finding(facts, node, promised, usable, listed, is_known=is_known))
-    if strange := _missing_devices(facts, node, listed):
-        evidence = _count_evidence(facts, node, promised, listed)
-        yield from _if_lasting(facts, _unknown_devices_finding(facts, node, strange, listed or (), evidence))
+        seen = f"its raylet can use only {len(listed)}" if listed is not None and len(listed) < there else f"NVML sees {there}"
+        if not node.probed:
+            seen = f"Ray's agent there reports {there or 'none'} (it stops at the first GPU that NVML can't reach)"
+        text = f"Ray offers {gpus_words(promised)} on {title}, but {seen}: work placed there can fail for lack of a GPU"
+        remedy = Remedy(
+            "if a GPU is missing, search for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); if not, "
+            f"{_restart_words(node, usable, listed)}, and without RAY_OVERRIDE_RESOURCES"
+        )
+        yield facts.node_finding(node, "gpu-count", "warning", text, evidence, remedy)
 
+    # Ray offers fewer. Without a probe it is unknown whether Slurm gave the node fewer.
+    may_have_less = not node.probed and is_in_slurm(facts.snapshot)
+    if promised < usable and not has_mig_devices and (promised or not node.head) and not may_have_less:
+        is_known = is_environment_known(raylet)  # if not, CUDA_VISIBLE_DEVICES may allow no more GPUs than Ray offers
+        waiting = [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
+        wait = f", while {waiting_words(waiting)} for GPUs" if waiting else ""
+        text = f"Ray offers only {gpus_words(promised)} of the {usable}{' usable' if is_known else ''} on {title}{wait}"
+        unset = ", from a shell in which you ran `unset CUDA_VISIBLE_DEVICES`: it may name fewer, and Ray then refuses to start"
+        remedy = Remedy(f"if Ray may use the others: {_restart_words(node, usable, listed)}{'' if is_known else unset}")
+        about = (each.key for each in waiting[:8])
+        yield facts.node_finding(node, "gpu-unused", "warning" if waiting else "info", text, evidence, remedy, about)
 
-def _if_lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:
-    if facts.seconds_lasting(finding.code, finding.subject) >= facts.limits.gpu_count_age:
-        yield finding
-
-
-def _too_many_finding(facts: Facts, node: Node, promised: float, there: int, listed: Sequence[str] | None) -> Finding:
-    seen = f"its raylet can use only {len(listed)}" if listed is not None and len(listed) < there else f"NVML sees {there}"
-    if not node.probed:
-        seen = f"Ray's agent there reports {there or 'none'} (it stops at the first GPU that NVML can't reach)"
-    text = f"Ray offers {gpus_words(promised)} on {facts.title(node)}, but {seen}: work placed there can fail for lack of a GPU"
-    usable = there if listed is None else min(there, len(listed))
-    remedy = Remedy(
-        "if a GPU is missing, search for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); if not, "
-        f"{_restart_words(node, usable, listed)}, and without RAY_OVERRIDE_RESOURCES"
-    )
-    return facts.node_finding(node, "gpu-count", "warning", text, _count_evidence(facts, node, promised, listed), remedy)
-
-
-def _too_few_finding(facts: Facts, node: Node, promised: float, usable: int, listed: Sequence[str] | None, *, is_known: bool) -> Finding:
-    """`is_known`: CUDA_VISIBLE_DEVICES of the raylet is known; if not, it may allow no more GPUs than Ray offers."""
-    waiting = [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
-    wait = f", while {waiting_words(waiting)} for GPUs" if waiting else ""
-    text = f"Ray offers only {gpus_words(promised)} of the {usable}{' usable' if is_known else ''} on {facts.title(node)}{wait}"
-    unset = (
-        "" if is_known else ", from a shell in which you ran `unset CUDA_VISIBLE_DEVICES`: it may name fewer, and Ray then refuses to start"
-    )
-    remedy = Remedy(f"if Ray may use the others: {_restart_words(node, usable, listed)}{unset}")
-    about = (each.key for each in waiting[:8])
-    return facts.node_finding(
-        node, "gpu-unused", "warning" if waiting else "info", text, _count_evidence(facts, node, promised, listed), remedy, about
-    )
-
-
-def _unknown_devices_finding(facts: Facts, node: Node, strange: Sequence[str], listed: Sequence[str], evidence: Sequence[str]) -> Finding:
-    named = clean(", ".join(strange))[:80]
-    text = f"The raylet of {facts.title(node)} was given GPUs that do not exist: CUDA_VISIBLE_DEVICES names {named}"
-    known = [device for device in listed if device not in strange]
-    remedy = Remedy(
-        f"{_restart_words(node, len(known), known)}, or with others that `nvidia-smi -L` lists"
-        if known
-        else f"restart Ray on {clean(node.title)}, from a shell in which you ran `unset CUDA_VISIBLE_DEVICES`"
-    )
-    return facts.node_finding(node, "gpu-visible", "warning", text, evidence, remedy)
+    # The raylet was given devices that do not exist.
+    if strange:
+        text = f"The raylet of {title} was given GPUs that do not exist: CUDA_VISIBLE_DEVICES names {clean(', '.join(strange))[:80]}"
+        if known := [device for device in listed or () if device not in strange]:
+            words = f"{_restart_words(node, len(known), known)}, or with others that `nvidia-smi -L` lists"
+        else:
+            words = f"restart Ray on {clean(node.title)}, from a shell in which you ran `unset CUDA_VISIBLE_DEVICES`"
+        yield facts.node_finding(node, "gpu-visible", "warning", text, evidence, Remedy(words))
 
 
 def _restart_words(node: Node, gpus: int, listed: Sequence[str] | None) -> str:
@@ -307,27 +297,15 @@ def waiting_words(waiting: Sequence[object]) -> str:
     return plural(len(waiting), "actor or placement group waits", "actors or placement groups wait")
 
 
-def _count_evidence(facts: Facts, node: Node, promised: float, listed: Sequence[str] | None) -> tuple[str, ...]:
-    raylet = () if listed is None else (f"CUDA_VISIBLE_DEVICES={clean(','.join(listed))[:120]} in /proc/PID/environ of its raylet",)
-    where = "`nvidia-smi -L`" if node.probed else "Ray's agent there (/nodes?view=summary)"
-    return f"Ray: {gpus_words(promised)} (`ray status -v`)", f"{where}: {gpus_words(len(facts.machine(node).gpus or ()))}", *raylet
-
-
-def _has_mig_devices(facts: Facts, node: Node) -> bool:
-    """Whether some are MIG devices: Ray counts either the devices or their GPUs, as it was started."""
-    return any(gpu.index >= 1000 for gpu in facts.machine(node).gpus or ())
-
-
-def _missing_devices(facts: Facts, node: Node, listed: Sequence[str] | None) -> list[str]:
-    """Devices that CUDA_VISIBLE_DEVICES names and the host does not have."""
-    gpus = facts.machine(node).gpus
-    if not listed or not gpus or _has_mig_devices(facts, node) or not node.probed:
-        return []
-    known = [gpu.uuid for gpu in gpus]
-    last = max(gpu.index for gpu in gpus)
-    named = (device for device in listed if not (device.isdecimal() and int(device) <= last))
-    return [
-        device
-        for device in named
-        if device.isdecimal() or (device.startswith("GPU-") and all(known) and not any(uuid.startswith(device) for uuid in known))
-    ]
+def _missing_devices(listed: Sequence[str], gpus: Sequence[Gpu]) -> list[str]:
+    """Devices of CUDA_VISIBLE_DEVICES that are none of these GPUs; other names than indices and UUIDs count as known."""
+    uuids, last = [gpu.uuid for gpu in gpus], max((gpu.index for gpu in gpus), default=0)
+    strange: list[str] = []
+    for device in listed if gpus else ():
+        if device.isdecimal():
+            is_there = int(device) <= last
+        else:
+            is_there = not device.startswith("GPU-") or not all(uuids) or any(uuid.startswith(device) for uuid in uuids)
+        if not is_there:
+            strange.append(device)
+    return strange

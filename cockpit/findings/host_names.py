@@ -24,22 +24,18 @@ def loopback_names(facts: Facts) -> Iterator[Finding]:
         return
     wrong: list[LiveRaylet] = []
     for live in live_raylets(facts):
-        if not live.raylet.loopback_line or live.raylet.gloo:
-            continue
         here = facts.index.processes_by_host.get(live.host.name, ())
-        if not any(process.sockets is not None and process.sockets.gloo and process.ours is not False for process in here):
+        is_set = live.raylet.gloo or any(process.sockets and process.sockets.gloo and process.ours is not False for process in here)
+        if live.raylet.loopback_line and not is_set:
             wrong.append(live)
     if not wrong:
         return
     names = list(dict.fromkeys(facts.title(live.node) for live in wrong))
-    addresses = {node.ip for node in facts.living_nodes if node.ip}
-    yield facts.cluster_finding(
-        (live.node for live in wrong),
-        "host-name-loopback",
-        "warning",
-        f"The host's own name is a loopback address on {join_first(names, MAX_HOSTS_NAMED)} ({len(names)} of {len(addresses)} hosts; "
+    lines = [f"/etc/hosts of {live.host.name}: {clean(live.raylet.loopback_line or '')}" for live in wrong[:MAX_HOSTS_NAMED]]
+    of_hosts = f"{len(names)} of {len({node.ip for node in facts.living_nodes if node.ip})} hosts"
+    text = (
+        f"The host's own name is a loopback address on {join_first(names, MAX_HOSTS_NAMED)} ({of_hosts}; "
         f"/etc/hosts: `{clean(wrong[0].raylet.loopback_line or '')}`): Gloo gives that address to ranks on other hosts, which then "
-        "connect to themselves (`Connection refused, remote=[127.0.0.1]`)",
-        (f"/etc/hosts of {live.host.name}: {clean(live.raylet.loopback_line or '')}" for live in wrong[:MAX_HOSTS_NAMED]),
-        REMEDY,
+        "connect to themselves (`Connection refused, remote=[127.0.0.1]`)"
     )
+    yield facts.cluster_finding([live.node for live in wrong], "host-name-loopback", "warning", text, lines, REMEDY)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
 from cockpit.model import Finding, Host, RdmaPort
@@ -24,33 +22,26 @@ def rdma_ports_down(facts: Facts) -> Iterator[Finding]:
     active = Counter((one.device, one.port) for host in facts.fresh_hosts for one in host.rdma_ports or () if one.state == "ACTIVE")
     seen = Counter((one.device, one.port) for host in facts.fresh_hosts for one in host.rdma_ports or ())
     for host in facts.fresh_hosts:
-        others = [one for one in host.rdma_ports or () if one.state == "ACTIVE"]
+        title, others = facts.host_title(host), sum(one.state == "ACTIVE" for one in host.rdma_ports or ())
         for port in host.rdma_ports or ():
-            name = port.device, port.port
+            name, downed = (port.device, port.port), port.errors.get("link_downed", 0)
             is_usual = active[name] >= MIN_FELLOWS and 2 * active[name] > seen[name]
-            was_up = bool(port.used) or port.errors.get("link_downed", 0) > 0
-            is_down = port.state is not None and port.state != "ACTIVE" and bool(others) and (was_up or is_usual)
-            if is_down and facts.seconds_lasting("rdma-port-down", f"{host.name} {name}") >= facts.limits.rdma_down_age:
-                yield _down_finding(facts, host, port, len(others), active[name] if is_usual else 0)
-
-
-def _down_finding(facts: Facts, host: Host, port: RdmaPort, others: int, fellows: int) -> Finding:
-    title, downed = facts.host_title(host), port.errors.get("link_downed")
-    state = f"{clean(port.state or '')}{f' ({clean(port.phys_state)})' if port.phys_state else ''}"
-    elsewhere = f", and the same port is active on {plural(fellows, 'other host')}" if fellows else ""
-    times = f"; its link went down {plural(downed, 'time')} since its counters were reset" if downed else ""
-    waits = port.phys_state == "LinkUp" and port.layer != "Ethernet"
-    cause = "its link is up, but no subnet manager has made it active" if waits else "its link is down"
-    finding = facts.host_finding(
-        host,
-        "rdma-port-down",
-        "warning",
-        f"{_title(port)} on {title} is {state}, while {plural(others, 'other port')} there {'is' if others == 1 else 'are'} "
-        f"active{elsewhere}: {cause}{times}",
-        (f"cat {_folder(port)}/state {_folder(port)}/phys_state on {title}", f"ibstat {clean(port.device)} {port.port}"),
-        "see whether a subnet manager runs (`sminfo`)" if waits else "check its cable, transceiver and switch port; `dmesg | grep -i mlx`",
-    )
-    return replace(finding, subject=_subject(title, port))
+            is_down = port.state is not None and port.state != "ACTIVE" and others > 0 and (bool(port.used) or downed > 0 or is_usual)
+            if not is_down or facts.seconds_lasting("rdma-port-down", f"{host.name} {name}") < facts.limits.rdma_down_age:
+                continue
+            state = f"{clean(port.state or '')}{f' ({clean(port.phys_state)})' if port.phys_state else ''}"
+            elsewhere = f", and the same port is active on {plural(active[name], 'other host')}" if is_usual else ""
+            times = f"; its link went down {plural(downed, 'time')} since its counters were reset" if downed else ""
+            waits = port.phys_state == "LinkUp" and port.layer != "Ethernet"
+            cause = "its link is up, but no subnet manager has made it active" if waits else "its link is down"
+            text = (
+                f"{_title(port)} on {title} is {state}, while {plural(others, 'other port')} there {'is' if others == 1 else 'are'} "
+                f"active{elsewhere}: {cause}{times}"
+            )
+            lines = (f"cat {_folder(port)}/state {_folder(port)}/phys_state on {title}", f"ibstat {clean(port.device)} {port.port}")
+            remedy = "check its cable, transceiver and switch port; `dmesg | grep -i mlx`"
+            remedy = "see whether a subnet manager runs (`sminfo`)" if waits else remedy
+            yield facts.host_finding(host, "rdma-port-down", "warning", text, lines, remedy, subject=_subject(title, port))
 
 
 @rests_on("rdma")
@@ -80,15 +71,10 @@ def growing_rdma_errors(facts: Facts) -> Iterator[Finding]:
 
 def _growth_finding(facts: Facts, host: Host, port: RdmaPort, code: str, words: str, then: str, names: list[str]) -> Finding:
     title = facts.host_title(host)
-    finding = facts.host_finding(
-        host,
-        code,
-        "warning",
-        f"The link of {_title(port)} on {title} {words}: {then}",
-        (f"cat {_folder(port)}/counters/{name} on {title}: {port.errors[name]}" for name in names),
-        f"check its cable, transceiver and switch port (`mlxlink -d {clean(port.device)}`, `ibqueryerrors`)",
-    )
-    return replace(finding, subject=_subject(title, port))
+    text = f"The link of {_title(port)} on {title} {words}: {then}"
+    lines = (f"cat {_folder(port)}/counters/{name} on {title}: {port.errors[name]}" for name in names)
+    remedy = f"check its cable, transceiver and switch port (`mlxlink -d {clean(port.device)}`, `ibqueryerrors`)"
+    return facts.host_finding(host, code, "warning", text, lines, remedy, subject=_subject(title, port))
 
 
 def _subject(title: str, port: RdmaPort) -> str:

@@ -32,8 +32,22 @@ def missing_interfaces(facts: Facts) -> Iterator[Finding]:
             for variable, value in missing.items():
                 setting = (facts.host_title(host), facts.job_title(process.job), variable, clean(value))
                 found.setdefault(setting, []).append(process)
-    for (host_title, job, variable, value), processes in found.items():
-        yield _finding(facts, host_title, job, variable, value, processes)
+    for (title, job, variable, value), processes in found.items():
+        first, of_job = processes[0], f" of job {job}" if job else ""
+        there = [clean(name) for name in (first.sockets.there if first.sockets else ()) if name != "lo"]
+        has = f"it has {', '.join(there[:MAX_NAMED])}" if there else "it has only lo"
+        text = (
+            f"{variable} is {value} for {plural(len(processes), 'process', 'processes')}{of_job} on {title}, "
+            f"which has no such network interface ({has}): the processes of the job can't find each other"
+        )
+        evidence = [f"/proc/{one.pid}/environ on {facts.place(one)}: {variable}={value}" for one in processes[:MAX_NAMED]]
+        evidence += _default_lines(facts, first.host, first.job)
+        remedy = Remedy(
+            f"set {variable} to an interface that every node has (for NCCL a prefix is enough), or remove it from the job's "
+            "env_vars and from the environment of `ray start`; where nodes differ, set it on each before `ray start`"
+        )
+        subject, about = f"{title} {variable} {value}{of_job}", tuple(one.key for one in processes)
+        yield Finding("interface-missing", "warning", subject, text, tuple(evidence), remedy=remedy, about=about)
 
 
 def _is_found_by_nccl(value: str, there: tuple[str, ...]) -> bool:
@@ -42,28 +56,6 @@ def _is_found_by_nccl(value: str, there: tuple[str, ...]) -> bool:
     if value.startswith("^") or ":" in value or not names:
         return True
     return any(name == one if value.startswith("=") else one.startswith(name) for name in names for one in there)
-
-
-def _finding(facts: Facts, host: str, job: str, variable: str, value: str, processes: list[Process]) -> Finding:
-    first, of_job = processes[0], f" of job {job}" if job else ""
-    there = [clean(name) for name in (first.sockets.there if first.sockets else ()) if name != "lo"]
-    has = f"it has {', '.join(there[:MAX_NAMED])}" if there else "it has only lo"
-    return Finding(
-        code="interface-missing",
-        level="warning",
-        subject=f"{host} {variable} {value}{of_job}",
-        text=f"{variable} is {value} for {plural(len(processes), 'process', 'processes')}{of_job} on {host}, "
-        f"which has no such network interface ({has}): the processes of the job can't find each other",
-        evidence=(
-            *(f"/proc/{one.pid}/environ on {facts.place(one)}: {variable}={value}" for one in processes[:MAX_NAMED]),
-            *_default_lines(facts, first.host, first.job),
-        ),
-        remedy=Remedy(
-            f"set {variable} to an interface that every node has (for NCCL a prefix is enough), or remove it from the job's "
-            "env_vars and from the environment of `ray start`; where nodes differ, set it on each before `ray start`"
-        ),
-        about=tuple(one.key for one in processes),
-    )
 
 
 def _default_lines(facts: Facts, at: str, job: str | None) -> Iterator[str]:

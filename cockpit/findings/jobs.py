@@ -9,13 +9,13 @@ from typing import Final
 
 from cockpit.findings.causes import Cause, find_cause, find_port_in_use
 from cockpit.findings.facts import Facts
-from cockpit.findings.ports import find_wanted_port, known_process, last_failures, listener_line, listeners_of
+from cockpit.findings.ports import find_wanted_port, last_failures
 from cockpit.findings.shell_words import shell_word
 from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import HOPELESS, plausible_time, short_name
 from cockpit.model import SUPERVISOR, Finding, Job, Level, Process, Remedy
-from cockpit.recent import Recent
 from cockpit.text import clean
+from cockpit.times.ttl_cache import TtlCache
 
 SETUP_REMEDY = "read runtime_env_setup-*.log and dashboard_agent.log in the logs folder of the Ray session on the head"
 LESS_REMEDY = (
@@ -25,6 +25,8 @@ ROOM_REMEDY = "wait until the resources for its entrypoint are free, or stop wha
 UNTIL_WORDS = "`ray job stop` has no effect before it has started; Ray gives up after 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS)"
 MAX_LINE_CHARS, MAX_LINES = 300, 5
 """Of a message."""
+MAX_COMMAND_CHARS = 100
+"""Of the command of a process that listens on a port."""
 _ESCAPES: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)"
 _WORKER: Final = r"^\([\w.:]{1,80}(?: pid=\d+)?(?:, ip=[\w.:]+)?\)\s*"
 _RAISED: Final = r"^(?:[\w]+\.){0,8}[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Fault|Refused)(?:\([\w.]{1,80}\))?(?::\s|$)"
@@ -60,21 +62,18 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
         remedy = LESS_REMEDY if wait in HOPELESS else ROOM_REMEDY if wait in ("held", "fragmented", "short", "label") else SETUP_REMEDY
         actor_name = json.dumps(SUPERVISOR + short_name(job.id), ensure_ascii=False)
         kill = f'ray.kill(ray.get_actor({actor_name}, "SUPERVISOR_ACTOR_RAY_NAMESPACE"))'  # Ray has no command for this
-        yield Finding(
-            code="job-pending",
-            level=level,
-            subject=f"job {short_name(job.id)}",
-            text=f"Job {short_name(job.id)} has not started: {why}",
-            evidence=(
-                f"`ray job status {shell_word(job.id)}` reports PENDING" + (f": {_short_line(job.message)}" if job.message else ""),
-                *([f"its supervisor is {short_name(supervisor.state)}"] if supervisor else []),
-                *(["Ray lists no supervisor for it"] if supervisor is None and facts.snapshot.actors_complete else []),
-            ),
-            since=plausible_time(job.started, facts.now),
-            remedy=Remedy(f"{remedy}; {UNTIL_WORDS}; to give up now, kill its supervisor: {kill}"),
-            about=(job.key, *([supervisor.key] if supervisor else [])),
-            seen=seen,
-        )
+        words = Remedy(f"{remedy}; {UNTIL_WORDS}; to give up now, kill its supervisor: {kill}")
+
+        evidence, about = [f"`ray job status {shell_word(job.id)}` reports PENDING"], [job.key]
+        evidence[0] += f": {_short_line(job.message)}" if job.message else ""
+        if supervisor:
+            evidence.append(f"its supervisor is {short_name(supervisor.state)}")
+            about.append(supervisor.key)
+        elif facts.snapshot.actors_complete:
+            evidence.append("Ray lists no supervisor for it")
+        name, since = short_name(job.id), plausible_time(job.started, facts.now)
+        text = f"Job {name} has not started: {why}"
+        yield Finding("job-pending", level, f"job {name}", text, tuple(evidence), since, words, tuple(about), seen)
 
 
 @rests_on("ray.jobs")
@@ -89,36 +88,37 @@ def failed_jobs(facts: Facts) -> Iterator[Finding]:
         how = ended or (job.error_type and short_name(job.error_type))  # beside an exit code the error type adds nothing
         port_lines, listening = _port_lines(facts, job, cause)
         left_over = "kill-orphans" if any(process.left_over for process in listening) else None
-        yield Finding(
-            code="job-failed",
-            level="warning",
-            subject=f"job {short_name(job.id)}",
-            text=f"Job {short_name(job.id)} failed"
-            + (f": {lines[-1]}" if lines else "")
-            + (f" ({how})" if how else "")
-            + ("" if lines else "; Ray gives no reason"),
-            evidence=(*lines, *port_lines, f"`ray job logs {shell_word(job.id)}` shows the whole log"),
-            since=plausible_time(job.ended, facts.now),
-            remedy=Remedy(f"{cause[1].remedy}; then start it again", cause[1].act or left_over)
-            if cause
-            else Remedy("fix the error that its log shows, and start it again: that clears this finding"),
-            about=(job.key, *(process.key for process in listening)),
-            seen=facts.last_answer_before_fault("ray.jobs"),
-        )
+        name, seen = short_name(job.id), facts.last_answer_before_fault("ray.jobs")
+        text = f"Job {name} failed{f': {lines[-1]}' if lines else ''}{f' ({how})' if how else ''}{'' if lines else '; Ray gives no reason'}"
+        evidence = (*lines, *port_lines, f"`ray job logs {shell_word(job.id)}` shows the whole log")
+        remedy = Remedy("fix the error that its log shows, and start it again: that clears this finding")
+        if cause:
+            remedy = Remedy(f"{cause[1].remedy}; then start it again", cause[1].action or left_over)
+        since, about = plausible_time(job.ended, facts.now), (job.key, *(process.key for process in listening))
+        yield Finding("job-failed", "warning", f"job {name}", text, evidence, since, remedy, about, seen)
 
 
-def _port_lines(facts: Facts, job: Job, cause: tuple[str, Cause] | None) -> tuple[tuple[str, ...], tuple[Process, ...]]:
+def _port_lines(facts: Facts, job: Job, cause: tuple[str, Cause] | None) -> tuple[list[str], list[Process]]:
     """The processes that now listen on the port that the job needed, as evidence and as far as known; else a command that shows them."""
     port = find_port_in_use(cause[0]) if cause else None
     wanted = find_wanted_port(job, facts.snapshot) if port else None
-    listeners = listeners_of(facts.snapshot, wanted) if wanted else None
-    if wanted is None or listeners is None:
-        return ((f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now",) if port else ()), ()
-    place = facts.titles.of_host(wanted.host)
-    known = [known_process(one, facts.index.processes_by_host.get(wanted.host, ())) for one in listeners]
-    lines = tuple(listener_line(wanted, place, one, process) for one, process in zip(listeners, known, strict=True))
-    free = (f"nothing listens on port {wanted.port} of {clean(place)} now (containers not checked)",)
-    return lines or free, tuple(filter(None, known))
+    answer = next((one for one in facts.snapshot.ports if wanted and (one.host, one.port) == (wanted.host, wanted.port)), None)
+    if wanted is None or answer is None or answer.listeners is None:
+        return ([f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now"] if port else []), []
+    place = clean(facts.titles.of_host(wanted.host))
+    lines: list[str] = []
+    processes: list[Process] = []
+    for one in answer.listeners:
+        listed = facts.index.processes_by_host.get(wanted.host, ())
+        known = next((each for each in listed if each.pid == one.pid and one.ticks is not None and each.ticks == one.ticks), None)
+        processes += [known] if known else []
+        user = clean(one.user or "")[:40]
+        who = f"process {one.pid}{f' of {user}' if user else ''}" if one.pid else f"a process of {user or 'another user'}"
+        ray = clean(", ".join(filter(None, (known.kind, known.session)))) if known else ""
+        command = clean(" ".join((one.command or "").split()))[:MAX_COMMAND_CHARS]
+        what = f"{f' ({ray})' if ray else ''}{f': {command}' if command else ''}"
+        lines.append(f"{who} listens on port {wanted.port} of {place} now{what}")
+    return lines or [f"nothing listens on port {wanted.port} of {place} now (containers not checked)"], processes
 
 
 def _find_error_lines(message: str | None) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def _find_error_lines(message: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_short_line(line) for line in chosen[-MAX_LINES:]))
 
 
-error_lines = Recent(_find_error_lines, 256)
+error_lines = TtlCache(_find_error_lines, 256)
 
 
 def _without_prefix(line: str) -> str:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cockpit.findings.actors import ENDED_STATES
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
-from cockpit.model import Container, Finding, Job, Level, Pod, RayCluster, RayJob, Remedy
+from cockpit.model import Container, Finding, Level, Pod, RayCluster, Remedy
 from cockpit.text import age, clean, plural, size
 
 MAX_NAMED, MAX_TEXT_CHARS = 6, 300
@@ -30,8 +30,17 @@ def waiting_pods(facts: Facts) -> Iterator[Finding]:
     """Pods that no node has room for, or whose image can't be pulled; one finding for pods that wait for the same reason."""
     by_reason: dict[tuple[str, str], list[Pod]] = {}
     for pod in _pods(facts):
-        if reason := _why_waiting(facts, pod):
-            by_reason.setdefault(reason, []).append(pod)
+        if pod.phase != "Pending" or pod.ends is not None:
+            continue
+        image = next((one for one in pod.containers if one.waiting in IMAGE_REASONS), None)
+        stuck = next((one for one in pod.containers if one.waiting is not None and one.waiting not in BEGINNING), None)
+        is_early = pod.created is None or facts.now - pod.created < facts.limits.waiting_long
+        if image is not None:
+            by_reason.setdefault(("pod-image", image.message or image.waiting or ""), []).append(pod)
+        elif pod.unscheduled is not None and not is_early:
+            by_reason.setdefault(("pod-pending", pod.unscheduled), []).append(pod)
+        elif stuck is not None and not is_early:
+            by_reason.setdefault(("pod-pending", ": ".join(filter(None, (stuck.waiting, stuck.message)))), []).append(pod)
     for (code, why), pods in by_reason.items():
         first = min(pods, key=lambda pod: (pod.created or facts.now, pod.name))
         one = len(pods) == 1
@@ -45,21 +54,6 @@ def waiting_pods(facts: Facts) -> Iterator[Finding]:
         who = f"Pod {clean(pods[0].name)}" if one else f"{len(pods)} pods of {group}"
         found = _pod_finding(facts, code, f"pod {clean(first.name)}", f"{who} {what}: {_short(why)}", remedy, pods)
         yield replace(found, since=first.created, about=())
-
-
-def _why_waiting(facts: Facts, pod: Pod) -> tuple[str, str] | None:
-    """The code of the finding, and the reason in Kubernetes' words; `None`: the pod does not wait, or not for long."""
-    if pod.phase != "Pending" or pod.ends is not None:
-        return None
-    image = next((one for one in pod.containers if one.waiting in IMAGE_REASONS), None)
-    if image is not None:
-        return "pod-image", image.message or image.waiting or ""
-    if pod.created is None or facts.now - pod.created < facts.limits.waiting_long:
-        return None
-    if pod.unscheduled is not None:
-        return "pod-pending", pod.unscheduled
-    stuck = next((one for one in pod.containers if one.waiting is not None and one.waiting not in BEGINNING), None)
-    return None if stuck is None else ("pod-pending", ": ".join(filter(None, (stuck.waiting, stuck.message))))
 
 
 def _pod_finding(facts: Facts, code: str, subject: str, text: str, remedy: str, pods: list[Pod], level: Level = "warning") -> Finding:
@@ -145,15 +139,11 @@ def missing_pods(facts: Facts) -> Iterator[Finding]:
     if there >= cluster.wanted or facts.seconds_lasting("pods missing", cluster.title) < facts.limits.node_missing:
         return
     why = f": {_short(cluster.trouble)}" if cluster.trouble else ", and KubeRay gives no reason"
-    yield Finding(
-        code="raycluster-short",
-        level="warning",
-        subject=f"RayCluster {clean(cluster.title)}",
-        text=f"RayCluster {clean(cluster.title)} wants {plural(cluster.wanted, 'worker')}, "
-        f"but only {there} {'has' if there == 1 else 'have'} a pod{why}",
-        evidence=(f"`kubectl describe raycluster -n {cluster.namespace} {cluster.name}` shows its events",),
-        remedy=Remedy("if a quota is named, raise it or ask for fewer workers; if no reason is given, check that KubeRay's operator runs"),
-    )
+    title, wanted, have = f"RayCluster {clean(cluster.title)}", plural(cluster.wanted, "worker"), "has" if there == 1 else "have"
+    evidence = (f"`kubectl describe raycluster -n {cluster.namespace} {cluster.name}` shows its events",)
+    remedy = "if a quota is named, raise it or ask for fewer workers; if no reason is given, check that KubeRay's operator runs"
+    text = f"{title} wants {wanted}, but only {there} {have} a pod{why}"
+    yield Finding("raycluster-short", "warning", title, text, evidence, remedy=Remedy(remedy))
 
 
 @rests_on("kubernetes", "ray.jobs")
@@ -165,41 +155,33 @@ def wrong_rayjobs(facts: Facts) -> Iterator[Finding]:
     by_id = {name: job for job in jobs for name in (job.id, job.submission) if name}
     for one in cluster.jobs or ():
         job = by_id.get(one.submission)
-        contradiction = _contradiction(one, job) if one.submission else None
-        if contradiction is None or facts.seconds_lasting("rayjob differs", one.name) < facts.limits.rayjob_differs:
+        is_watched = one.status == "RUNNING" and one.deployment in UNDER_WAY
+        if not one.submission:
             continue
-        instead, remedy = contradiction
-        status = one.deployment if one.deployment in OVER else one.status
+        if is_watched and job is None:
+            instead = "Ray knows no such job"
+            remedy = (
+                "its head was probably restarted and has lost the job: delete the RayJob, and apply it again; "
+                "KubeRay 1.5 and later fails such a RayJob by itself"
+            )
+        elif is_watched and job and job.status in ENDED_STATES:
+            instead = f"Ray reports {clean(job.status)}"
+            remedy = "read the job's log; KubeRay ends the RayJob as soon as its operator can ask Ray again"
+        elif one.deployment in OVER and job and job.running:
+            instead = f"Ray still runs it ({clean(job.status)})"
+            remedy = f"stop job {clean(job.id)} if nobody needs it: it holds its GPUs"
+        else:
+            continue
+        if facts.seconds_lasting("rayjob differs", one.name) < facts.limits.rayjob_differs:
+            continue
+        name, status = f"RayJob {clean(one.name)}", one.deployment if one.deployment in OVER else one.status
         listed = f"{clean(one.status) or '–'}, {clean(one.deployment) or '–'}"
-        yield Finding(
-            code="rayjob-contradicts",
-            level="warning",
-            subject=f"RayJob {clean(one.name)}",
-            text=f"RayJob {clean(one.name)} reports job {clean(one.submission)} as {clean(status)}, but {instead}",
-            evidence=(
-                f"`kubectl get rayjob -n {cluster.namespace} {clean(one.name)}`: {listed}",
-                *((_short(one.message),) if one.message else ()),
-            ),
-            remedy=Remedy(remedy, "stop-job" if job is not None and job.running else None),
-            about=(job.key,) if job is not None else (),
-        )
-
-
-def _contradiction(one: RayJob, job: Job | None) -> tuple[str, str] | None:
-    """What Ray reports instead, and the remedy; `None`: they agree."""
-    watched = one.status == "RUNNING" and one.deployment in UNDER_WAY
-    if watched and job is None:
-        return "Ray knows no such job", (
-            "its head was probably restarted and has lost the job: delete the RayJob, and apply it again; "
-            "KubeRay 1.5 and later fails such a RayJob by itself"
-        )
-    if job is None:
-        return None
-    if watched and job.status in ENDED_STATES:
-        return f"Ray reports {clean(job.status)}", "read the job's log; KubeRay ends the RayJob as soon as its operator can ask Ray again"
-    if one.deployment in OVER and job.running:
-        return f"Ray still runs it ({clean(job.status)})", f"stop job {clean(job.id)} if nobody needs it: it holds its GPUs"
-    return None
+        text = f"{name} reports job {clean(one.submission)} as {clean(status)}, but {instead}"
+        evidence = [f"`kubectl get rayjob -n {cluster.namespace} {clean(one.name)}`: {listed}"]
+        evidence += [_short(one.message)] if one.message else []
+        stop = Remedy(remedy, "stop-job" if job is not None and job.running else None)
+        about = (job.key,) if job is not None else ()
+        yield Finding("rayjob-contradicts", "warning", name, text, tuple(evidence), remedy=stop, about=about)
 
 
 def _cluster(facts: Facts) -> RayCluster:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from cockpit.findings.facts import Facts
 from cockpit.findings.shell_words import quote_word
 from cockpit.findings.sources import rests_on
@@ -37,13 +35,10 @@ def many_log_files(facts: Facts) -> Iterator[Finding]:
                 remedy = f"on {title}: `find {quoted} -maxdepth 1 -type f -name 'worker-*' -mmin +1440 -delete` removes {old}"
             else:
                 remedy = f"let the owner of {clean(logs)} on {title} remove {old}"
-            finding = facts.host_finding(
-                host,
-                "log-files",
-                "warning",
+            text = (
                 f"The folder {clean(logs)} on {title} has at least {files:,} files; from {most:,.0f} on Ray's log monitor, "
-                "which looks through them all the time, takes up to a core and sends logs late",
-                (*((f"ls -U {quoted} | wc -l on {title}",) if quoted else ()), f"top -p $(pgrep -f log_monitor.py) on {title}"),
-                remedy,
+                "which looks through them all the time, takes up to a core and sends logs late"
             )
-            yield replace(finding, subject=subject)
+            evidence = [f"ls -U {quoted} | wc -l on {title}"] if quoted else []
+            evidence.append(f"top -p $(pgrep -f log_monitor.py) on {title}")
+            yield facts.host_finding(host, "log-files", "warning", text, evidence, remedy, subject=subject)

@@ -9,21 +9,13 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
-from cockpit.clock import CLOCK
 from cockpit.findings.facts import Facts
-from cockpit.findings.memory_trend import (
-    DEFAULT_THRESHOLD,
-    MAX_BYTES,
-    Holding,
-    KillLine,
-    MemoryOwner,
-    kill_line,
-    plausible_bytes,
-)
+from cockpit.findings.memory_trend import DEFAULT_THRESHOLD, MAX_BYTES, Holding, KillLine, MemoryOwner, kill_line, plausible_bytes
 from cockpit.findings.sources import rests_on
 from cockpit.findings.trend import Trend, seconds_until
-from cockpit.model import SUPERVISOR, Amount, Finding, Level, Node, OomKill, Process, RayProcess, Remedy
+from cockpit.model import SUPERVISOR, Amount, Finding, Level, Node, OomKill, Process, Remedy
 from cockpit.text import age, clean, plural, size
+from cockpit.times.clock import CLOCK
 
 NEAR_CODE = "host-memory-near-kill"
 MIN_NEAR_S = 10.0
@@ -62,7 +54,7 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
     limits = facts.limits
     least = limits.memory_ahead - CLEAR_STEP_SHARE
     for node in facts.living_nodes:
-        memory = facts.machine(node).memory
+        memory = facts.index.machine(node).memory
         most = None if memory.used is None else memory.used + (0 if node.probed else node.agent.shared or 0)
         if most is None or most < least * (memory.kill_at or DEFAULT_THRESHOLD * (memory.total or 0)):
             continue
@@ -77,7 +69,7 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
         # Near the line now, or steady growth that reaches it soon.
         subject, share = facts.title(node), used / line.at
         most_share = (used + _uncounted_shared(facts, node, line)) / line.at
-        trend = facts.memory.trend(node.key) if facts.now - (facts.machine(node).seen or 0.0) <= MAX_SAMPLE_AGE_S else None
+        trend = facts.memory.trend(node.key) if facts.now - (facts.index.machine(node).seen or 0.0) <= MAX_SAMPLE_AGE_S else None
         left = seconds_until(used, line.at, trend.slope) if trend and trend.steady else None
         will_reach = left is not None and left <= limits.memory_forecast and share >= limits.memory_ahead
         is_near = facts.is_over_mark(most_share, limits.memory_near, limits.memory_near - CLEAR_STEP_SHARE, NEAR_CODE, subject)
@@ -113,22 +105,21 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
         forecast = f"; at +{size(60 * trend.slope)}/min Ray starts killing {soon}"
 
     # The job to stop: the running job that grows most here; if none grows, the one that holds most.
-    jobs = [(one, facts.jobs.get(one.owner.job or "")) for one in held or ()]
+    jobs = [(one, facts.index.jobs.get(one.owner.job or "")) for one in held or ()]
     running = [(one, job) for one, job in jobs if job is not None and job.running]
     job = max(running, key=lambda pair: (max(0.0, _slope(pair[0])), pair[0].used))[1] if running else None
-
+    what = f"stop job {job.id}, or reduce its load" if job else "stop the work that you need least"
+    remedy = Remedy(f"free memory before Ray kills workers: {what}", "stop-job" if job and critical else None)
     text = (
         f"{size(used)} of host memory is in use on {title}{counted}, {where} the {size(line.at)} at which Ray kills workers"
         f"{' (by its default setting)' if line.assumed else ''}{forecast}"
     )
-    what = f"stop job {job.id}, or reduce its load" if job else "stop the work that you need least"
-    remedy = Remedy(f"free memory before Ray kills workers: {what}", "stop-job" if job and critical else None)
     level: Level = "critical" if critical else "warning"
     return facts.node_finding(node, NEAR_CODE, level, text, _near_evidence(facts, node, line, held), remedy, (job.key,) if job else ())
 
 
 def _near_evidence(facts: Facts, node: Node, line: KillLine, held: list[Holding] | None) -> Iterator[str]:
-    memory, title = facts.machine(node).memory, facts.title(node)
+    memory, title = facts.index.machine(node).memory, facts.title(node)
     counted = "memory.current minus file cache, of memory.max, in /sys/fs/cgroup" if memory.host_total else "`free -b`: total - available"
     yield f"{title} has {size(memory.used)} of {size(memory.total)} in use ({counted})"
     yield (
@@ -170,7 +161,7 @@ def _holding_words(facts: Facts, one: Holding) -> str:
 
 def _owner_words(facts: Facts, owner: MemoryOwner) -> str:
     if owner.actor:
-        known = facts.actors.get(owner.actor)
+        known = facts.index.actors.get(owner.actor)
         if known is not None and known.internal:
             return clean(f"the supervisor of job {known.name.removeprefix(SUPERVISOR)}")
         return clean(f"actor {(known.name or known.class_) if known else owner.name}{_of_job_words(facts, owner.job)}")
@@ -189,11 +180,9 @@ def _parse_version(ray_version: str | None) -> tuple[int, int] | None:
 def kill_order(ray_version: str | None) -> str:
     """The order in which the memory monitor of this Ray kills processes, in words; an unknown version is taken for a recent one."""
     version = _parse_version(ray_version)
-    order = (
-        "idle workers that hold much memory, then retriable work, the newest first, even if it holds little"
-        if version is None or version >= KILLS_NEWEST_SINCE
-        else "a worker of the owner with the most workers: retriable ones first, of these the newest"
-    )
+    if version is not None and version < KILLS_NEWEST_SINCE:
+        return "a worker of the owner with the most workers: retriable ones first, of these the newest"
+    order = "idle workers that hold much memory, then retriable work, the newest first, even if it holds little"
     return order if version else f"{order} (with Ray 2.56 or later)"
 
 
@@ -206,13 +195,13 @@ def newest_worker(held: Sequence[Holding]) -> tuple[Process, Holding] | None:
 @rests_on()
 def oom_kills(facts: Facts) -> Iterator[Finding]:
     """Workers killed by Ray's memory monitor and processes killed by the kernel, by node, until an hour after the last kill."""
-    hosts = {host.name: facts.nodes[node] for node, host in facts.index.hosts_by_node.items() if node in facts.nodes}
+    hosts = {host.name: facts.index.nodes[node] for node, host in facts.index.hosts_by_node.items() if node in facts.index.nodes}
     found: dict[str, list[OomKill]] = {}
     keep = facts.limits.oom_told
     for kill in facts.snapshot.oom_kills or ():
         if kill.moment is not None and not -keep <= facts.now - kill.moment < keep:
             continue  # too old; or far in the future, by a clock that can't be trusted
-        node = facts.nodes.get(kill.node or "") or hosts.get(kill.host or "")
+        node = facts.index.nodes.get(kill.node or "") or hosts.get(kill.host or "")
         host = facts.snapshot.hosts.get(kill.host or "")
         # On a host with a Ray session the kernel may have killed the raylet itself; on other hosts its kills don't concern this cluster.
         if kill.by == "ray" or node is not None or (host is not None and (facts.index.node_ids_on(host) or host.sessions)):
@@ -242,31 +231,30 @@ def _kill_finding(facts: Facts, title: str, kills: list[OomKill], begun: float |
     counts = sorted(counter.items(), key=lambda item: item[0] == KERNEL)
     parts = [f"{by}{'' if at else ' killed'} {plural(number, *KILLED_NOUNS[by == KERNEL])}" for at, (by, number) in enumerate(counts)]
     moments = [kill.moment for kill in kills if kill.moment is not None]
-    since = max(0.0, facts.now - moments[0]) if moments else None
-    relations = {_relation(kill, begun) for kill in kills}
-    young = (kill for kill in kills if kill.moment is not None and facts.now - kill.moment < facts.limits.oom_fresh)
-    fresh = any(_relation(kill, begun) == "ours" for kill in young)
-    when = "" if since is None else f", the last {age(since)} ago" if counter.total() > 1 else f" {age(since)} ago"
-    strange = "ours" not in relations and all(kill.by == "kernel" for kill in kills)
-    earlier = relations == {"earlier"}
-    doubt = ", none of them known to belong to Ray" if len(kills) > 1 else ", not known to belong to Ray"
-    other = ", before this Ray session started" if earlier else doubt if strange else ""
-    text = f"{' and '.join(parts)} on {title}{when} (out of memory): {_victim_words(facts, kills[0])}{other}"
-    return Finding(
-        code="workers-killed-oom",
-        level="critical" if fresh else "info" if relations <= {"earlier", "foreign"} else "warning",
-        subject=title,
-        text=text[:1].upper() + text[1:],
-        evidence=tuple(_kill_evidence(facts, kills)),
-        since=min(moments, default=None),
-        remedy=None
-        if earlier
-        else Remedy(
-            "run fewer workers there at once, reduce the memory of each (batch, offload), or give the node more memory; "
-            "Ray spreads tasks that declare memory=; RAY_memory_usage_threshold sets the kill line"
-        ),
-        about=(node,) if node else (),
+    last = age(max(0.0, facts.now - moments[0])) if moments else None
+    when = "" if last is None else f", the last {last} ago" if counter.total() > 1 else f" {last} ago"
+
+    # Whether the kills concern this cluster.
+    relations = [_relation(kill, begun) for kill in kills]
+    earlier, is_foreign = set(relations) == {"earlier"}, set(relations) <= {"earlier", "foreign"}
+    other = ""
+    if earlier:
+        other = ", before this Ray session started"
+    elif "ours" not in relations and all(kill.by == "kernel" for kill in kills):
+        other = ", none of them known to belong to Ray" if len(kills) > 1 else ", not known to belong to Ray"
+    fresh = any(
+        relation == "ours" and kill.moment is not None and facts.now - kill.moment < facts.limits.oom_fresh
+        for kill, relation in zip(kills, relations, strict=True)
     )
+    level: Level = "critical" if fresh else "info" if is_foreign else "warning"
+    text = f"{' and '.join(parts)} on {title}{when} (out of memory): {_victim_words(facts, kills[0])}{other}"
+    text = text[:1].upper() + text[1:]
+    remedy = Remedy(
+        "run fewer workers there at once, reduce the memory of each (batch, offload), or give the node more memory; "
+        "Ray spreads tasks that declare memory=; RAY_memory_usage_threshold sets the kill line"
+    )
+    evidence, since, about = tuple(_kill_evidence(facts, kills)), min(moments, default=None), (node,) if node else ()
+    return Finding("workers-killed-oom", level, title, text, evidence, since, None if earlier else remedy, about)
 
 
 def _victim_words(facts: Facts, kill: OomKill) -> str:
@@ -286,7 +274,7 @@ def _victim_words(facts: Facts, kill: OomKill) -> str:
     if name.startswith(SUPERVISOR):
         return f"the supervisor of job {name.removeprefix(SUPERVISOR).partition(':')[0]}{another} (the job ends with it){holding}"
     if kill.actor:
-        known = facts.actors.get(kill.actor)
+        known = facts.index.actors.get(kill.actor)
         name = f"actor {clean(known.name or known.class_) if known else name.removesuffix('.__init__') or kill.actor}"
     elif name and kill.by == "ray":
         name = f"task {name}"
@@ -327,40 +315,37 @@ def cgroup_limit(facts: Facts) -> Iterator[Finding]:
     """Nodes to which a cgroup gives less memory than their host has. Ray takes a container's limit into account, a Slurm job's not."""
     raylets = {ray.node: ray for host in facts.fresh_hosts for ray in host.rays or () if ray.slurm and ray.slurm_memory}
     for node in facts.living_nodes:
-        if (raylet := raylets.get(node.id)) and (found := _slurm_limit_finding(facts, node, raylet)):
-            yield found
-            continue
-        memory = facts.machine(node).memory
-        whole, limit = memory.host_total, plausible_bytes(memory.total)
-        if limit and whole and limit < whole < MAX_BYTES:
+        memory = facts.index.machine(node).memory
+        counted, whole = plausible_bytes(memory.total), memory.host_total
+        level: Level = "info"
+
+        # Ray's memory monitor reads only a container's limit (memory_monitor_utils.cc): it kills no worker before Slurm's limit is reached.
+        raylet = raylets.get(node.id)
+        known = (raylet.slurm_memory if raylet else None) or Amount()
+        limit = plausible_bytes(known.total)
+        if raylet and limit and counted and limit < counted:
+            title, line = facts.title(node), plausible_bytes(memory.kill_at)
+            level = "info" if line is not None and line <= limit else "warning"
+            now = "" if known.used is None else f" ({size(known.used)} in use now)"
+            text = (
+                f"Slurm job {raylet.slurm} may use {size(limit)} of memory on {title}{now}: above that its processes are killed, "
+                f"but Ray assumes {size(counted)}"
+            )
+            kills = "its kill line is unknown" if line is None else f"it kills workers at {size(line)} in use on the whole host"
+            evidence = [
+                f"the cgroup of raylet (pid {raylet.pid}) on {title}, in Slurm job {raylet.slurm}, has a memory limit of {int(limit)}",
+                f"Ray assumes {size(counted)} there, and {kills}",
+            ]
+            remedy = (
+                "ask Slurm for more memory (`sbatch --mem=`, all of a node: `--mem=0`), or let Ray kill workers before Slurm does: "
+                f"RAY_memory_usage_threshold={int(950 * limit / counted) / 1000} in the environment of its `ray start`; "
+                "Ray also counts the memory that other jobs use there"
+            )
+        elif counted and whole and counted < whole < MAX_BYTES:
             title = facts.title(node)
-            text = f"Ray may use {size(limit)} of memory on {title}, not the host's {size(whole)}: a cgroup limits it"
-            line = f"memory.max below /sys/fs/cgroup on {title} is {int(limit)}; MemTotal in /proc/meminfo is {int(whole)}"
-            remedy = Remedy("if that is too little, raise the container's or pod's memory limit, and restart Ray there")
-            yield facts.node_finding(node, "memory-limit-cgroup", "info", text, [line], remedy)
-
-
-def _slurm_limit_finding(facts: Facts, node: Node, raylet: RayProcess) -> Finding | None:
-    """Ray's memory monitor reads only a container's limit (memory_monitor_utils.cc): it kills no worker before Slurm's limit is reached."""
-    known, memory = raylet.slurm_memory or Amount(), facts.machine(node).memory
-    limit, counted = plausible_bytes(known.total), plausible_bytes(memory.total)
-    if not limit or not counted or limit >= counted:
-        return None
-    title, job, line = facts.title(node), raylet.slurm, plausible_bytes(memory.kill_at)
-    now = "" if known.used is None else f" ({size(known.used)} in use now)"
-    kills = "its kill line is unknown" if line is None else f"it kills workers at {size(line)} in use on the whole host"
-    level: Level = "info" if line is not None and line <= limit else "warning"
-    text = (
-        f"Slurm job {job} may use {size(limit)} of memory on {title}{now}: above that its processes are killed, "
-        f"but Ray assumes {size(counted)}"
-    )
-    evidence = (
-        f"the cgroup of raylet (pid {raylet.pid}) on {title}, in Slurm job {job}, has a memory limit of {int(limit)}",
-        f"Ray assumes {size(counted)} there, and {kills}",
-    )
-    remedy = Remedy(
-        "ask Slurm for more memory (`sbatch --mem=`, all of a node: `--mem=0`), or let Ray kill workers before Slurm does: "
-        f"RAY_memory_usage_threshold={int(950 * limit / counted) / 1000} in the environment of its `ray start`; "
-        "Ray also counts the memory that other jobs use there"
-    )
-    return facts.node_finding(node, "memory-limit-cgroup", level, text, evidence, remedy)
+            text = f"Ray may use {size(counted)} of memory on {title}, not the host's {size(whole)}: a cgroup limits it"
+            evidence = [f"memory.max below /sys/fs/cgroup on {title} is {int(counted)}; MemTotal in /proc/meminfo is {int(whole)}"]
+            remedy = "if that is too little, raise the container's or pod's memory limit, and restart Ray there"
+        else:
+            continue
+        yield facts.node_finding(node, "memory-limit-cgroup", level, text, evidence, Remedy(remedy))

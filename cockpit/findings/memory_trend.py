@@ -33,7 +33,7 @@ class KillLine(msgspec.Struct, frozen=True):
 
 
 class MemoryOwner(msgspec.Struct, frozen=True):
-    """The owner of memory: an actor, else a job, else another Ray, else a program of a user."""
+    """The owner of memory: an actor, a job, another Ray, or a program of a user, whichever comes first."""
 
     key: str
     name: str

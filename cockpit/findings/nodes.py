@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.node_addresses import head_under_same_address
 from cockpit.findings.rays_here import is_loopback
 from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import join_names
-from cockpit.model import LEVELS, Finding, Host, Level, Node, Process, RayProcess, Remedy
+from cockpit.model import LEVELS, Finding, Host, Level, Node, Remedy
 from cockpit.text import age, clean, gpus_words, join_first, plural
+from cockpit.text.grouping import group_by
 
 MAX_SINGLE_FINDINGS = 20
 """More nodes than this become one finding: a switch or a power supply has failed, not each node by itself."""
@@ -34,42 +34,39 @@ def dead_nodes(facts: Facts) -> Iterator[Finding]:
     dead = [node for node in facts.snapshot.nodes or () if node.state == "DEAD" and "due to idle" not in (node.message or "")]
     if not dead:
         return
-    there = group_by((*facts.living_nodes, *dead), lambda node: node.ip)
-    gone = [node for node in dead if not (node.ip and any(_has_replaced(one, node) for one in there[node.ip] if one is not node))]
-    lately = [node for node in gone if _seconds_dead(facts, node) < facts.limits.death_news]
+    by_address = group_by((*facts.living_nodes, *dead), lambda node: node.ip)
+    lately: list[Node] = []
+    before: list[Node] = []
+    for node in dead:
+        if node.ip and any(_has_replaced(other, node) for other in by_address[node.ip] if other is not node):
+            continue
+        # Without a known time of death: since the node was first seen dead.
+        lasted, died = facts.seconds_lasting("node-dead", node.id or node.host), _death_time(facts, node)
+        (lately if (lasted if died is None else facts.now - died) < facts.limits.death_news else before).append(node)
+
+    seen = facts.last_answer_before_fault("ray.nodes")
     if len(lately) > MAX_SINGLE_FINDINGS:
         reasons = "; ".join(f"{reason}: {times}" for reason, times in Counter(map(_reason, lately)).most_common(3))
-        yield facts.cluster_finding(
-            lately,
-            "nodes-dead",
-            min(map(_level, lately), key=LEVELS.index),
-            f"{len(lately)} nodes died ({reasons}){_loss_words(facts, lately)}",
-            _lines(map(_record_line, lately)),
-            "find what they have in common (a switch, a power supply, a scheduler), then start Ray on them again",
-            since=min((died for node in lately if (died := _death_time(facts, node)) is not None), default=None),
-            seen=facts.last_answer_before_fault("ray.nodes"),
-        )
+        text = f"{len(lately)} nodes died ({reasons}){_loss_words(facts, lately)}"
+        remedy = "find what they have in common (a switch, a power supply, a scheduler), then start Ray on them again"
+        level = min(map(_level, lately), key=LEVELS.index)
+        since = min((died for node in lately if (died := _death_time(facts, node)) is not None), default=None)
+        lines = _lines(map(_record_line, lately))
+        yield facts.cluster_finding(lately, "nodes-dead", level, text, lines, remedy, since=since, seen=seen)
     else:
         names = Counter(node.title for node in (*facts.living_nodes, *lately))
-        yield from (
-            _dead_finding(facts, node, facts.title(node) if names[node.title] < 2 else f"{node.title} ({(node.id or '')[:8]})")
-            for node in lately
-        )
-    if before := [node for node in gone if _seconds_dead(facts, node) >= facts.limits.death_news]:
-        yield facts.cluster_finding(
-            before,
-            "nodes-dead-for-long",
-            "info",
-            f"{plural(len(before), 'node')} died more than {age(facts.limits.death_news)} ago and {'is' if len(before) == 1 else 'are'} "
-            f"not back: {join_first([facts.title(node) for node in before], 8)}",
-            _lines(map(_record_line, before)),
-            "nothing to do if you do not need them: Ray lists dead nodes until it is restarted",
-            seen=facts.last_answer_before_fault("ray.nodes"),
-        )
+        for node in lately:
+            yield _dead_finding(facts, node, facts.title(node) if names[node.title] < 2 else f"{node.title} ({(node.id or '')[:8]})")
+    if before:
+        ago, are = age(facts.limits.death_news), "is" if len(before) == 1 else "are"
+        titles = join_first([facts.title(node) for node in before], 8)
+        text = f"{plural(len(before), 'node')} died more than {ago} ago and {are} not back: {titles}"
+        remedy = "nothing to do if you do not need them: Ray lists dead nodes until it is restarted"
+        yield facts.cluster_finding(before, "nodes-dead-for-long", "info", text, _lines(map(_record_line, before)), remedy, seen=seen)
 
 
 def _has_replaced(later: Node, dead: Node) -> bool:
-    """Whether a node of the same address has replaced the dead one, and did not run beside it."""
+    """Whether a node of the same address replaced the dead node, instead of running at the same time."""
     if later.started is None or dead.started is None:
         return later.state == "ALIVE"
     return later.started > dead.started and (dead.ended is None or later.started > dead.ended - RESTART_S)
@@ -80,32 +77,37 @@ def _death_time(facts: Facts, node: Node) -> float | None:
     return min(node.ended, facts.now) if node.ended is not None and 0 < node.ended <= facts.now + 60 else None
 
 
-def _seconds_dead(facts: Facts, node: Node) -> float:
-    """Seconds since its death, or since it was first seen dead."""
-    watched = facts.seconds_lasting("node-dead", node.id or node.host)
-    died = _death_time(facts, node)
-    return watched if died is None else facts.now - died
-
-
 def _dead_finding(facts: Facts, node: Node, name: str) -> Finding:
-    raylet, died = _raylet(facts, node), _death_time(facts, node)
+    host, died = _fresh_host(facts, node), _death_time(facts, node)
+    head = head_under_same_address(facts, node)
+    here = [ray for ray in (host.rays if host else None) or () if ray.role == "raylet" and ray.node == node.id]
+
+    # The raylet may still run although Ray marked the node dead.
+    raylet = next((ray for ray in here if ray.node and ray.state not in ("Z", "X")), None)
+    if raylet is not None and facts.seconds_lasting("node-marked", node.id or "") < MARKED_DEAD_S:
+        raylet = None
+    listed = facts.index.processes_by_host.get(host.name, ()) if host and raylet else ()
+    processes = [process for process in listed if raylet and process.pid == raylet.pid]
+
     when = f" {age(facts.now - died)} ago" if died is not None else ""
+    text = f"{name} died{when} ({_reason(node)})"
     if raylet is not None:
         stopped = ", stopped by a signal" if raylet.state == "T" else ""
         text = f"Ray marked {name} dead{when} ({_reason(node)}), but its raylet (pid {raylet.pid}{stopped}) still runs there"
-    else:
-        text = f"{name} died{when} ({_reason(node)})"
-    return Finding(
-        code="node-dead",
-        level=_level(node),
-        subject=name,
-        text=text + _loss_words(facts, [node]),
-        evidence=tuple(_evidence(facts, node)),
-        since=died,
-        remedy=_remedy(facts, node, raylet),
-        about=(node.key, *(process.key for process in _raylet_processes(facts, node, raylet))),
-        seen=facts.last_answer_before_fault("ray.nodes"),
-    )
+
+    evidence = [_record_line(node)]
+    if host is not None and host.rays is not None:
+        ps = f"ps on {facts.host_title(host)}"
+        evidence += [f"{ps}: raylet (pid {ray.pid}) runs, in state {ray.state or 'unknown'}" for ray in here]
+        evidence += [] if here else [f"{ps}: no raylet of that node runs there"]
+    if head:
+        evidence.append(f"`ip -brief address` on {facts.title(head)}, the head: {node.ip} is an address of that host too")
+    names = {node.host, node.name, node.ip, node.title}
+    evidence += [f"{fault.host}: {fault.text}" for fault in facts.snapshot.faults if fault.source == "probe" and fault.host in names]
+    text += _loss_words(facts, [node])
+    remedy = _remedy(facts, node, head, is_running=raylet is not None, can_kill=bool(processes))
+    about, seen = (node.key, *(process.key for process in processes)), facts.last_answer_before_fault("ray.nodes")
+    return Finding("node-dead", _level(node), name, text, tuple(evidence), died, remedy, about, seen)
 
 
 def _level(node: Node) -> Level:
@@ -131,61 +133,33 @@ def _loss_words(facts: Facts, dead: list[Node]) -> str:
     parts += [plural(len(lost), "actor")] if lost else []
     back = 0
     for each in lost:  # those that Ray lists, unless they are alive on a node that is not
-        actor = facts.actors.get(each)
-        home = facts.nodes.get(actor.node or "") if actor else None
+        actor = facts.index.actors.get(each)
+        home = facts.index.nodes.get(actor.node or "") if actor else None
         back += actor is not None and (actor.state != "ALIVE" or (home is not None and home.state == "ALIVE"))
     again = f"; Ray restarts {back} of these actors" if back else ""
     return f"; lost with {'it' if len(dead) == 1 else 'them'}: {' and '.join(parts)}{again}" if parts else ""
 
 
-def _host(facts: Facts, node: Node) -> Host | None:
+def _fresh_host(facts: Facts, node: Node) -> Host | None:
     """The host of the node, if it is probed now."""
     host = facts.index.host_of(node)
     return host if host in facts.fresh_hosts else None
-
-
-def _raylet(facts: Facts, node: Node) -> RayProcess | None:
-    """The raylet that still runs although Ray marked the node dead."""
-    host = _host(facts, node)
-    for ray in (host.rays if host else None) or ():
-        if ray.role == "raylet" and ray.node == node.id and ray.node and ray.state not in ("Z", "X"):
-            return ray if facts.seconds_lasting("node-marked", ray.node) >= MARKED_DEAD_S else None
-    return None
-
-
-def _raylet_processes(facts: Facts, node: Node, raylet: RayProcess | None) -> list[Process]:
-    host = _host(facts, node) if raylet else None
-    return [one for one in facts.index.processes_by_host.get(host.name, ()) if raylet and one.pid == raylet.pid] if host else []
-
-
-def _evidence(facts: Facts, node: Node) -> Iterator[str]:
-    yield _record_line(node)
-    host = _host(facts, node)
-    if host is not None and host.rays is not None:
-        here = [ray for ray in host.rays if ray.role == "raylet" and ray.node == node.id]
-        yield from (f"ps on {facts.host_title(host)}: raylet (pid {ray.pid}) runs, in state {ray.state or 'unknown'}" for ray in here)
-        if not here:
-            yield f"ps on {facts.host_title(host)}: no raylet of that node runs there"
-    if head := head_under_same_address(facts, node):
-        yield f"`ip -brief address` on {facts.title(head)}, the head: {node.ip} is an address of that host too"
-    names = {node.host, node.name, node.ip, node.title}
-    yield from (f"{fault.host}: {fault.text}" for fault in facts.snapshot.faults if fault.source == "probe" and fault.host in names)
 
 
 def _record_line(node: Node) -> str:
     return f"ray list nodes: {(node.id or '')[:12]} {node.title} {node.ip} DEAD: {node.message or 'no reason given'}"
 
 
-def _remedy(facts: Facts, node: Node, raylet: RayProcess | None) -> Remedy:
+def _remedy(facts: Facts, node: Node, head: Node | None, *, is_running: bool, can_kill: bool) -> Remedy:
+    """`head`: the head, if its host has the address of this node too; `is_running`: the raylet still runs."""
     again = f"start Ray there again: {_start_command(facts)}"
-    if head := head_under_same_address(facts, node):
+    if head:
         text = f"{node.ip}, under which it was registered, is an address of {facts.title(head)}, the head, too: the head asked itself"
         return Remedy(f"{text}; {again} with --node-ip-address= and an address that only that host has")
-    if (wrong := _wrong_address_words(facts, node)) is not None:
-        again = wrong
-    if raylet is not None:
-        ended = bool(_raylet_processes(facts, node, raylet))
-        return Remedy(f"kill that raylet, which can't rejoin the cluster, and {again}", "kill" if ended else None)
+    wrong = _wrong_address_words(facts, node)
+    again = wrong or again
+    if is_running:
+        return Remedy(f"kill that raylet, which can't rejoin the cluster, and {again}", "kill" if can_kill else None)
     if wrong is not None:
         return Remedy(again)
     if "agent" in (node.message or ""):
@@ -197,7 +171,7 @@ def _start_command(facts: Facts, flags: str = "") -> str:
     """The command with which a host joins this cluster, with the GCS's address if a raylet's command line shows it."""
     ours = facts.snapshot.cluster.session
     every = (ray for host in facts.fresh_hosts for ray in host.rays or ())
-    rays = (ray for ray in every if ray.node in facts.nodes or (ours is not None and ray.session == ours))
+    rays = (ray for ray in every if ray.node in facts.index.nodes or (ours is not None and ray.session == ours))
     seen = next((ray.gcs for ray in rays if ray.gcs), None)
     head = next((node for node in facts.living_nodes if node.head and node.ip), None)
     if seen is None or is_loopback(seen.rpartition(":")[0].strip("[]")):
@@ -242,44 +216,40 @@ def silent_agents(facts: Facts) -> Iterator[Finding]:
     if len(late) <= MAX_SINGLE_FINDINGS and not 1 < len(late) == known:
         yield from (_silent_finding(facts, node, silent) for node, silent in late)
         return
-    yield facts.cluster_finding(
-        [node for node, _ in late],
-        "agents-silent",
-        "warning",
+    text = (
         f"The agents of {len(late)} of {known} nodes have not reported for {age(min(silent for _, silent in late))}, but the dashboard "
-        "answers; Ray's numbers for their GPUs and memory are that old",
-        _lines(f"/nodes?view=summary: `now` of {facts.title(node)} has not changed" for node, _ in late),
-        "read logs/dashboard.log on the head: the dashboard's node module, or the network between the head and the nodes, does not work",
+        "answers; Ray's numbers for their GPUs and memory are that old"
     )
+    lines = _lines(f"/nodes?view=summary: `now` of {facts.title(node)} has not changed" for node, _ in late)
+    remedy = (
+        "read logs/dashboard.log on the head: the dashboard's node module, or the network between the head and the nodes, does not work"
+    )
+    yield facts.cluster_finding([node for node, _ in late], "agents-silent", "warning", text, lines, remedy)
 
 
 def _silent_finding(facts: Facts, node: Node, silent: float) -> Finding:
-    name, agent, seen = facts.title(node), _agent(facts, node), list[str]()
+    # The agent's process, if a probe sees it: a stopped one first.
+    name, host = facts.title(node), _fresh_host(facts, node)
+    agents = [
+        process
+        for process in (facts.index.processes_by_host.get(host.name, ()) if host else ())
+        if process.ours is not False
+        and process.node in (None, node.id)
+        and any(words in (process.command or "") for words in AGENT_COMMANDS)
+    ]
+    agent = min(agents, key=lambda process: process.state != "T", default=None)
+
+    evidence = [f"/nodes?view=summary: `now` of {name} has not changed for {age(silent)}, but Ray lists it as ALIVE"]
     stopped, cure = "", "read logs/dashboard_agent.log there, and check the host's load"
     if agent is not None:
-        seen = [f"ps on {name}: pid {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}"]
+        evidence.append(f"ps on {name}: pid {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}")
         if agent.state == "T":
             stopped, cure = f": its process (pid {agent.pid}) is stopped by a signal", f"`kill -CONT {agent.pid}` on {name}"
-    doubt = f", or the clock of that node is {age(silent)} behind" if facts.is_single_look and not stopped else ""
-    return Finding(
-        code="agent-silent",
-        level="info" if doubt else "warning",
-        subject=name,
-        text=f"Ray's agent on {name} has not reported for {age(silent)}{stopped}{doubt}; "
-        "Ray's numbers for its GPUs and memory are that old",
-        evidence=(f"/nodes?view=summary: `now` of {name} has not changed for {age(silent)}, but Ray lists it as ALIVE", *seen),
-        since=node.agent.seen,
-        remedy=Remedy(f"{cure}; do not kill the agent: its raylet and all work on the node would end with it"),
-        about=(node.key, *((agent.key,) if agent else ())),
-    )
-
-
-def _agent(facts: Facts, node: Node) -> Process | None:
-    host = _host(facts, node)
-    mine = facts.index.processes_by_host.get(host.name, ()) if host else ()
-    ours = [one for one in mine if one.ours is not False and one.node in (None, node.id)]
-    found = [one for one in ours if any(words in (one.command or "") for words in AGENT_COMMANDS)]
-    return next((one for one in found if one.state == "T"), found[0] if found else None)
+    doubt = f", or the clock of that node is {age(silent)} behind" if facts.is_single_sample and not stopped else ""
+    text = f"Ray's agent on {name} has not reported for {age(silent)}{stopped}{doubt}; Ray's numbers for its GPUs and memory are that old"
+    remedy = Remedy(f"{cure}; do not kill the agent: its raylet and all work on the node would end with it")
+    about = (node.key, *((agent.key,) if agent else ()))
+    return Finding("agent-silent", "info" if doubt else "warning", name, text, tuple(evidence), node.agent.seen, remedy, about)
 
 
 @rests_on("ray.nodes")
@@ -295,35 +265,33 @@ def missing_hosts(facts: Facts) -> Iterator[Finding]:
     missing = [node for node in lone if facts.seconds_lasting("node-missing", node.host) >= facts.limits.node_missing]
     if not missing:
         return
-    one, names = len(missing) == 1, join_names([node.title for node in missing], len(missing))
-    sessions = [_raylet_sessions(facts, node) for node in missing[:MAX_SINGLE_FINDINGS]]
-    others = sessions[0] if one else ()
-    where = f": its raylet belongs to another cluster ({others[0]})" if others else ""
+
+    # The clusters of the raylets on these hosts.
+    evidence: list[str] = []
+    where, stop = "", ""
+    one = len(missing) == 1
+    for node in missing[:MAX_SINGLE_FINDINGS]:
+        host = facts.index.host_of(node)
+        if host is None or host.rays is None:
+            evidence.append(f"{node.title}: no probe data")
+        elif sessions := [ray.session for ray in host.rays if ray.role == "raylet" and ray.session]:
+            evidence.append(f"{node.title}: its raylet belongs to {', '.join(sessions)}")
+            if one:
+                where, stop = f": its raylet belongs to another cluster ({sessions[0]})", "stop the other Ray there, then "
+        else:
+            evidence.append(f"{node.title}: no raylet runs there")
+    live = plural(len(facts.living_nodes), "live node")
+    evidence.append(f"`ray list nodes` lists {live}, but not {'this host' if one else 'these hosts'}")
+
     groups, actors = snapshot.placement_groups or (), snapshot.actors or ()
     waits = any(group.wait == "never" for group in groups) or any(actor.wait == "never" for actor in actors)
-    raylets = [
-        "no probe data" if known is None else f"its raylet belongs to {', '.join(known)}" if known else "no raylet runs there"
-        for known in sessions
-    ]
-    yield facts.cluster_finding(
-        missing,
-        "node-missing",
-        "warning" if waits else "info",
-        f"{names} {'is' if one else 'are'} not in this cluster{where}"
-        f"{'; actors or placement groups that are too large for its nodes wait' if waits else ''}",
-        (
-            *(f"{node.title}: {words}" for node, words in zip(missing, raylets, strict=False)),
-            f"`ray list nodes` lists {plural(len(facts.living_nodes), 'live node')}, but not {'this host' if one else 'these hosts'}",
-        ),
-        f"if a host belongs to this cluster: {'stop the other Ray there, then ' if others else ''}run {_start_command(facts)} there; "
-        "if Ray has another name for it, add its address under `hosts`",
+    text = f"{join_names([node.title for node in missing])} {'is' if one else 'are'} not in this cluster{where}"
+    text += "; actors or placement groups that are too large for its nodes wait" if waits else ""
+    remedy = (
+        f"if a host belongs to this cluster: {stop}run {_start_command(facts)} there; "
+        "if Ray has another name for it, add its address under `hosts`"
     )
-
-
-def _raylet_sessions(facts: Facts, node: Node) -> list[str] | None:
-    """Sessions of the raylets on the node's host; `None`: no probe lists them."""
-    host = facts.index.host_of(node)
-    return None if host is None or host.rays is None else [ray.session for ray in host.rays if ray.role == "raylet" and ray.session]
+    yield facts.cluster_finding(missing, "node-missing", "warning" if waits else "info", text, evidence, remedy)
 
 
 def _lines(lines: Iterable[str]) -> tuple[str, ...]:

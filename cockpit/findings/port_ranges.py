@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
-from cockpit.findings.versions import is_ours
-from cockpit.model import Finding, Host
+from cockpit.findings.versions import our_rays
+from cockpit.model import Finding
 from cockpit.text import join_first, plural
 
 Ranges = tuple[tuple[int, int], ...]
@@ -36,14 +36,13 @@ def few_worker_ports(facts: Facts) -> Iterator[Finding]:
     """Raylets without a port for another worker while actors wait to start, and raylets with fewer worker ports than CPUs."""
     raylets = [
         (host, ray, ray.ports.workers)
-        for host in facts.fresh_hosts
-        for ray in host.rays or ()
-        if ray.role == "raylet" and ray.ports and ray.ports.workers and is_ours(facts, ray)
+        for host, ray in our_rays(facts, facts.fresh_hosts)
+        if ray.role == "raylet" and ray.ports and ray.ports.workers
     ]
     actors = (facts.snapshot.actors or ()) if raylets else ()
     waiting = [actor for actor in actors if actor.pending and actor.wait in WAITING_TO_START]
     for host, ray, ranges in raylets:
-        ports, node = count_ports(ranges), facts.nodes.get(ray.node or "")
+        ports, node = count_ports(ranges), facts.index.nodes.get(ray.node or "")
         cpus = node.resources["CPU"].total if node and "CPU" in node.resources else None
 
         # Each worker and driver has a port of its own (`WorkerPool::GetNextFreePort` in src/ray/raylet/worker_pool.cc).
@@ -83,32 +82,30 @@ def ports_of_connections(facts: Facts) -> Iterator[Finding]:
     fails unless a connection has taken a port at the moment Ray needs it, and a raylet skips worker ports that are taken
     (`GetNextFreePort` in src/ray/raylet/worker_pool.cc).
     """
-    found: dict[tuple[str, Ranges, str], list[Host]] = {}
-    for host in facts.fresh_hosts:
-        for ray in host.rays or ():
-            if not ray.ports or not ray.ports.local or not is_ours(facts, ray):
-                continue
-            low, high = ray.ports.local
-            fixed = [(f"port of the {part}", ((port, port),)) for part, port in sorted(ray.ports.fixed.items())]
-            for what, ranges in [("worker ports", ray.ports.workers), *fixed]:
-                if overlap := take_out(common_ports(ranges, ray.ports.local), ray.ports.reserved):
-                    found.setdefault((what, overlap, f"{low}-{high}"), []).append(host)
-    for (what, ports, local), hosts in found.items():
-        names = list(dict.fromkeys(host.name for host in hosts))
-        where = join_first(names, MAX_HOSTS_NAMED)
-        one = what.startswith("port of")
-        listed = ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ports)
-        yield facts.cluster_finding(
-            [node for node in facts.living_nodes if (on := facts.index.host_of(node)) and on.name in names],
-            "ports-ephemeral",
-            "info",
-            f"Ray's {what} on {where} {'is' if one else 'are'} {write_ranges(ports)}, "
-            f"within {local}, from which the kernel gives a port to each connection: "
-            f"one of them may have taken {'it' if one else 'a port'} before Ray does",
-            (f"sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports on {name}" for name in names[:MAX_HOSTS_NAMED]),
-            f"as root: `sysctl -w net.ipv4.ip_local_reserved_ports={listed}`, with the ports that are reserved already, "
-            "or start Ray with ports outside of that range",
+    found: dict[tuple[str, Ranges, str], dict[str, None]] = {}
+    for host, ray in our_rays(facts, facts.fresh_hosts):
+        if not ray.ports or not ray.ports.local:
+            continue
+        low, high = ray.ports.local
+        fixed = [(f"port of the {part}", ((port, port),)) for part, port in sorted(ray.ports.fixed.items())]
+        for what, ranges in [("worker ports", ray.ports.workers), *fixed]:
+            if overlap := take_out(common_ports(ranges, ray.ports.local), ray.ports.reserved):
+                found.setdefault((what, overlap, f"{low}-{high}"), {})[host.name] = None
+    for (what, ports, local), by_name in found.items():
+        names, is_one = list(by_name), what.startswith("port of")
+        are, it = ("is", "it") if is_one else ("are", "a port")
+        text = (
+            f"Ray's {what} on {join_first(names, MAX_HOSTS_NAMED)} {are} {write_ranges(ports)}, within {local}, from which the kernel "
+            f"gives a port to each connection: one of them may have taken {it} before Ray does"
         )
+        evidence = [f"sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports on {name}" for name in names[:MAX_HOSTS_NAMED]]
+        listed = ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ports)
+        remedy = (
+            f"as root: `sysctl -w net.ipv4.ip_local_reserved_ports={listed}`, with the ports that are reserved already, "
+            "or start Ray with ports outside of that range"
+        )
+        nodes = [node for node in facts.living_nodes if (on := facts.index.host_of(node)) and on.name in by_name]
+        yield facts.cluster_finding(nodes, "ports-ephemeral", "info", text, evidence, remedy)
 
 
 def common_ports(ranges: Ranges, other: tuple[int, int]) -> Ranges:

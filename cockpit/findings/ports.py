@@ -1,4 +1,4 @@
-"""Finds the ports that failed jobs needed and that were in use, their hosts, and the processes that listen there now."""
+"""Finds the ports that failed jobs needed and that were in use, and their hosts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from typing import Final
 import msgspec
 
 from cockpit.findings.causes import find_cause, find_port_in_use
-from cockpit.model import Job, Listener, Process, Snapshot
-from cockpit.text import clean
+from cockpit.model import Job, Snapshot
 
-MAX_COMMAND = 100
-"""Characters of a listener's command."""
 MAX_FAILURES = 100
 """Failures of entrypoints that are read: the message of each, up to 20 kB, is searched for its cause."""
 CLOCK_SKEW_S = 300.0
@@ -58,23 +55,3 @@ def find_wanted_port(job: Job, snapshot: Snapshot) -> WantedPort | None:
     home = [node for node in living if (node.ip == line[1] if line else node.id and node.id == job.driver_node)]
     probed = {host.name for node in home if (host := snapshot.index.hosts_by_node.get(node.id or "")) is not None}
     return WantedPort(probed.pop(), port) if len(probed) == 1 else None
-
-
-def listeners_of(snapshot: Snapshot, wanted: WantedPort) -> tuple[Listener, ...] | None:
-    """The processes that listen on the port; `None`: its probe was not asked or has not answered."""
-    return next((one.listeners for one in snapshot.ports if WantedPort(one.host, one.port) == wanted), None)
-
-
-def known_process(listener: Listener, processes: Iterable[Process]) -> Process | None:
-    """The listener's process in the probe's list, if the probe lists it."""
-    return next((one for one in processes if one.pid == listener.pid and listener.ticks is not None and one.ticks == listener.ticks), None)
-
-
-def listener_line(wanted: WantedPort, place: str, listener: Listener, known: Process | None) -> str:
-    """The evidence for one listener; `place`: the title of its host."""
-    user = clean(listener.user or "")[:40]
-    who = f"process {listener.pid}{f' of {user}' if user else ''}" if listener.pid else f"a process of {user or 'another user'}"
-    ray = ", ".join(filter(None, (known.kind, known.session))) if known else ""
-    command = clean(" ".join((listener.command or "").split()))[:MAX_COMMAND]
-    what = f"{f' ({clean(ray)})' if ray else ''}{f': {command}' if command else ''}"
-    return f"{who} listens on port {wanted.port} of {clean(place)} now{what}"

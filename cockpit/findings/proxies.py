@@ -35,15 +35,12 @@ def proxy_of_shell(facts: Facts) -> Iterator[Finding]:
         return
     asked = AskedHosts(_dashboard_hosts(facts)).not_excepted(host.proxy.exceptions)
     if asked:
-        yield Finding(
-            code="proxy-in-shell",
-            level="info",
-            subject=facts.host_title(host),
-            text=f"{_proxy_words(host.proxy)} in the environment of your shell on {facts.host_title(host)}, and no_proxy does not name "
-            f"{' and '.join(asked)}: {COMMANDS} ask that proxy, not the dashboard",
-            evidence=_evidence(host.proxy),
-            remedy=Remedy(f"in that shell: {_export(asked)}"),
+        title = facts.host_title(host)
+        text = (
+            f"{_proxy_words(host.proxy)} in the environment of your shell on {title}, and no_proxy does not name "
+            f"{' and '.join(asked)}: {COMMANDS} ask that proxy, not the dashboard"
         )
+        yield Finding("proxy-in-shell", "info", title, text, _evidence(host.proxy), remedy=Remedy(f"in that shell: {_export(asked)}"))
 
 
 @rests_on("ray.nodes", "rays")
@@ -62,16 +59,14 @@ def proxies_of_raylets(facts: Facts) -> Iterator[Finding]:
     through_proxy: set[str] = set().union(*not_excepted.values())
     asked = [address for address in addresses if address in through_proxy]
     raylets = "raylets" if len(names) > 1 else "the raylet"
-    yield facts.cluster_finding(
-        (node for node, _ in found),
-        "proxy-of-raylets",
-        "info",
+    text = (
         f"{_proxy_words(found[0][1])} in the environment of {raylets} on {join_first(names, MAX_NAMED)}, and no_proxy does not name "
         f"{len(asked)} of {len(addresses)} addresses of nodes ({join_first([clean(one) for one in asked], MAX_NAMED)}): a job that asks "
-        f"servers of another node by HTTP, or runs {COMMANDS}, asks that proxy",
-        (line for node, proxy in found[:MAX_NAMED] for line in _evidence(proxy, facts.title(node))),
-        f"before `ray start` on each node, or in the job's env_vars: {_export(asked)}",
+        f"servers of another node by HTTP, or runs {COMMANDS}, asks that proxy"
     )
+    lines = [line for node, proxy in found[:MAX_NAMED] for line in _evidence(proxy, facts.title(node))]
+    remedy = f"before `ray start` on each node, or in the job's env_vars: {_export(asked)}"
+    yield facts.cluster_finding([node for node, _ in found], "proxy-of-raylets", "info", text, lines, remedy)
 
 
 def _dashboard_hosts(facts: Facts) -> list[str]:

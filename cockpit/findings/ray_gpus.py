@@ -47,7 +47,7 @@ def find_not_given(node: Node, gpus: Sequence[Gpu] | None, host: Host | None) ->
     total = count_in_ray(node)
     if node.state != "ALIVE" or not node.id or not node.resources or gpus is None or total is None:
         return None
-    if any(gpu.index >= 1000 for gpu in gpus):
+    if any(gpu.is_mig for gpu in gpus):
         return None
     if total >= len(gpus):
         return ()

@@ -57,14 +57,8 @@ def large_parts(facts: Facts) -> Iterator[Finding]:
             growth = ""
             if trend and trend.steady and trend.slope > 0:
                 growth = f", and Ray's own processes there grow by {size(60 * trend.slope)}/min"
-            yield Finding(
-                code="ray-memory",
-                level="warning",
-                subject=subject,
-                text=f"{part[:1].upper()}{part[1:]} (pid {process.pid}) on {title} holds {size(held)} of host memory{of_all}"
-                f"{growth}; stopping jobs does not free it",
-                evidence=(f"ps -o rss,cmd -p {process.pid} on {title}: {size(process.rss)} resident, {size(process.shared)} of it shared",),
-                remedy=Remedy(REMEDIES.get(part, OTHER_REMEDY)),
-                about=(process.key,),
-                seen=facts.stale_since(host.name),
-            )
+            which = f"{part[:1].upper()}{part[1:]} (pid {process.pid}) on {title}"
+            text = f"{which} holds {size(held)} of host memory{of_all}{growth}; stopping jobs does not free it"
+            evidence = f"ps -o rss,cmd -p {process.pid} on {title}: {size(process.rss)} resident, {size(process.shared)} of it shared"
+            remedy, seen = Remedy(REMEDIES.get(part, OTHER_REMEDY)), facts.stale_since(host.name)
+            yield Finding("ray-memory", "warning", subject, text, (evidence,), None, remedy, (process.key,), seen)

@@ -56,16 +56,20 @@ def other_slurm_job(ours: AbstractSet[str], host: Host, session: str) -> str | N
 
 
 def rays_on(host: Host) -> list[OtherRay]:
-    """The Rays with a dashboard on this host; their dashboards were not asked yet."""
-    places = {name: dashboard_of(host, name, host.processes or ()) for name in sorted(live_sessions(host))}
-    return [OtherRay(url, name, _foreign_owner(host, name)) for name, url in places.items() if url is not None]
+    """The Rays with a dashboard on this host; their dashboards were not asked yet.
 
-
-def _foreign_owner(host: Host, name: str) -> str | None:
-    """The user who started the session; `None` if that is root or ourselves: anybody can start a process that looks like Ray."""
-    session = next((session for session in host.sessions or () if session.name == name), None)
-    is_trusted = any(ray.start is not None for ray in host.rays or () if ray.session == name)  # by the uid of its process
-    if is_trusted or (session is not None and session.trusted):
-        return None
-    user = next((each.user for each in host.processes or () if each.session == name and each.user), None)
-    return (session.owner if session else user) or "an unknown user"
+    A Ray has an owner only if that is neither root nor ourselves: anybody can start a process that looks like Ray.
+    """
+    found: list[OtherRay] = []
+    processes = host.processes or ()
+    for name in sorted(live_sessions(host)):
+        url = dashboard_of(host, name, processes)
+        session = next((session for session in host.sessions or () if session.name == name), None)
+        is_trusted = any(ray.start is not None for ray in host.rays or () if ray.session == name)  # by the uid of its process
+        owner: str | None = None
+        if not is_trusted and not (session is not None and session.trusted):
+            user = next((each.user for each in processes if each.session == name and each.user), None)
+            owner = (session.owner if session else user) or "an unknown user"
+        if url is not None:
+            found.append(OtherRay(url, name, owner))
+    return found

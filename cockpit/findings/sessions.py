@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
-from cockpit.model import Finding, Host, Pointer, Remedy, Session
+from cockpit.model import Finding, Host, Level, Pointer, Remedy, Session
 from cockpit.text import plural
 
 POINTER_NAME = "ray_current_cluster"
@@ -39,21 +39,23 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
         without = {facts.snapshot.cluster.session} if offers_no_gpu else set()
         shared = len(host.gpus or ()) if len(names - sky - without) > 1 else 0
         gpus = f", and each may offer the same {'GPU' if shared == 1 else plural(shared, 'GPU')}" if shared else ""
-        title, listed = facts.host_title(host), list[str]()
+        title = facts.host_title(host)
+        listed: list[str] = []
+        evidence: list[str] = []
         for session in live:
             this = " (this cluster)" if session.name == facts.snapshot.cluster.session else ""
             listed.append(f"{session.name}{_owner_words(session)}{this}")
-        yield Finding(
-            code="sessions-several",
-            level="warning" if shared else "info",
-            subject=title,
-            text=f"{len(live)} Ray sessions run on {title}{gpus}: {', '.join(listed)}",
-            evidence=tuple(_session_line(host, session) for session in live),
-            remedy=Remedy("stop the session that is not needed, and only that one (`ray stop` would stop all of them)", "stop")
-            if not sky
-            else Remedy("keep SkyPilot's session; never use `ray stop`, which would stop all of them"),
-            about=tuple(session.key for session in live),
-        )
+            rays = [ray for ray in host.rays or () if ray.session == session.name]
+            processes = ", ".join(f"{'raylet' if ray.role == 'raylet' else 'GCS'} (pid {ray.pid})" for ray in rays)
+            lives = f"{processes} (`ps -ef`)" if rays else "its raylet listens on sockets/raylet"
+            evidence.append(f"{session.path}{_owner_words(session)}: {lives}")
+        text = f"{len(live)} Ray sessions run on {title}{gpus}: {', '.join(listed)}"
+        remedy = Remedy("stop the session that is not needed, and only that one (`ray stop` would stop all of them)", "stop")
+        if sky:
+            remedy = Remedy("keep SkyPilot's session; never use `ray stop`, which would stop all of them")
+        level: Level = "warning" if shared else "info"
+        about = tuple(session.key for session in live)
+        yield Finding("sessions-several", level, title, text, tuple(evidence), remedy=remedy, about=about)
 
 
 @rests_on("sessions", "rays")
@@ -66,31 +68,23 @@ def lone_gcs(facts: Facts) -> Iterator[Finding]:
             started = session.started if session else None
             may_be_starting = started is None or facts.now - started < facts.limits.pointer_age
             lasted = facts.seconds_lasting("gcs-alone", f"{host.name} {name}")
-            if lasted < facts.limits.pointer_age or (facts.is_single_look and may_be_starting):
+            if lasted < facts.limits.pointer_age or (facts.is_single_sample and may_be_starting):
                 continue
             pid = next(ray.pid for ray in host.rays or () if ray.session == name and ray.role == "gcs_server")
-            yield Finding(
-                code="gcs-alone",
-                level="warning",
-                subject=f"{title} {name}",
-                text=f"A GCS (pid {pid}) of {name}{_owner_words(session) if session else ''} runs on {title} without a raylet, "
-                "maybe left by a failed `ray start`: the next `ray start` on its port fails too",
-                evidence=(f"ps on {title}: gcs_server (pid {pid}), and no raylet of that session (--gcs_server_port shows the port)",),
-                remedy=Remedy("stop that session (`ray stop` would stop every Ray on the host)", "stop" if session else None),
-                about=(session.key,) if session else (),
+            text = (
+                f"A GCS (pid {pid}) of {name}{_owner_words(session) if session else ''} runs on {title} without a raylet, "
+                "maybe left by a failed `ray start`: the next `ray start` on its port fails too"
             )
+            evidence = (f"ps on {title}: gcs_server (pid {pid}), and no raylet of that session (--gcs_server_port shows the port)",)
+            remedy = Remedy("stop that session (`ray stop` would stop every Ray on the host)", "stop" if session else None)
+            about = (session.key,) if session else ()
+            yield Finding("gcs-alone", "warning", f"{title} {name}", text, evidence, remedy=remedy, about=about)
 
 
 def _sessions_of_lone_gcs(host: Host) -> set[str]:
     """Sessions with a GCS and no raylet: they offer no resources."""
     raylets = {ray.session for ray in host.rays or () if ray.role == "raylet"}
     return {ray.session for ray in host.rays or () if ray.session and ray.role == "gcs_server"} - raylets
-
-
-def _session_line(host: Host, session: Session) -> str:
-    here = [f"{'raylet' if ray.role == 'raylet' else 'GCS'} (pid {ray.pid})" for ray in host.rays or () if ray.session == session.name]
-    lives = f"{', '.join(here)} (`ps -ef`)" if here else "its raylet listens on sockets/raylet"
-    return f"{session.path}{_owner_words(session)}: {lives}"
 
 
 def _owner_words(session: Session) -> str:
@@ -116,23 +110,23 @@ def dead_pointers(facts: Facts) -> Iterator[Finding]:
             is_harmful = live is not None or any(map(_is_address, dead))
             while_live = f", while {live.name} runs there" if live else ""
             them = "it" if len(dead) == 1 else "them"
-            parts = [
-                f"{pointer.path} names {pointer.target or 'nothing'}, where no Ray runs: `ray.init()` and `ray status` fail"
-                if _is_address(pointer)
-                else f"{pointer.path} points at the dead {os.path.basename(pointer.target) or 'nothing'}"
-                for pointer in dead
-            ]
+            parts: list[str] = []
+            evidence: list[str] = []
+            for pointer in dead:
+                if _is_address(pointer):
+                    fails = "where no Ray runs: `ray.init()` and `ray status` fail"
+                    parts.append(f"{pointer.path} names {pointer.target or 'nothing'}, {fails}")
+                    evidence.append(f"cat {pointer.path}: {pointer.target}")
+                else:
+                    parts.append(f"{pointer.path} points at the dead {os.path.basename(pointer.target) or 'nothing'}")
+                    evidence.append(f"readlink {pointer.path}: {pointer.target}")
+            text = f"On {title} {' and '.join(parts)}{while_live}"
+            level: Level = "warning" if is_harmful else "info"
             clean_up = f"remove {them} (`ray stop` would too, and would stop every Ray there)"
-            yield Finding(
-                code="pointer-dead",
-                level="warning" if is_harmful else "info",
-                subject=f"{title} {folder}",
-                text=f"On {title} {' and '.join(parts)}{while_live}",
-                evidence=tuple(f"{'cat' if _is_address(pointer) else 'readlink'} {pointer.path}: {pointer.target}" for pointer in dead),
-                remedy=Remedy(clean_up if is_harmful else "remove the files of that session", "clean"),
-                about=tuple(session.key for session in host.sessions or () if any(session.name in pointer.target for pointer in dead))
-                or facts.index.node_keys_on(host),
-            )
+            remedy = Remedy(clean_up if is_harmful else "remove the files of that session", "clean")
+            about = tuple(session.key for session in host.sessions or () if any(session.name in pointer.target for pointer in dead))
+            about = about or facts.index.node_keys_on(host)
+            yield Finding("pointer-dead", level, f"{title} {folder}", text, tuple(evidence), remedy=remedy, about=about)
 
 
 def _is_address(pointer: Pointer) -> bool:
@@ -150,14 +144,10 @@ def foreign_temps(facts: Facts) -> Iterator[Finding]:
             lives = any(session.live for session in host.sessions or ())  # then somebody could start a Ray on this host
             title = facts.host_title(host)
             owner = f"belongs to {temp.owner}" if temp.owner else "does not belong to this user"
-            yield Finding(
-                code="temp-dir-foreign",
-                level="info" if lives else "warning",
-                subject=f"{title} {temp.path}",
-                text=f"{temp.path} on {title} {owner}, and this user can't write to it: `ray start` by this user fails there",
-                evidence=(f"ls -ld {temp.path} on {title}: owner {temp.owner or 'unknown'}",),
-                remedy=Remedy(
-                    "start a Ray of your own with `ray start --head --temp-dir=/tmp/ray-$USER` (or set RAY_TMPDIR); keep it short: "
-                    "a socket's path may have at most 107 bytes"
-                ),
+            text = f"{temp.path} on {title} {owner}, and this user can't write to it: `ray start` by this user fails there"
+            evidence = (f"ls -ld {temp.path} on {title}: owner {temp.owner or 'unknown'}",)
+            remedy = Remedy(
+                "start a Ray of your own with `ray start --head --temp-dir=/tmp/ray-$USER` (or set RAY_TMPDIR); keep it short: "
+                "a socket's path may have at most 107 bytes"
             )
+            yield Finding("temp-dir-foreign", "info" if lives else "warning", f"{title} {temp.path}", text, evidence, remedy=remedy)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 import msgspec
 
-from cockpit.alike import group_by
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_history import UTILIZATION
 from cockpit.findings.sources import rests_on
-from cockpit.findings.stalls import most_watts, number_range
+from cockpit.findings.stalls import find_gpu, most_watts, number_range
 from cockpit.model import Actor, Finding, Gpu, Node, Process, Remedy
 from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural
+from cockpit.text.grouping import group_by
 
 CODE = "gpu-lags"
 MIN_FELLOWS = 4
@@ -31,8 +30,6 @@ MAX_POWER_SHARE = 0.75
 """The same for power: it tells a GPU that computes all the time from one that only waits at 100 %."""
 MIN_EVEN_SHARE = 0.8
 """Share of the median that all others must reach: if they differ among themselves, nothing is usual."""
-MIG_FROM = 1000
-"""Indices from this on are MIG devices."""
 
 Role = tuple[str | None, str, str]
 """A job, a class, and a name without its digits: actors with the same role do the same work."""
@@ -57,7 +54,7 @@ class Rank(msgspec.Struct, frozen=True):
 @rests_on("ray.nodes", "ray.actors", "nvml", "processes")
 def lagging_gpus(facts: Facts) -> Iterator[Finding]:
     """GPUs that do far less than the others of their group for minutes. A single look can't find them."""
-    if facts.is_single_look or facts.has_fault("ray.nodes"):
+    if facts.is_single_sample or facts.has_fault("ray.nodes"):
         return
     seen: set[str] = set()
     for ranks in _groups(facts):
@@ -68,10 +65,10 @@ def lagging_gpus(facts: Facts) -> Iterator[Finding]:
                 yield _lag_finding(facts, rank, ranks, lasted)
 
 
-def _jobs_with_both(facts: Facts) -> set[str | None]:
-    """Jobs with a GPU that may lag and another that works: a quick test, which most jobs fail."""
-    low: set[str | None] = set()
-    busy: set[str | None] = set()
+def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
+    """Groups of ranks with one role and one GPU model, on GPUs that are shared by the same roles."""
+    # Jobs with a GPU that may lag and another that works: a quick test, which most jobs fail.
+    low, working = set[str | None](), set[str | None]()
     for process in facts.snapshot.processes or ():
         for hold in process.gpus if process.actor else ():
             load = facts.gpu_history.load(f"node:{process.node}", hold.index)
@@ -79,47 +76,34 @@ def _jobs_with_both(facts: Facts) -> set[str | None]:
             if percent is not None and percent <= 100 * MAX_BUSY_SHARE_CLEAR:
                 low.add(process.job)
             if percent is not None and percent >= MIN_BUSY_PERCENT:
-                busy.add(process.job)
-    return low & busy
+                working.add(process.job)
+    jobs = low & working
 
+    # By Ray's node id and GPU index: the roles of the actors that hold the GPU, each with one process of every such actor.
+    roles: dict[tuple[str, int], dict[Role, list[Process]]] = {}
+    for process in (facts.snapshot.processes or ()) if jobs else ():
+        actor = facts.index.actors.get(process.actor or "") if process.gpus and process.node and process.job in jobs else None
+        if actor is None or actor.state != "ALIVE":
+            continue
+        role = (actor.job, actor.class_, re.sub(r"\d+", "#", actor.name))
+        for hold in process.gpus:
+            holders = roles.setdefault((process.node or "", hold.index), {}).setdefault(role, [])
+            if all(other.actor != process.actor for other in holders):
+                holders.append(process)
 
-def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
-    """Groups of ranks with one role and one GPU model, on GPUs that are shared by the same roles."""
-    jobs = _jobs_with_both(facts)
-    roles = _roles_by_gpu(facts, jobs) if jobs else {}
     groups: dict[tuple[object, ...], list[Rank]] = {}
     for (node_id, index), by_role in roles.items():
-        node = facts.nodes.get(node_id)
-        gpu = next((gpu for gpu in (facts.machine(node).gpus if node else None) or () if gpu.index == index), None)
+        node = facts.index.nodes.get(node_id)
+        gpu = find_gpu(facts, node, index)
         load = facts.gpu_history.load(node.key, index) if node else None
-        if node is None or gpu is None or load is None or index >= MIG_FROM or any(len(held) > 1 for held in by_role.values()):
+        if node is None or gpu is None or load is None or gpu.is_mig or any(len(holders) > 1 for holders in by_role.values()):
             continue
         busy, power, *_ = load
         if busy is not None and power is not None and busy <= 100:
-            for role, (held, *_) in by_role.items():
-                rank = Rank(node, gpu, facts.actors[held.actor or ""], held, busy, power)
+            for role, (process, *_) in by_role.items():
+                rank = Rank(node, gpu, facts.index.actors[process.actor or ""], process, busy, power)
                 groups.setdefault((role, frozenset(by_role), gpu.name), []).append(rank)
     return (ranks for ranks in groups.values() if len(ranks) >= MIN_FELLOWS and len({rank.actor.id for rank in ranks}) == len(ranks))
-
-
-def _roles_by_gpu(facts: Facts, jobs: Collection[str | None]) -> Mapping[tuple[str, int], dict[Role, list[Process]]]:
-    """By Ray's node id and GPU index: the roles of the actors that hold the GPU, each with one process of every such actor."""
-    found: dict[tuple[str, int], dict[Role, list[Process]]] = {}
-    for process in facts.snapshot.processes or ():
-        actor = facts.actors.get(process.actor or "") if process.gpus and process.node and process.job in jobs else None
-        if actor is None or actor.state != "ALIVE":
-            continue
-        role = (actor.job, actor.class_, _pattern(actor.name))
-        for hold in process.gpus:
-            held = found.setdefault((process.node or "", hold.index), {}).setdefault(role, [])
-            if all(other.actor != process.actor for other in held):
-                held.append(process)
-    return found
-
-
-@lru_cache(maxsize=20_000)
-def _pattern(name: str) -> str:
-    return re.sub(r"\d+", "#", name)
 
 
 def _find_laggards(facts: Facts, ranks: Sequence[Rank]) -> Sequence[Rank]:
@@ -143,9 +127,13 @@ def _subject(facts: Facts, rank: Rank) -> str:
 
 
 def _lag_finding(facts: Facts, rank: Rank, ranks: Sequence[Rank], lasted: float) -> Finding:
-    others, job = [each for each in ranks if each is not rank], facts.jobs.get(rank.actor.job or "")
+    others, job = [each for each in ranks if each is not rank], facts.index.jobs.get(rank.actor.job or "")
     role = clean(f"{rank.actor.class_}{f' of job {facts.job_title(rank.actor.job)}' if rank.actor.job else ''}")[:120]
     name = clean(rank.actor.name or rank.actor.class_)[:60]
+    text = (
+        f"GPU {rank.gpu.label} of {facts.title(rank.node)} lags behind the other {len(others)} GPUs of {role}: "
+        f"{_load_words((rank,))} on average, the others {_load_words(others)}, for {age(lasted)}"
+    )
     evidence = [f"{_subject(facts, rank)}: {_load_words((rank,))}, pid {rank.process.pid} {name} (`nvidia-smi dmon -s pu`)"]
     for here in list(group_by(others, lambda each: each.node.key).values())[:8]:
         labels = ", ".join(each.gpu.label for each in sorted(here, key=lambda each: each.gpu.index))
@@ -157,22 +145,14 @@ def _lag_finding(facts: Facts, rank: Rank, ranks: Sequence[Rank], lasted: float)
     if strangers:
         names = ", ".join(f"pid {process.pid} ({process.kind}) {clean(whole_name(process))[:40]}".rstrip() for process in strangers[:4])
         evidence.append(f"also held by {plural(len(strangers), 'other process', 'other processes')}: {names}")
-    return Finding(
-        code=CODE,
-        level="warning",
-        subject=_subject(facts, rank),
-        text=f"GPU {rank.gpu.label} of {facts.title(rank.node)} lags behind the other {len(others)} GPUs of {role}: "
-        f"{_load_words((rank,))} on average, the others {_load_words(others)}, for {age(lasted)}",
-        evidence=tuple(evidence),
-        since=facts.now - lasted,
-        remedy=Remedy(
-            "the job is as slow as this rank: compare its stacks with those of the others (`py-spy dump --pid PID`); does this rank load "
-            "data, offload or log while the others compute? Then look at its host (CPU, memory, disk, network) and at the GPU's clocks and "
-            "links (`nvidia-smi -q -d PERFORMANCE`, `nvidia-smi nvlink -e`)"
-        ),
-        about=(rank.key, rank.process.key, rank.actor.key, *((job.key,) if job else ())),
-        seen=facts.oldest_stale({each.node.id: each.node for each in ranks}.values()),
+    remedy = Remedy(
+        "the job is as slow as this rank: compare its stacks with those of the others (`py-spy dump --pid PID`); does this rank load "
+        "data, offload or log while the others compute? Then look at its host (CPU, memory, disk, network) and at the GPU's clocks and "
+        "links (`nvidia-smi -q -d PERFORMANCE`, `nvidia-smi nvlink -e`)"
     )
+    since, seen = facts.now - lasted, facts.oldest_stale({each.node.id: each.node for each in ranks}.values())
+    about = (rank.key, rank.process.key, rank.actor.key, *((job.key,) if job else ()))
+    return Finding(CODE, "warning", _subject(facts, rank), text, tuple(evidence), since, remedy, about, seen)
 
 
 def _load_words(ranks: Sequence[Rank]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +20,31 @@ Detector = Callable[["Facts"], Iterable[Finding]]
 """A pure function of the facts. It claims nothing about unknown facts."""
 Decorated = TypeVar("Decorated", bound=Callable[..., Iterable[Finding]])
 
+_LISTS: Mapping[str, tuple[str, ...]] = {
+    "ray.actors": ("actors", "actor_counts", "actors_complete"),
+    "ray.placement_groups": ("placement_groups",),
+    "ray.jobs": ("jobs",),
+    "ray.status": ("demand",),
+    "slurm": ("allocation",),
+    "kubernetes": ("kubernetes",),
+}
+"""The fields of a snapshot that one answer fills."""
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "nvml": ("gpus", "driver"),
+    "processes": ("processes", "memory_users", "cpu"),
+    "memory": ("memory",),
+    "sessions": ("sessions",),
+    "disks": ("disks", "filled"),
+    "shm": ("shm", "shm_users"),
+    "rays": ("rays",),
+    "temps": ("temps", "pointers"),
+    "logs": ("oom_kills", "wrote"),
+    "stuck": ("stuck",),
+    "rdma": ("rdma_ports",),
+}
+"""The fields of a host that one source of its probe fills."""
+_FIGURES = (("memory", ("memory", "shared")), ("shm", ("shm",)), ("disks", ("disks",)), ("nvml", ("gpus",)), ("processes", ("cpu",)))
+"""The fields of Ray's agent that replace one source of a probe."""
 RAY_FRESH_FOR_S = 60.0
 """Seconds for which an answer of the dashboard may support a claim while it does not fail: a large cluster is asked every 30 s, and an
 answer may take 25 s. An answer of a failing source supports a claim for `STALE_AFTER_S` only."""
@@ -31,10 +56,10 @@ FRESH_FOR_S: Mapping[str, float] = {
     "kubernetes": 120.0,
 }
 """Seconds for which the facts of a source may support a claim: at least three times the interval of its samples."""
-ON_A_MACHINE = frozenset({"nvml", "processes", "memory", "sessions", "disks", "shm", "rays", "temps", "logs", "stuck", "rdma"})
+ON_A_MACHINE = frozenset(_FIELDS)
 """Sources of each machine: those of its probe, named as in the probe's faults. Without a probe Ray's agent replaces them."""
-_MACHINE_LIMITS = tuple((source, FRESH_FOR_S[source]) for source in sorted(ON_A_MACHINE))
-_RESTS_ON: dict[Callable[..., object], frozenset[str]] = {}
+DECLARED_SOURCES: dict[Callable[..., object], frozenset[str]] = {}
+"""The sources that each detector has declared."""
 
 
 def rests_on(*sources: str) -> Callable[[Decorated], Decorated]:
@@ -45,20 +70,10 @@ def rests_on(*sources: str) -> Callable[[Decorated], Decorated]:
     """
 
     def declare(detector: Decorated) -> Decorated:
-        _RESTS_ON[detector] = frozenset(sources)
+        DECLARED_SOURCES[detector] = frozenset(sources)
         return detector
 
     return declare
-
-
-def sources_of(detector: Detector) -> frozenset[str]:
-    """The sources that the detector has declared."""
-    return _RESTS_ON.get(detector, frozenset())
-
-
-def is_declared(detector: Detector) -> bool:
-    """Whether the detector has declared its sources."""
-    return detector in _RESTS_ON
 
 
 MAX_PACE_S = 300.0
@@ -105,11 +120,10 @@ class SourceTimes:
         """Sources of a host's probe whose facts are too old for any claim about now."""
         if host.taken is None:
             return ON_A_MACHINE
-        behind = self._now - host.taken
-        if behind <= STALE_AFTER_S and not host.observed:
+        taken, seen, now = host.taken, host.observed, self._now
+        if now - taken <= STALE_AFTER_S and not seen:
             return frozenset()
-        seen = host.observed
-        old = [source for source, most in _MACHINE_LIMITS if self._now - min(host.taken, seen.get(source, host.taken)) > most]
+        old = [source for source in ON_A_MACHINE if now - min(taken, seen.get(source, taken)) > FRESH_FOR_S[source]]
         return frozenset([source for source in old if not host.paces or self.of_host(host, source).is_old])
 
     def host_of(self, node: Node) -> Host | None:
@@ -127,20 +141,14 @@ class SourceTimes:
         return SourceTime(node.key, f"{node.title} agent", at, self.is_agent_old(node))
 
     def of_finding(self, finding: Finding, sources: frozenset[str]) -> tuple[SourceTime, ...]:
-        """The times of these sources, for a probe's source on each machine that the finding is about."""
+        """The times of these sources, for a probe's source on each machine that the finding is about.
+
+        These machines are probed hosts, and nodes without a probe. If the finding is about none, it is the host of cockpit.
+        """
         apart = [self.of_ray(source) for source in sorted(sources - ON_A_MACHINE)]
         near = sorted(sources & ON_A_MACHINE)
         if not near:
             return tuple(apart)
-        hosts, nodes = self._machines_of(finding)
-        return (*apart, *(self.of_host(host, source) for host in hosts for source in near), *map(self.of_agent, nodes))
-
-    def fact_times(self, finding: Finding, sources: frozenset[str]) -> dict[str, float]:
-        """By key of each source: when its facts were true. Sources of an unknown time are left out."""
-        return {each.key: each.at for each in self.of_finding(finding, sources) if each.at is not None}
-
-    def _machines_of(self, finding: Finding) -> tuple[list[Host], list[Node]]:
-        """Probed hosts, and nodes without a probe, that a finding's rows belong to; if there are none, the host of cockpit."""
         names: set[str] = set()
         nodes: dict[str, Node] = {}
         for key in finding.about or [f"node:{finding.subject.partition(' ')[0]}"]:
@@ -161,7 +169,11 @@ class SourceTimes:
         nodes.update({node.key: node for node in self._nodes.values() if node.host in names and node.host not in self._snapshot.hosts})
         if not hosts and not nodes:
             hosts = [host for host in self._snapshot.hosts.values() if host.local]
-        return hosts, list(nodes.values())
+        return (*apart, *(self.of_host(host, source) for host in hosts for source in near), *map(self.of_agent, nodes.values()))
+
+    def fact_times(self, finding: Finding, sources: frozenset[str]) -> dict[str, float]:
+        """By key of each source: when its facts were true. Sources of an unknown time are left out."""
+        return {each.key: each.at for each in self.of_finding(finding, sources) if each.at is not None}
 
     @cached_property
     def _nodes(self) -> Mapping[str, Node]:
@@ -196,51 +208,25 @@ def without_old_facts(snapshot: Snapshot, times: SourceTimes) -> Snapshot:
     if nodes and any(one is not other for one, other in zip(nodes, snapshot.nodes or (), strict=True)):
         changes["nodes"] = nodes
     if old:
-        hosts = {name: _fresh_host(host, old[name]) if name in old else host for name, host in snapshot.hosts.items()}
+        hosts, unknown = dict(snapshot.hosts), Host("")
+        for name, sources in old.items():
+            fields: dict[str, object] = {field: getattr(unknown, field) for source in sources for field in _FIELDS[source]}
+            listed = hosts[name].processes
+            if "nvml" in sources and "processes" not in sources and listed is not None:
+                fields["processes"] = tuple(replace(process, gpus=()) if process.gpus else process for process in listed)
+            hosts[name] = replace(hosts[name], **fields)
         changes["hosts"] = hosts
         changes["sessions"] = snapshot.sessions and tuple(session for host in hosts.values() for session in host.sessions or ())
     if changes and snapshot.processes is not None:
-        changes["processes"] = tuple(_fresh_processes(snapshot, times, old))
+        # Processes whose list is fresh enough; without their GPUs if those figures are old.
+        silent = {node.id for node in snapshot.nodes or () if node.id and times.host_of(node) is None and times.is_agent_old(node)}
+        processes: list[Process] = []
+        for process in snapshot.processes:
+            sources = old.get(process.host, frozenset())
+            if "processes" not in sources and process.node not in silent:
+                processes.append(replace(process, gpus=()) if process.gpus and "nvml" in sources else process)
+        changes["processes"] = tuple(processes)
     return replace(snapshot, **changes) if changes else snapshot
-
-
-_LISTS: Mapping[str, tuple[str, ...]] = {
-    "ray.actors": ("actors", "actor_counts", "actors_complete"),
-    "ray.placement_groups": ("placement_groups",),
-    "ray.jobs": ("jobs",),
-    "ray.status": ("demand",),
-    "slurm": ("allocation",),
-    "kubernetes": ("kubernetes",),
-}
-"""The fields of a snapshot that one answer fills."""
-_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "nvml": ("gpus", "driver"),
-    "processes": ("processes", "memory_users", "cpu"),
-    "memory": ("memory",),
-    "sessions": ("sessions",),
-    "disks": ("disks", "filled"),
-    "shm": ("shm", "shm_users"),
-    "rays": ("rays",),
-    "temps": ("temps", "pointers"),
-    "logs": ("oom_kills", "wrote"),
-    "stuck": ("stuck",),
-    "rdma": ("rdma_ports",),
-}
-"""The fields of a host that one source of its probe fills."""
-
-
-_UNKNOWN_HOST = Host("")
-
-
-def _fresh_host(host: Host, old: frozenset[str]) -> Host:
-    changes: dict[str, object] = {field: getattr(_UNKNOWN_HOST, field) for source in old for field in _FIELDS[source]}
-    if "nvml" in old and "processes" not in old and host.processes is not None:
-        changes["processes"] = tuple(replace(process, gpus=()) if process.gpus else process for process in host.processes)
-    return replace(host, **changes)
-
-
-_FIGURES = (("memory", ("memory", "shared")), ("shm", ("shm",)), ("disks", ("disks",)), ("nvml", ("gpus",)), ("processes", ("cpu",)))
-"""The fields of Ray's agent that replace one source of a probe."""
 
 
 def _fresh_node(node: Node, times: SourceTimes, lists: set[str], old: Mapping[str, frozenset[str]]) -> Node:
@@ -259,12 +245,3 @@ def _fresh_node(node: Node, times: SourceTimes, lists: set[str], old: Mapping[st
     if not lists.isdisjoint(("ray.nodes", "ray.status")):
         changes["resources"] = {name: Quantity(None, has.total) for name, has in node.resources.items()}
     return replace(node, **changes) if changes else node
-
-
-def _fresh_processes(snapshot: Snapshot, times: SourceTimes, old: Mapping[str, frozenset[str]]) -> Iterator[Process]:
-    """Processes whose list is fresh enough; without their GPUs if those figures are old."""
-    silent = {node.id for node in snapshot.nodes or () if node.id and times.host_of(node) is None and times.is_agent_old(node)}
-    for process in snapshot.processes or ():
-        sources = old.get(process.host, frozenset())
-        if "processes" not in sources and process.node not in silent:
-            yield replace(process, gpus=()) if process.gpus and "nvml" in sources else process

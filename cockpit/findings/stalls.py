@@ -10,13 +10,13 @@ from typing import Literal
 
 import msgspec
 
-from cockpit.alike import group_by
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
 from cockpit.model import LEFT_OVER, Finding, Gpu, Job, Level, Node, Process, Remedy
 from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural, size
+from cockpit.text.grouping import group_by
 
 IDLE_PERCENT, IDLE_CLEAR_PERCENT = 1.0, 5.0
 """Utilization up to which a GPU counts as idle; the second once it was found idle, so that a short use changes nothing."""
@@ -78,30 +78,59 @@ class Stall(msgspec.Struct, frozen=True):
         """Its GPUs with this activity."""
         return [used for used in self.used if used.activity == activity]
 
+    def finding(self, code: str, level: Level, text: str, remedy: str, odd: Sequence[UsedGpu] = ()) -> Finding:
+        """A finding about the job; `odd`: its GPUs that differ from the others."""
+        evidence: list[str] = []
+        for each in odd:
+            name, power = clean(whole_name(each.process))[:60], _plausible_watts(each.gpu)
+            watts = "" if power is None else f", {power:.0f} W"
+            line = f"{each.text}: {_percent_range((each,))}{watts}, pid {each.process.pid} {name}".rstrip()
+            evidence.append(f"different from the others: {line}")
+        evidence += _node_lines(self.used)
+        log = "; whether its log still grows is unknown"
+        if self.silent is not None:
+            is_quiet = self.silent >= self.lasted / 2
+            log = f", and its log has not grown for {age(self.silent)}" if is_quiet else "; its log still grows"
+            evidence.append(f"job-driver-{clean(self.job.submission or '')[:80]}.log was last written {age(self.silent)} ago")
+        about = (self.job.key, *dict.fromkeys(each.process.key for each in odd))
+        stop = Remedy(remedy, "stop-job")
+        return Finding(code, level, _subject(self.job), text + log, tuple(evidence), self.since, stop, about, self.seen)
+
 
 @rests_on("ray.jobs", "nvml", "processes", "logs")
 def stalled_jobs(facts: Facts) -> Iterator[Finding]:
     """Running jobs none of whose GPUs works. A single look can't find them. For a working job few GPUs are read: the first decides."""
-    if facts.is_single_look:
+    if facts.is_single_sample:
         return
-    busy: frozenset[str] | None = None
+    working: frozenset[str] | None = None
     # Processes of silent hosts count too: the activity of their GPUs is unknown, and may be work.
     known = facts.known.processes or ()
     holding = (each for each in known if each.gpus and each.job and each.kind not in LEFT_OVER)
     for job_id, holders in group_by(holding, lambda process: process.job or "").items():
-        job = facts.jobs.get(job_id)
+        job = facts.index.jobs.get(job_id)
         used = _used_gpus(facts, job, holders) if job and job.running else None
         if not job or not used:
             continue
         # A GPU may work for the job in a process of no known job, on a node where the job has processes.
-        busy = _nodes_with_unknown_work(facts) if busy is None else busy
-        has_unknown_work = bool(busy) and (
-            any(each.node.id in busy for each in used)
-            or any(actor.job == job_id and actor.node in busy for actor in facts.snapshot.actors or ())
-        )  # fmt: skip
-        if not has_unknown_work:
-            stall = _describe_stall(facts, job, used)
-            yield from _hang_findings(facts, stall) if stall.with_activity("spins") else _stall_findings(facts, stall)
+        working = _nodes_with_unknown_work(facts) if working is None else working
+        nodes = {each.node.id for each in used}
+        nodes |= {actor.node for actor in facts.snapshot.actors or () if actor.job == job_id} if working else set()
+        if working.isdisjoint(nodes):
+            # Since when the GPUs have not worked. At 100 %, memory that changes is a sign of life.
+            spins, memory = any(each.activity == "spins" for each in used), sum(each.gpu.memory_used or 0 for each in used)
+            lasted = facts.seconds_lasting(f"gpus spin at {memory}" if spins else "gpus idle", job.key)
+            seen = facts.oldest_stale({each.node.id: each.node for each in used}.values())
+            behind = facts.now - seen if seen is not None else 0.0
+
+            # Since when the job's log has been silent. Probes that have fallen silent themselves know nothing about it.
+            folder, submission = facts.snapshot.cluster.session or "", job.submission or ""
+            silences: list[float] = []
+            for host in facts.fresh_hosts:
+                wrote = host.wrote.get(folder, {}).get(submission)
+                if wrote is not None and 0 < wrote <= facts.now + STALE_AFTER_S:
+                    silences.append(max(0.0, facts.now - wrote))
+            stall = Stall(job, used, facts.now - lasted, max(0.0, lasted - behind), min(silences, default=None), seen)
+            yield from _hang_findings(facts, stall) if spins else _stall_findings(facts, stall)
 
 
 def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedGpu] | None:
@@ -115,9 +144,9 @@ def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedG
     for process in holders:
         if not facts.is_seen_now(process):
             return None
-        node = facts.nodes.get(process.node or "")
+        node = facts.index.nodes.get(process.node or "")
         for hold in process.gpus:
-            gpu = _find_gpu(facts, node, hold.index)
+            gpu = find_gpu(facts, node, hold.index)
             if node is None or gpu is None:
                 return None
             if hold.memory is None and not node.probed:
@@ -137,11 +166,10 @@ def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedG
     return list(found.values())
 
 
-def _find_gpu(facts: Facts, node: Node | None, index: int) -> Gpu | None:
-    gpus = (facts.machine(node).gpus if node else None) or ()
-    if 0 <= index < len(gpus) and gpus[index].index == index:
-        return gpus[index]
-    return next((gpu for gpu in gpus if gpu.index == index), None)
+def find_gpu(facts: Facts, node: Node | None, index: int) -> Gpu | None:
+    """The node's GPU with this index; `None` if the node or the GPU is unknown."""
+    gpus = facts.index.machine(node).gpus if node else None
+    return next((gpu for gpu in gpus or () if gpu.index == index), None)
 
 
 def _power_share(gpu: Gpu) -> float:
@@ -171,30 +199,10 @@ def _nodes_with_unknown_work(facts: Facts) -> frozenset[str]:
         if process.kind != "unknown" or process.job is not None or not process.node or process.node in found:
             continue
         for hold in process.gpus:
-            gpu = _find_gpu(facts, facts.nodes.get(process.node or ""), hold.index)
+            gpu = find_gpu(facts, facts.index.nodes.get(process.node or ""), hold.index)
             if gpu is not None and (gpu.utilization or 0) > IDLE_PERCENT and _power_share(gpu) > facts.limits.spin_power:
                 found.add(process.node)
     return frozenset(found)
-
-
-def _describe_stall(facts: Facts, job: Job, used: Sequence[UsedGpu]) -> Stall:
-    """How long the GPUs have not worked and the log has been silent. At 100 %, memory that changes is a sign of life."""
-    memory = sum(each.gpu.memory_used or 0 for each in used)
-    spins = any(each.activity == "spins" for each in used)
-    lasted = facts.seconds_lasting(f"gpus spin at {memory}" if spins else "gpus idle", job.key)
-    seen = facts.oldest_stale({each.node.id: each.node for each in used}.values())
-    behind = facts.now - seen if seen is not None else 0.0
-    # Probes that have fallen silent themselves know nothing about the log.
-    silences = [
-        max(0.0, facts.now - wrote)
-        for host in facts.snapshot.hosts.values()
-        for wrote in [host.wrote.get(facts.snapshot.cluster.session or "", {}).get(job.submission or "")]
-        if wrote is not None
-        and 0 < wrote <= facts.now + STALE_AFTER_S
-        and host.taken is not None
-        and facts.now - host.taken <= STALE_AFTER_S
-    ]
-    return Stall(job, used, facts.now - lasted, max(0.0, lasted - behind), min(silences, default=None), seen)
 
 
 def _stall_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
@@ -206,31 +214,23 @@ def _stall_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
         level = "warning"
     elif both >= limits.idle_for / 2 or lasted >= limits.idle_unheard:
         level = "info"
-    job, idle = stall.job, stall.with_activity("idle")
+    idle = stall.with_activity("idle")
     if not level or not idle:
         return
     held = sum(min(max(0, each.gpu.memory_used or 0), each.gpu.memory_total or 0) for each in idle)
-    yield Finding(
-        code="job-stalled",
-        level=level,
-        subject=_subject(job),
-        text=f"{_all_words(stall.used)} of {_subject(job)} {'have' if len(stall.used) > 1 else 'has'} been at "
-        f"{max(each.gpu.utilization or 0 for each in idle):.0f}% for {age(lasted)}, with {size(held)} of memory in use{_log_words(stall)}",
-        evidence=(*_node_lines(stall.used), *_log_line(stall)),
-        since=stall.since,
-        remedy=Remedy(
-            "find what it waits for: read the end of its log and the stacks of its processes (`py-spy dump --pid PID`); "
-            "loading a model, saving a checkpoint or scoring on another host looks the same; if it hangs, stop it and start it again",
-            "stop-job",
-        ),
-        about=(job.key,),
-        seen=stall.seen,
+    busy = max(each.gpu.utilization or 0 for each in idle)
+    have = f"{_all_words(stall.used)} of {_subject(stall.job)} {'have' if len(stall.used) > 1 else 'has'}"
+    remedy = (
+        "find what it waits for: read the end of its log and the stacks of its processes (`py-spy dump --pid PID`); "
+        "loading a model, saving a checkpoint or scoring on another host looks the same; if it hangs, stop it and start it again"
     )
+    text = f"{have} been at {busy:.0f}% for {age(lasted)}, with {size(held)} of memory in use"
+    yield stall.finding("job-stalled", level, text, remedy)
 
 
 def _hang_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
     """GPUs that wait for each other. A single GPU has no other to wait for."""
-    job, spins, lasted, silent, least = stall.job, stall.with_activity("spins"), stall.lasted, stall.silent, facts.limits.spin_for
+    spins, lasted, silent, least = stall.with_activity("spins"), stall.lasted, stall.silent, facts.limits.spin_for
     if len(stall.used) < 2:
         return
     quiet = silent is not None and silent >= least
@@ -242,22 +242,15 @@ def _hang_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
     number = _all_words(spins) if len(spins) == len(stall.used) else f"{len(spins)} of {plural(len(stall.used), 'GPU')}"
     have, wait = ("have", "they wait") if len(spins) > 1 else ("has", "it waits")
     suspect = f"; different from the others: {', '.join(each.text for each in odd)}" if odd else ""
-    yield Finding(
-        code="job-hung",
-        level="critical" if lasted >= 2 * least and not doubtful else "warning",
-        subject=_subject(job),
-        text=f"{number} of {_subject(job)} {have} been at 100% with at most {most:.0f} W for {age(lasted)}: {wait} for other ranks, "
-        f"as in a hung NCCL collective{suspect}{_log_words(stall)}",
-        evidence=(*(f"different from the others: {_gpu_line(each)}" for each in odd), *_node_lines(stall.used), *_log_line(stall)),
-        since=stall.since,
-        remedy=Remedy(
-            "compare the stacks of its ranks (`py-spy dump --pid PID`), first the rank whose GPU differs, and search for "
-            "Xid errors on its host (`dmesg | grep -i xid`); then stop the job and start it from its last checkpoint",
-            "stop-job",
-        ),
-        about=(job.key, *dict.fromkeys(each.process.key for each in odd)),
-        seen=stall.seen,
+    text = (
+        f"{number} of {_subject(stall.job)} {have} been at 100% with at most {most:.0f} W for {age(lasted)}: {wait} for other ranks, "
+        f"as in a hung NCCL collective{suspect}"
     )
+    remedy = (
+        "compare the stacks of its ranks (`py-spy dump --pid PID`), first the rank whose GPU differs, and search for "
+        "Xid errors on its host (`dmesg | grep -i xid`); then stop the job and start it from its last checkpoint"
+    )
+    yield stall.finding("job-hung", "critical" if lasted >= 2 * least and not doubtful else "warning", text, remedy, odd)
 
 
 def _odd_gpus(stall: Stall) -> list[UsedGpu]:
@@ -283,19 +276,7 @@ def _all_words(used: Sequence[UsedGpu]) -> str:
     return {1: "The only GPU", 2: "Both GPUs"}.get(len(used), f"All {len(used)} GPUs")
 
 
-def _log_words(stall: Stall) -> str:
-    if stall.silent is None:
-        return "; whether its log still grows is unknown"
-    return f", and its log has not grown for {age(stall.silent)}" if stall.silent >= stall.lasted / 2 else "; its log still grows"
-
-
-def _log_line(stall: Stall) -> tuple[str, ...]:
-    if stall.silent is None:
-        return ()
-    return (f"job-driver-{clean(stall.job.submission or '')[:80]}.log was last written {age(stall.silent)} ago",)
-
-
-def _node_lines(used: Sequence[UsedGpu]) -> tuple[str, ...]:
+def _node_lines(used: Sequence[UsedGpu]) -> list[str]:
     lines: list[str] = []
     nodes = list(group_by(used, lambda each: each.node.key).values())
     for here in nodes[:MAX_EVIDENCE_LINES]:
@@ -305,7 +286,7 @@ def _node_lines(used: Sequence[UsedGpu]) -> tuple[str, ...]:
         lines.append(f"{here[0].node.title} GPU {gpus}: {_percent_range(here)}{watts} (`nvidia-smi`)")
     if len(nodes) > MAX_EVIDENCE_LINES:
         lines.append(f"the same on {plural(len(nodes) - MAX_EVIDENCE_LINES, 'more node')}")
-    return tuple(lines)
+    return lines
 
 
 def _percent_range(used: Sequence[UsedGpu]) -> str:
@@ -316,9 +297,3 @@ def _percent_range(used: Sequence[UsedGpu]) -> str:
 def number_range(values: Sequence[float]) -> str:
     """`0-3`; a single number if both ends are the same."""
     return "-".join(dict.fromkeys((f"{min(values):.0f}", f"{max(values):.0f}")))
-
-
-def _gpu_line(used: UsedGpu) -> str:
-    gpu, process = used.gpu, used.process
-    watts = f", {power:.0f} W" if (power := _plausible_watts(gpu)) is not None else ""
-    return f"{used.text}: {_percent_range((used,))}{watts}, pid {process.pid} {clean(whole_name(process))[:60]}".rstrip()

@@ -17,7 +17,7 @@ Where = tuple[str, str, str]
 @rests_on("processes", "stuck")
 def stuck_processes(facts: Facts) -> Iterator[Finding]:
     """One finding for each job, host and file system. A process counts if it is in D state at every look; a single look finds none."""
-    if facts.is_single_look:
+    if facts.is_single_sample:
         return
     found: dict[Where, list[tuple[float, Process]]] = {}
     for host in facts.fresh_hosts:
@@ -34,24 +34,18 @@ def stuck_processes(facts: Facts) -> Iterator[Finding]:
         pids = ", ".join(str(process.pid) for _, process in processes[:MAX_NAMED])
         more = f" and {len(processes) - MAX_NAMED} more" if len(processes) > MAX_NAMED else ""
         waits, goes = ("waits", "it goes") if len(processes) == 1 else ("wait", "they go")
-        is_mount = what.startswith(" for ")
-        yield Finding(
-            code="job-stuck-io",
-            level="warning",
-            subject=f"job {job} on {title}{what.partition(' (')[0]}",
-            text=f"{plural(len(processes), 'process', 'processes')} of job {job} on {title} (pid {pids}{more}) {waits}{what}, in D state "
-            f"for {age(seconds)}: {goes} on only when that answers",
-            evidence=(
-                f"cat /proc/{first.pid}/stack on {title} (as root)",
-                f"ps -o pid,stat,wchan:32,cmd -p {first.pid}",
-            ),
-            remedy=Remedy(
-                "see whether its server answers (`df` on that path hangs if not) and `dmesg` for its messages; the job goes on when it does"
-                if is_mount
-                else "look at the kernel's log (`dmesg`) for that disk, driver or server"
-            ),
-            about=tuple(process.key for _, process in processes),
+        text = (
+            f"{plural(len(processes), 'process', 'processes')} of job {job} on {title} (pid {pids}{more}) {waits}{what}, in D state "
+            f"for {age(seconds)}: {goes} on only when that answers"
         )
+        evidence = (f"cat /proc/{first.pid}/stack on {title} (as root)", f"ps -o pid,stat,wchan:32,cmd -p {first.pid}")
+        remedy = "look at the kernel's log (`dmesg`) for that disk, driver or server"
+        if what.startswith(" for "):  # a mount
+            remedy = (
+                "see whether its server answers (`df` on that path hangs if not) and `dmesg` for its messages; the job goes on when it does"
+            )
+        subject, about = f"job {job} on {title}{what.partition(' (')[0]}", tuple(process.key for _, process in processes)
+        yield Finding("job-stuck-io", "warning", subject, text, evidence, remedy=Remedy(remedy), about=about)
 
 
 def _waits_for(stuck: StuckProcess | None) -> str:

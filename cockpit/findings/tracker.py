@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.bug import bug
 from cockpit.config.thresholds import DAY_S, LARGE_CLUSTER_NODES, STALE_AFTER_S, Limits
 from cockpit.findings.facts import Count, Facts
 from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
-from cockpit.findings.sources import Detector, SourceTimes, sources_of, without_old_facts
+from cockpit.findings.sources import DECLARED_SOURCES, Detector, SourceTimes, without_old_facts
 from cockpit.model import Fault, Finding, Snapshot, rank_of
 from cockpit.text import age
+from cockpit.text.bug import bug
 
 CLOCK_JITTER_S = 0.5
 """Seconds by which the same moment on another host may differ between two samples: its clock is compared with ours for each of them."""
@@ -92,7 +92,7 @@ class FindingTracker:
         bugs: list[Fault] = []
         found: dict[str, AcceptedFinding] = {}
         for detect in self._detectors:
-            sources = sources_of(detect)
+            sources = DECLARED_SOURCES.get(detect, frozenset())
             for finding in self._run_detector(detect, facts, bugs):
                 at = times.of_finding(finding, sources)
                 named = replace(finding, sources=tuple(one.source for one in at)) if at else finding
@@ -104,13 +104,18 @@ class FindingTracker:
             key: one.finding.since if one.finding.since is not None and one.finding.since <= facts.now else self._since.get(key, facts.now)
             for key, one in accepted.items()
         }
-        dated = sorted((_date(one, times) for one in accepted.values()), key=lambda finding: rank_of(finding, self._since[finding.key]))
         findings: list[Finding] = []
-        for finding in dated:
-            old = 0.0 if finding.seen is None else facts.now - finding.seen
+        for one in sorted(accepted.values(), key=lambda one: rank_of(one.finding, self._since[one.finding.key])):
+            # The time of the facts, if one of the sources is old by now.
+            finding, seen = one.finding, one.finding.seen
+            if one.fact_times and any(source.is_old for source in times.of_finding(finding, one.sources)):
+                oldest = min(one.fact_times.values())
+                seen = oldest if seen is None else min(oldest, seen)
+            old = 0.0 if seen is None else facts.now - seen
             text = f"{finding.text.rstrip('.')}, as of {age(old)} ago" if STALE_AFTER_S < old < math.inf else finding.text
             # A single look knows a beginning only from the facts: the moment of the look is none.
-            findings.append(replace(finding, text=text, since=finding.since if facts.is_single_look else self._since[finding.key]))
+            since = finding.since if facts.is_single_sample else self._since[finding.key]
+            findings.append(replace(finding, text=text, since=since, seen=seen))
 
         self._paused = self._pause_clocks(facts, [accepted[key] for key in accepted.keys() - found.keys()])
         self._held = facts.holding
@@ -189,11 +194,3 @@ class FindingTracker:
 def _are_newer(times: FactTimes, before: FactTimes) -> bool:
     """Whether every source has newer facts than before; a source of an unknown time counts as newer."""
     return all(at > before[source] + CLOCK_JITTER_S for source, at in times.items() if source in before)
-
-
-def _date(one: AcceptedFinding, times: SourceTimes) -> Finding:
-    """The finding; with the time of its facts if one of its sources is old by now."""
-    if not one.fact_times or not any(source.is_old for source in times.of_finding(one.finding, one.sources)):
-        return one.finding
-    oldest = min(one.fact_times.values())
-    return replace(one.finding, seen=oldest if one.finding.seen is None else min(oldest, one.finding.seen))

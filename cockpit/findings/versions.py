@@ -18,31 +18,30 @@ FULL_SHARE, FULL_CLEAR_SHARE = 0.95, 0.9
 @rests_on("rays")
 def differing_versions(facts: Facts) -> Iterator[Finding]:
     """Versions of Ray and Python that are not the same on every probed host."""
-    same = facts.snapshot.cluster.ray_version
-    raylets = [(host, ray) for host in facts.snapshot.hosts.values() for ray in host.rays or () if ray.role == "raylet"]
-    seen = {(same or ray.ray, ray.ray, ray.python) for _, ray in raylets}
-    if all(cluster == version for cluster, version, _ in seen) and len(seen) < 2:
-        return
-    ours = [(host, ray) for host, ray in raylets if is_ours(facts, ray)]
-    yield from _difference(facts, "ray-versions", "Ray", "warning", [(ray.ray, host) for host, ray in ours], same)
-    yield from _difference(facts, "python-versions", "Python", "warning", [(ray.python, host) for host, ray in ours])
+    raylets = [(host, ray) for host, ray in our_rays(facts, facts.snapshot.hosts.values()) if ray.role == "raylet"]
+    cluster_version = facts.snapshot.cluster.ray_version
+    yield from _difference(facts, "ray-versions", "Ray", "warning", [(ray.ray, host) for host, ray in raylets], cluster_version)
+    yield from _difference(facts, "python-versions", "Python", "warning", [(ray.python, host) for host, ray in raylets])
 
 
 @rests_on("rays", "nvml")
 def differing_drivers(facts: Facts) -> Iterator[Finding]:
     """NVIDIA drivers that are not the same on every probed host of this cluster."""
-    if len({host.driver for host in facts.snapshot.hosts.values()} - {None}) < 2:
-        return
-    ours = [host for host in facts.snapshot.hosts.values() if any(ray.role == "raylet" and is_ours(facts, ray) for ray in host.rays or ())]
-    yield from _difference(facts, "driver-versions", "The NVIDIA driver", "info", [(host.driver, host) for host in ours])
+    drivers = [(host.driver, host) for host, ray in our_rays(facts, facts.snapshot.hosts.values()) if ray.role == "raylet"]
+    yield from _difference(facts, "driver-versions", "The NVIDIA driver", "info", drivers)
 
 
-def is_ours(facts: Facts, ray: RayProcess) -> bool:
-    """Whether the process belongs to the followed cluster; without one, to the only cluster that is seen."""
+def our_rays(facts: Facts, hosts: Iterable[Host]) -> Iterator[tuple[Host, RayProcess]]:
+    """Ray's processes of the followed cluster on these hosts; without a followed cluster, of the only cluster that is seen."""
     session = facts.snapshot.cluster.session
-    if ray.node and facts.nodes:
-        return ray.node in facts.nodes
-    return len(facts.seen_sessions) < 2 if session is None else ray.session in (None, session)
+    for host in hosts:
+        for ray in host.rays or ():
+            if ray.node and facts.index.nodes:
+                is_ours = ray.node in facts.index.nodes
+            else:
+                is_ours = len(facts.seen_sessions) < 2 if session is None else ray.session in (None, session)
+            if is_ours:
+                yield host, ray
 
 
 def _difference(
@@ -62,15 +61,11 @@ def _difference(
     others = "the cluster has" if usual == same else plural(len(found[usual]), "other host has", "other hosts have")
     odd_words = " and ".join(f"{version} on {join_first([*names], MAX_HOSTS_NAMED)}" for version, names in sorted(odd.items()))
     odd_hosts = {name for names in odd.values() for name in names}
-    yield facts.cluster_finding(
-        (node for node in facts.living_nodes if (host := facts.index.host_of(node)) and host.name in odd_hosts),
-        code,
-        level,
-        f"{what} is {odd_words}, but {others} {usual}",
-        (f"{version}: {join_first([*names], MAX_HOSTS_NAMED) or 'the dashboard'}" for version, names in sorted(found.items())),
-        _REMEDIES[code],
-        seen=min((old for name in odd_hosts if (old := facts.stale_since(name)) is not None), default=None),
-    )
+    nodes = [node for node in facts.living_nodes if (host := facts.index.host_of(node)) and host.name in odd_hosts]
+    text = f"{what} is {odd_words}, but {others} {usual}"
+    evidence = [f"{version}: {join_first([*names], MAX_HOSTS_NAMED) or 'the dashboard'}" for version, names in sorted(found.items())]
+    seen = min((old for name in odd_hosts if (old := facts.stale_since(name)) is not None), default=None)
+    yield facts.cluster_finding(nodes, code, level, text, evidence, _REMEDIES[code], seen=seen)
 
 
 _REMEDIES = {
@@ -83,50 +78,39 @@ _REMEDIES = {
 @rests_on("rays")
 def open_files(facts: Facts) -> Iterator[Finding]:
     """Raylets and GCS of this cluster that have nearly reached their limit of open files, or whose limit is too low."""
+    on, wanted = facts.limits.open_files, facts.limits.open_files_least
     few: list[tuple[Host, RayProcess, int]] = []
-    for host in facts.snapshot.hosts.values():
-        for ray in host.rays or ():
-            if ray.files_limit is None or ray.files_limit <= 0 or not is_ours(facts, ray):
-                continue
-            if ray.files is not None and (facts.limits.open_files - CLEAR_STEP_SHARE) * ray.files_limit <= ray.files <= ray.files_limit:
-                yield from _near_findings(facts, host, ray, ray.files, ray.files_limit)
-            if ray.files_limit < facts.limits.open_files_least:
-                few.append((host, ray, ray.files_limit))
-    if not few:
-        return
-    names = list(dict.fromkeys(facts.host_title(host) for host, _, _ in few))
-    yield facts.cluster_finding(
-        (),
-        "open-files-limit",
-        "info",
-        f"Ray may open as few as {min(limit for _, _, limit in few)} files on {join_first(names, MAX_HOSTS_NAMED)}; "
-        f"Ray's documentation asks for {facts.limits.open_files_least}",
-        (
+    for host, ray in our_rays(facts, facts.snapshot.hosts.values()):
+        files, limit = ray.files, ray.files_limit
+        if limit is None or limit <= 0:
+            continue
+        if limit < wanted:
+            few.append((host, ray, limit))
+        if files is None or not (on - CLEAR_STEP_SHARE) * limit <= files <= limit:
+            continue
+        part, title = _part_name(ray), facts.host_title(host)
+        subject = f"{part} {ray.pid} on {title}"
+        full = facts.is_over_mark(files / limit, FULL_SHARE, FULL_CLEAR_SHARE, "open-files-full", subject)
+        if not full and not facts.is_over_mark(files / limit, on, on - CLEAR_STEP_SHARE, "open-files", subject):
+            continue
+        which = f"{part.replace('raylet', 'Raylet')} (pid {ray.pid}) on {title}"
+        text = f"{which} has {files} of {limit} files open: at the limit no more workers can register"
+        evidence = (f"ls /proc/{ray.pid}/fd | wc -l: {files}", f"/proc/{ray.pid}/limits: Max open files {limit}")
+        least = max(limit * 2, wanted)
+        remedy = f"now, as root: `prlimit --pid {ray.pid} --nofile={least}`; permanently: `ulimit -n {least}` before `ray start`"
+        code, seen = "open-files-full" if full else "open-files", facts.stale_since(host.name)
+        yield Finding(code, "critical" if full else "warning", subject, text, evidence, remedy=Remedy(remedy), seen=seen)
+    if few:
+        names = join_first(list(dict.fromkeys(facts.host_title(host) for host, _, _ in few)), MAX_HOSTS_NAMED)
+        least = min(limit for _, _, limit in few)
+        text = f"Ray may open as few as {least} files on {names}; Ray's documentation asks for {wanted}"
+        lines = [
             f"/proc/{ray.pid}/limits on {facts.host_title(host)} ({_part_name(ray)}): Max open files {limit}"
             for host, ray, limit in few[:MAX_HOSTS_NAMED]
-        ),
-        f"`ulimit -n {facts.limits.open_files_least}` before `ray start`",
-        seen=min((old for host, _, _ in few if (old := facts.stale_since(host.name)) is not None), default=None),
-    )
-
-
-def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit: int) -> Iterator[Finding]:
-    title, on = facts.host_title(host), facts.limits.open_files
-    subject = f"{_part_name(ray)} {ray.pid} on {title}"
-    full = facts.is_over_mark(files / limit, FULL_SHARE, FULL_CLEAR_SHARE, "open-files-full", subject)
-    if not full and not facts.is_over_mark(files / limit, on, on - CLEAR_STEP_SHARE, "open-files", subject):
-        return
-    least = max(limit * 2, facts.limits.open_files_least)
-    yield Finding(
-        code="open-files-full" if full else "open-files",
-        level="critical" if full else "warning",
-        subject=subject,
-        text=f"{_part_name(ray).replace('raylet', 'Raylet')} (pid {ray.pid}) on {title} has {files} of {limit} files open: "
-        "at the limit no more workers can register",
-        evidence=(f"ls /proc/{ray.pid}/fd | wc -l: {files}", f"/proc/{ray.pid}/limits: Max open files {limit}"),
-        remedy=Remedy(f"now, as root: `prlimit --pid {ray.pid} --nofile={least}`; permanently: `ulimit -n {least}` before `ray start`"),
-        seen=facts.stale_since(host.name),
-    )
+        ]
+        seen = min((old for host, _, _ in few if (old := facts.stale_since(host.name)) is not None), default=None)
+        remedy = f"`ulimit -n {wanted}` before `ray start`"
+        yield facts.cluster_finding((), "open-files-limit", "info", text, lines, remedy, seen=seen)
 
 
 def _part_name(ray: RayProcess) -> str:

@@ -12,15 +12,15 @@ from typing import Final
 
 import msgspec
 
-from cockpit.alike import group_by
+from cockpit.findings.engine_timeout import ENGINE_WAITS_S, LIMIT_WORDS, deadline_words, find_deadline
 from cockpit.findings.facts import Facts
-from cockpit.findings.give_up import ENGINE_WAITS_S, LIMIT_WORDS, deadline_words, find_deadline
 from cockpit.findings.shell_words import shell_word
 from cockpit.findings.sources import rests_on
 from cockpit.model import DEADLOCK, LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, Wait
 from cockpit.placement import amount, scale_amount
 from cockpit.placement.request import rank
 from cockpit.text import clean, plural
+from cockpit.text.grouping import group_by
 
 Waiting = Actor | PlacementGroup
 GROUPS_CODE = "placement-group-pending"
@@ -143,20 +143,13 @@ def _worst_finding(facts: Facts, waiting_set: WaitingSet) -> Iterator[Finding]:
     # Only the rows of kinds with this level are marked.
     as_bad = [each for other, waiting in kinds.items() if levels[other] == level for each in waiting]
     marked = {each.id for each in as_bad}
-    job = facts.jobs.get(waiting_set.job or "")
+    job = facts.index.jobs.get(waiting_set.job or "")
     remedy = find_remedy(kind.wait, job)
-    stopped = [job.key] if job and remedy and remedy.act == "stop-job" else []
-    yield Finding(
-        code=waiting_set.code,
-        level=level,
-        subject=waiting_set.subject,
-        text=f"{who} {'wait' if len(alike) > 1 else 'waits'}{why}{rest}{deadline}",
-        evidence=tuple(_evidence(waiting_set, kind)),
-        since=None if facts.is_single_look and any(map(_is_of_unknown_age, everything)) else _first_waiting(everything, now),
-        remedy=remedy,
-        about=(*[each.key for each in as_bad], *[actor.key for actor in waiting_set.after if actor.placement_group in marked], *stopped),
-        seen=seen,
-    )
+    stopped = [job.key] if job and remedy and remedy.action == "stop-job" else []
+    about = (*[each.key for each in as_bad], *[actor.key for actor in waiting_set.after if actor.placement_group in marked], *stopped)
+    since = None if facts.is_single_sample and any(map(_is_of_unknown_age, everything)) else _first_waiting(everything, now)
+    text, evidence = f"{who} {'wait' if len(alike) > 1 else 'waits'}{why}{rest}{deadline}", tuple(_evidence(waiting_set, kind))
+    yield Finding(waiting_set.code, level, waiting_set.subject, text, evidence, since, remedy, about, seen)
 
 
 def _evidence(waiting_set: WaitingSet, stated: WaitKind) -> Iterator[str]:
@@ -212,7 +205,7 @@ def longest_wait(facts: Facts, each: Waiting, now: float) -> float:
     """The longest time, in seconds, that it can have waited: if it already waited when first seen, its job's whole life, or `inf`."""
     if not _is_of_unknown_age(each):
         return now - (plausible_time(each.since, now) or now)
-    job = facts.jobs.get(each.job or "")
+    job = facts.index.jobs.get(each.job or "")
     started = plausible_time(job.started, now) if job else None
     return inf if started is None else now - started
 
@@ -234,8 +227,8 @@ def plausible_time(moment: float | None, now: float) -> float | None:
 
 def find_remedy(wait: Wait | None, job: Job | None) -> Remedy | None:
     """The remedy for this kind of wait. It stops the job only if the job is known and Ray's job API can stop it."""
-    text, act = REMEDIES.get(wait, (None, None)) if wait else (None, None)
-    return Remedy(text, act if act != "stop-job" or is_stoppable(job) else None) if text else None
+    text, action = REMEDIES.get(wait, (None, None)) if wait else (None, None)
+    return Remedy(text, action if action != "stop-job" or is_stoppable(job) else None) if text else None
 
 
 def is_stoppable(job: Job | None) -> bool:
@@ -253,24 +246,19 @@ def deadlocks(facts: Facts) -> Iterator[Finding]:
     lasted = min((max(longest_wait(facts, each, seen or facts.now) for each in mine) for mine in by_job.values()), default=0.0)
     if not by_job or lasted < facts.limits.waiting_told:
         return
-    known = [facts.jobs[job] for job in by_job if job in facts.jobs]
+    known = [facts.index.jobs[job] for job in by_job if job in facts.index.jobs]
     last = max(filter(is_stoppable, known), key=lambda job: job.started or 0, default=None)
     names = [short_name(facts.job_title(job)) for job in sorted(by_job)]
     who = join_names(names) if len(names) > 1 else f"{names[0]} and another job"
     none = f"Deadlock: {who} wait for each other; none can continue until one of them releases its resources"
     whys = dict.fromkeys(each.why for mine in by_job.values() for each in mine if each.why)
     stop = f"stop job {short_name(last.id)}, which started last" if last else "kill the driver of one of them"
-    yield Finding(
-        code="deadlock",
-        level="critical" if lasted >= facts.limits.waiting_hopeless else "info",
-        subject=f"{'jobs' if len(names) > 1 else 'job'} {join_names(names)}",
-        text="; ".join([none, *_standing_lines(facts, by_job)]),
-        evidence=(*[why.removeprefix(DEADLOCK) for why in whys][:MAX_REASONS], "`ray status -v` shows used and pending resources"),
-        since=since,
-        remedy=Remedy(f"{stop}: then the others continue", "stop-job" if last else None),
-        about=(*[each.key for mine in by_job.values() for each in mine], *([last.key] if last else [])),
-        seen=seen,
-    )
+    level: Level = "critical" if lasted >= facts.limits.waiting_hopeless else "info"
+    subject, text = f"{'jobs' if len(names) > 1 else 'job'} {join_names(names)}", "; ".join([none, *_standing_lines(facts, by_job)])
+    evidence = (*[why.removeprefix(DEADLOCK) for why in whys][:MAX_REASONS], "`ray status -v` shows used and pending resources")
+    remedy = Remedy(f"{stop}: then the others continue", "stop-job" if last else None)
+    about = (*[each.key for mine in by_job.values() for each in mine], *([last.key] if last else []))
+    yield Finding("deadlock", level, subject, text, evidence, since, remedy, about, seen)
 
 
 def _standing_lines(facts: Facts, by_job: Mapping[str, Iterable[Waiting]]) -> Iterator[str]:

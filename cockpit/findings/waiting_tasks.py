@@ -32,17 +32,10 @@ def waiting_tasks(facts: Facts) -> Iterator[Finding]:
         else:
             continue
         needs = needs_words(demand.needs)
-        yield Finding(
-            code=CODE,
-            level=level,
-            subject=needs,
-            text=f"{plural(demand.count, 'task waits', 'tasks wait')} for {needs}: {demand.why}",
-            evidence=(
-                "`ray status` shows them under Demands",
-                "`ray list tasks --filter state=PENDING_NODE_ASSIGNMENT` lists tasks that wait, with their jobs",
-            ),
-            since=facts.first_seen(CODE, demand.key),
-            remedy=find_remedy(demand.wait, None),
-            about=(demand.key,),
-            seen=facts.last_answer_before_fault("ray.status", *REQUIRED_SOURCES),
+        text = f"{plural(demand.count, 'task waits', 'tasks wait')} for {needs}: {demand.why}"
+        evidence = (
+            "`ray status` shows them under Demands",
+            "`ray list tasks --filter state=PENDING_NODE_ASSIGNMENT` lists tasks that wait, with their jobs",
         )
+        since, seen = facts.first_seen(CODE, demand.key), facts.last_answer_before_fault("ray.status", *REQUIRED_SOURCES)
+        yield Finding(CODE, level, needs, text, evidence, since, find_remedy(demand.wait, None), (demand.key,), seen)

@@ -1,8 +1,8 @@
-"""What a cluster is: the words that every other module speaks, all of them importable from here.
+"""Defines the values of a cluster, and the look-ups in one snapshot; all of them can be imported from here.
 
 `None` means *unknown* everywhere: it is drawn as `–`, and is never 0 and never an empty list. Sizes are bytes, times POSIX seconds,
-utilization 0-100. Every value is immutable. Text from the cluster is kept exactly as it came (ids are sent back in calls); whatever
-draws it makes it safe first (`cockpit.text.clean`). Commands and entrypoints have had their secrets taken out before they get here.
+utilization 0-100. Every value is immutable. Text from the cluster is kept exactly as it came, because ids are sent back in calls; the code
+that draws it cleans it first (`cockpit.text.clean`). Commands and entrypoints contain no secrets: the sources remove them.
 """
 
 from cockpit.model.disk import *  # noqa: F403 each name is in one place: where it is defined

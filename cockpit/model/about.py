@@ -1,4 +1,4 @@
-"""The things that a finding is about, found by their keys in a snapshot."""
+"""Finds the subjects of a finding in a snapshot by their keys."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ LISTS: Final[Mapping[str, Callable[[Snapshot], Iterable[Any] | None]]] = {
     "actor": lambda snapshot: snapshot.actors,
     "tasks": lambda snapshot: snapshot.demand,
 }
-"""All things of one kind, by how their keys begin."""
+"""Returns all values of one kind, by the prefix of their keys."""
 
 
 def gpu_nodes(finding: Finding) -> list[str]:
-    """The keys of the nodes whose GPUs it is about: a GPU's key is that of its node and its index, `node:…:3`."""
+    """Return the keys of the nodes whose GPUs it is about. A GPU's key is its node's key and its index, `node:…:3`."""
     parts = [key.rpartition(":") for key in finding.about if key.startswith("node:")]
     return [node for node, _, index in parts if node != "node" and index.isdigit()]
 
 
 def find_things(finding: Finding, snapshot: Snapshot) -> list[Any]:
-    """The things a finding is about that are in the snapshot: nodes (those of GPUs too), sessions, processes, jobs, groups, actors."""
+    """Return the subjects of a finding that are in the snapshot; for a GPU it is the node."""
     wanted = {*finding.about, *gpu_nodes(finding)}
     kinds = {key.partition(":")[0] for key in wanted}
     return [thing for kind, list_all in LISTS.items() if kind in kinds for thing in list_all(snapshot) or () if thing.key in wanted]

@@ -1,4 +1,4 @@
-"""Which hosts are believed to run which node of Ray: a probe has node ids from command lines, and any user can write one of his own."""
+"""Decides which host runs a node. A probe reads node ids from command lines, which any user can fake, so they are only claims."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from cockpit.model.ray import Node
 
 
 def believed_hosts(nodes: Iterable[Node], hosts: Mapping[str, Host]) -> dict[str, list[Host]]:
-    """By Ray's id of a node: the hosts whose claim to run it (`Host.nodes`) is believed.
+    """Return, by Ray's id of a node, the hosts whose claim to run it (`Host.nodes`) is believed.
 
-    The only host that claims a node is believed. Where another one claims it too, or has the node's address, only those are believed that
-    claim the node and have its address. A host that is looked at by two names counts once.
+    If one host claims the node, and no other has the node's address, its claim is believed. Otherwise a claim is believed only from a host
+    that has the address too. A host that is probed under two names counts once.
     """
     addresses = {node.id: node.ip for node in nodes if node.id}
     by_address: dict[str, list[Host]] = defaultdict(list)
@@ -32,5 +32,5 @@ def believed_hosts(nodes: Iterable[Node], hosts: Mapping[str, Host]) -> dict[str
 
 
 def count_different(hosts: Iterable[Host]) -> int:
-    """How many hosts they are; one that is looked at by two names counts once."""
+    """Return the number of hosts. A host that is probed under two names counts once."""
     return len({host.machine or host.name for host in hosts})

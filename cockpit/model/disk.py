@@ -1,4 +1,4 @@
-"""Where Ray writes: file systems, and what fills them."""
+"""Defines the file systems that Ray writes to, and what fills them."""
 
 from __future__ import annotations
 
@@ -14,38 +14,37 @@ class Disk(Value, frozen=True):
 
 
 class Filler(Value, frozen=True, kw_only=True):
-    """Files that belong together and take much of a disk."""
+    """A group of files that takes much of a disk."""
 
     kind: str
     """`driver_log`, `worker_log`, `ray_log`, `spilled` (objects), `runtime_env`, `session` (the rest of a session's folder), `cache`,
-    `checkpoints`, `wandb`, `core`, `shm` (shared memory of a known kind), `deleted` (has no name, and is still open), `file`, `folder`."""
+    `checkpoints`, `wandb`, `core`, `shm` (shared memory of a known kind), `deleted` (still open, without a name), `file`, `folder`."""
     path: str
-    """The file, or the folder in which all of them lie; of shared memory a pattern."""
+    """The file, or the folder of all files; for shared memory a pattern."""
     size: int
     files: int = 1
     name: str | None = None
-    """Of a cache the program that uses it, of checkpoints the run, of shared memory what each file is."""
+    """The program of a cache, the run of checkpoints, the meaning of files in shared memory."""
     job: str | None = None
-    """Of a driver's log the submission id, of a worker's log the job id; of the Ray whose `session` it is."""
+    """The submission id of a driver's log, the job id of a worker's log; in the Ray of `session`."""
     worker: int | None = None
-    """Of a worker's log its pid, as its container counts."""
+    """The pid, in its container, of the worker of a log."""
     session: str | None = None
-    """The name of the Ray session in whose folder it lies, and whose owner owns it: one of the host's `sessions`."""
+    """The name of the Ray session that contains it and has the same owner: one of the host's `sessions`."""
     user: str | None = None
-    """Whose the largest of the files is."""
+    """The owner of the largest file."""
     pid: int | None = None
-    """A process that has one of them open, works there, or was started with that path; `None`: none is seen."""
+    """A process that has one of them open, works there, or was started with that path."""
     command: str | None = None
-    """Of that process."""
 
 
 class FilledDisk(Value, frozen=True):
-    """What a file system is filled with, as far as its probe has looked: the largest first."""
+    """What fills a file system, the largest first, as far as the probe has searched."""
 
     path: str
-    """As of a `Disk`; or `/dev/shm`."""
+    """As in `Disk`; or `/dev/shm`."""
     fillers: tuple[Filler, ...] = ()
     whole: bool = False
-    """Everything there that the probe may read was counted; else there may be more, and larger."""
+    """The probe has counted everything that it may read; otherwise there may be larger fillers."""
     seen: float | None = None
-    """When the probe began to look, in seconds since 1970; `None`: a probe of an older version did not say."""
+    """When the search began; `None` from an older probe."""

@@ -1,4 +1,4 @@
-"""What a host is by its own word: memory, disks, processes, Ray's sessions on it; its GPUs are in `gpu`."""
+"""Defines a host as its probe reports it: memory, disks, processes, and Ray's sessions on it."""
 
 from __future__ import annotations
 
@@ -15,74 +15,71 @@ from cockpit.model.value import Value
 Kind = Literal["ray", "worker", "driver", "child", "stale", "orphan", "foreign", "unknown"]
 LEFT_OVER: tuple[Kind, ...] = ("orphan", "stale")
 Cause = Literal["silent", "gcs", "monitor", "no token", "wrong token", "not ray", "other session"]
-"""Why a source can't be believed, if that is known.
+"""Why a source fails, if known.
 
-`silent`: nothing answers. `gcs`: the GCS does not answer. `monitor`: the autoscaler monitor no longer writes. `no token`: Ray asks for a
+`silent`: nothing answers. `gcs`: the GCS does not answer. `monitor`: the autoscaler monitor no longer writes. `no token`: Ray requires a
 token, and none was found. `wrong token`: Ray refuses the token. `not ray`: another program answers. `other session`: another Ray session
-answers, not the one that a person has chosen."""
+answers than the one that the user has chosen."""
 Past = tuple[int | str | None, ...]
-"""Evidence of a probe for another one, which alone understands it."""
+"""Evidence that one probe has collected for another; only probes read it."""
 
 
 class Amount(Value, frozen=True):
-    """How much of something is in use, in bytes."""
+    """An amount in use, in bytes."""
 
     used: int | None = None
     total: int | None = None
 
 
 class HostMemory(Value, frozen=True):
-    """A host's memory as Ray's memory monitor counts it: the cgroup's, where that limit is the lower one."""
+    """A host's memory as Ray's memory monitor counts it: that of the cgroup, if its limit is lower."""
 
     used: int | None = None
     total: int | None = None
     kill_at: int | None = None
-    """Above this many bytes the node's raylet ends workers; `None` when its monitor is off, or that is not known, as of a host alone."""
+    """Above this the node's raylet kills workers; `None`: its monitor is off, or the threshold is unknown, as for a host without a node."""
     host_total: int | None = None
-    """Of the machine itself, where a cgroup gives less of it than that; else `None`."""
+    """The machine's total, if a cgroup limits `total`."""
     shared: int | None = None
-    """Of what is used: shared memory and tmpfs, counted once; Ray's object store in /dev/shm is part of it."""
+    """The part of `used` in shared memory and tmpfs; Ray's object store in /dev/shm is part of it."""
 
 
 class Hold(Value, frozen=True):
-    """What a process holds of one GPU; `memory` is `None` where NVML won't say."""
+    """The memory that a process holds on one GPU."""
 
     index: int
     memory: int | None = None
 
 
 class SocketInterfaces(Value, frozen=True):
-    """Which network interfaces a process was told to use, and which it has."""
+    """The network interfaces that a process has (`there`), and its NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME."""
 
     nccl: str | None = None
-    """Its NCCL_SOCKET_IFNAME."""
     gloo: str | None = None
-    """Its GLOO_SOCKET_IFNAME."""
     there: tuple[str, ...] = ()
     default: str | None = None
-    """Over which its default route goes; `None`: it has none for IPv4, or that is not known."""
+    """The interface of its default route; `None`: it has none for IPv4, or it is unknown."""
 
 
 class ShmUser(Value, frozen=True):
-    """How much the files of one user in /dev/shm take, in bytes; what is deleted there and still mapped is in nobody's."""
+    """The bytes of one user's files in /dev/shm, without files that are deleted and still mapped."""
 
     user: str | None
     size: int
 
 
 class Listener(Value, frozen=True, kw_only=True):
-    """Who listens on a port."""
+    """A process that listens on a port."""
 
     pid: int | None
-    """`None`: the probe may not see which process of that user it is."""
+    """`None`: the probe has no right to see which process of the user it is."""
     ticks: int | None = None
-    """As of a `Process`."""
     user: str | None = None
     command: str | None = None
 
 
 class Port(Value, frozen=True):
-    """A port that somebody wanted in vain, and who listens on it now, as its host's own network has it."""
+    """A port that a job could not bind, and the processes that listen on it now."""
 
     host: str
     port: int
@@ -90,24 +87,22 @@ class Port(Value, frozen=True):
 
 
 class StuckProcess(Value, frozen=True, kw_only=True):
-    """A process that a probe has seen in D state at two looks, ten seconds apart, and what it waits for, as far as that can be told."""
+    """A process that a probe has seen in D state twice, ten seconds apart, and the file system that it waits for, if known."""
 
     pid: int
     ticks: int | None = None
-    """As of a `Process`."""
     waits_in: str | None = None
-    """A function of the kernel (/proc/PID/wchan)."""
+    """The kernel function (/proc/PID/wchan)."""
     mount: str | None = None
-    """Where the file system is mounted on which it waits."""
     kind: str | None = None
-    """Of that file system: nfs4, lustre, fuse.sshfs, …"""
+    """The type of the file system: nfs4, lustre, fuse.sshfs, …"""
     source: str | None = None
     certain: bool | None = None
-    """Its system call works on a file there; false: of the file systems that it uses only this one needs a server."""
+    """True: its system call works on a file there. False: it is the only file system in use by the process that needs a server."""
 
 
 class RdmaPort(Value, frozen=True, kw_only=True):
-    """A port of an InfiniBand or RoCE device; a file that its driver does not have is `None`, or not among `errors`."""
+    """A port of an InfiniBand or RoCE device. If the driver lacks a file, the fact is `None`, or is not in `errors`."""
 
     device: str
     port: int
@@ -119,30 +114,29 @@ class RdmaPort(Value, frozen=True, kw_only=True):
     """LinkUp, Polling, Disabled, …"""
     rate: str | None = None
     used: bool | None = None
-    """Whether packets have ever gone through it since its driver was loaded."""
+    """Whether it has ever sent or received a packet since its driver was loaded."""
     errors: Mapping[str, int] = {}
-    """Counters of its link by their names in sysfs, since they were reset."""
+    """The counters of its link since they were reset, by their names in sysfs."""
 
 
 class HostContainer(Value, frozen=True):
-    """A container that a process runs in, as seen from outside of it."""
+    """A container that a process runs in, seen from outside."""
 
     engine: str
     """The command that starts a program in it: podman, docker, crictl."""
     name: str
-    """Its name, or the beginning of its id."""
     user: str | None = None
-    """Whose engine it is: another user's doesn't know it."""
+    """The user whose engine it is; the engines of other users don't know it."""
 
 
 class Process(Value, frozen=True, kw_only=True):
-    """A process that matters here: it holds GPU memory, or is Ray's, or comes from Ray.
+    """A process that holds GPU memory, belongs to Ray, or was started by Ray.
 
-    `(pid, ticks)` on a host is its identity; a pid alone may be reused.
+    Its identity on a host is `(pid, ticks)`; a pid alone may be reused.
     """
 
     host: str = ""
-    """Said by whoever asks the host, never by its probe; empty only until then."""
+    """Filled in by the caller of the probe."""
     pid: int
     started: float | None = None
     ticks: int | None = None
@@ -155,41 +149,41 @@ class Process(Value, frozen=True, kw_only=True):
     """As in ps: R, S, D, Z, T."""
     rss: int | None = None
     shared: int | None = None
-    """Of its `rss`: files and shared memory, which other processes may have mapped too."""
+    """The part of `rss` in files and shared memory, which other processes may have mapped too."""
     gpus: tuple[Hold, ...] = ()
     kind: Kind = "unknown"
     why: tuple[str, ...] = ()
+    """The evidence for `kind`."""
     job: str | None = None
-    """Ray's job id or a submission id, of the followed cluster; in a probe's own words it may be another Ray's, until they are joined."""
+    """Ray's job id or a submission id in the followed cluster. A probe may report another Ray's job; the join moves it to `other_job`."""
     actor: str | None = None
-    """Of the followed cluster."""
+    """In the followed cluster."""
     session: str | None = None
-    """The name of the Ray session that it is of, whichever that is."""
+    """The name of its Ray session, also of another Ray."""
     ours: bool | None = None
-    """Whether it is of the followed cluster; `None`: it is nothing of Ray's, or of which Ray can't be told."""
+    """Whether it belongs to the followed cluster; `None`: it is not Ray's, or its Ray is unknown."""
     other_job: str | None = None
-    """The job that it names, where that is not known to be one of the followed cluster: each Ray counts its jobs anew."""
+    """Its job, if that is not known to be of the followed cluster: each Ray counts its jobs from 1."""
     node: str | None = None
-    """Ray's id of the node it runs on, where that is known."""
     ns_pid: int | None = None
-    """Its pid as it knows it itself, inside its container; `None` when that is the same, or unknown."""
+    """Its pid in its container; `None` if it is the same, or unknown."""
     inside: str | None = None
-    """The PID namespace of its container; `None` when it is the probe's own, or unknown."""
+    """The PID namespace of its container; `None` if it is the probe's own, or unknown."""
     container: HostContainer | None = None
-    """`None`: it runs in none, or in which can't be told."""
+    """`None`: it runs in no container, or in an unknown one."""
     worker: int | None = None
-    """The pid, as its container counts, of the Ray worker whose log its stdout is: itself, or one that it comes from, alive or not."""
+    """The pid, in its container, of the Ray worker that owns its stdout: itself or an ancestor, alive or not."""
     undecided: str | None = None
-    """`job`: whether it is left over hangs on whether its job still runs, which only Ray can say."""
+    """`job`: it is left over only if its job has ended, and only Ray knows that."""
     sockets: SocketInterfaces | None = None
-    """`None`: its environment names no interface, or it is not known which there are."""
+    """`None`: its environment names no interface, or the existing ones are unknown."""
     asks: tuple[str, ...] = ()
-    """Undecided: the names of the sessions any of which its job may belong to; all of them must be asked."""
+    """If undecided: the sessions that its job may belong to. All of them must be asked."""
     past: Past | None = None
-    """What the probe has seen of it earlier and nobody can see now; an acting probe is given it."""
+    """What its probe saw earlier and nobody can see now; it is passed to the acting probe."""
 
     def is_seen_by(self, machines: Collection[str | None], own: str | None) -> bool:
-        """Whether it runs in a container that one of these probes (`Host.machine`) is in, and `own`, which tells of it, is not."""
+        """Return whether its container has one of these probes (`Host.machine`), and `own`, the probe that reports it, is outside."""
         return self.inside is not None and own is not None and f"{own.partition(' ')[0]} {self.inside}" in machines
 
     @property
@@ -199,144 +193,138 @@ class Process(Value, frozen=True, kw_only=True):
 
     @property
     def private(self) -> int | None:
-        """Host memory that is its alone; all that is resident, where it is not known what of it is shared."""
+        """Host memory that it does not share; all of `rss` if the shared part is unknown."""
         return None if self.rss is None else self.rss - (self.shared or 0)
 
     @property
     def gpu_memory(self) -> int | None:
-        """Over all GPUs; `None` when NVML won't say for any of them."""
+        """The sum over all GPUs; `None` if NVML reports none of them."""
         known = [hold.memory for hold in self.gpus if hold.memory is not None]
         return sum(known) if known else None
 
     @property
     def left_over(self) -> bool:
-        """Whether its Ray is gone and it is still there."""
+        """Whether it has outlived its Ray."""
         return self.kind in LEFT_OVER
 
     @property
     def other_owner(self) -> str | None:
-        """Whose it is, in words, where that is another Ray, or can't be told; `None`: the followed cluster's, or nobody's."""
+        """Its owner, in words, if that is another or an unknown Ray."""
         if self.ours is False or self.other_job:
             return describe_owner(self.other_job, self.session, another=self.ours is False)
         return None
 
 
 def describe_owner(job: str | None, session: str | None, *, another: bool) -> str:
-    """`job 02000000 of another Ray session (session_…)`; without `another` it is not known to be another one than the followed."""
+    """Return `job 02000000 of another Ray session (session_…)`. Without `another` it may be the followed session."""
     named = f" ({session})" if session else ""
     ray = f"another Ray session{named}" if another else session or "an unknown Ray session"
     return f"job {job} of {ray}" if job else ray
 
 
 class MemoryUser(Value, frozen=True):
-    """One of the processes that hold most of a host's memory."""
+    """One of the processes with the most memory on a host."""
 
     pid: int
     rss: int
     user: str | None = None
     command: str | None = None
     shared: int | None = None
-    """As of a `Process`."""
 
     @property
     def private(self) -> int:
-        """As of a `Process`."""
+        """As in `Process`."""
         return self.rss - (self.shared or 0)
 
 
 class RayPorts(Value, frozen=True):
-    """TCP ports of a raylet or GCS, as its command says; ranges have their first and last port."""
+    """The TCP ports in the command of a raylet or GCS. Ranges have their first and last port."""
 
     workers: tuple[tuple[int, int], ...] = ()
-    """A raylet's: those that it gives to its workers and drivers, one to each; none: any port."""
+    """The ports that a raylet gives to its workers and drivers, one to each; empty: any port."""
     fixed: Mapping[str, int] = {}
-    """By part: GCS, node manager, object manager; of those that Ray chooses itself none is known."""
+    """The port of each part (GCS, node manager, object manager), unless Ray chooses it itself."""
     local: tuple[int, int] | None = None
-    """net.ipv4.ip_local_port_range where it runs; `None`: unknown."""
+    """net.ipv4.ip_local_port_range in its network namespace."""
     reserved: tuple[tuple[int, int], ...] = ()
     """net.ipv4.ip_local_reserved_ports there."""
 
 
 class RayProcess(Value, frozen=True):
-    """A raylet or GCS that lives on a host, as its process table and its environment show it."""
+    """A live raylet or GCS on a host, as its process table and its environment show it; limits are known only for a raylet."""
 
     role: Literal["raylet", "gcs_server"]
     pid: int
     session: str | None = None
-    """The name of its session."""
     node: str | None = None
-    """Ray's id of the node that a raylet is."""
     state: str | None = None
     """As in ps; T is stopped by a signal."""
     ray: str | None = None
-    """Its version of Ray."""
+    """The version of Ray."""
     python: str | None = None
-    """The version of the Python that its workers use."""
+    """The version of the Python of its workers."""
     visible: str | None = None
-    """Its CUDA_VISIBLE_DEVICES; `None` when there is none, or it can't be read."""
+    """Its CUDA_VISIBLE_DEVICES; `None`: it has none, or it is unknown."""
     files: int | None = None
     files_limit: int | None = None
-    """Open files, and how many it may have (the soft limit)."""
     frameworks: Mapping[str, str] | None = None
-    """A raylet's: releases of `openrlhf` and `verl` that lie beside its Ray; `None` where that can't be seen."""
+    """A raylet's: the versions of `openrlhf` and `verl` that are installed beside its Ray."""
     tasks: tuple[TaskLimit, ...] | None = None
-    """A raylet's; a limit that doesn't count for it, or that is not known, is not among them."""
+    """Without limits that are unknown or don't apply."""
     apart: bool = False
-    """It is in a container that the probe is not in: it counts another memory, and may have another /dev/shm."""
+    """It is in another container than the probe: it has another memory limit, and perhaps another /dev/shm."""
     slurm: str | None = None
-    """The Slurm job in which it was started: by its cgroup, else by its environment."""
+    """The Slurm job that it was started in: by its cgroup, else by its environment."""
     slurm_memory: Amount | None = None
-    """A raylet's: the memory limit of that job's cgroup, which Ray does not know of, and what is in use below it."""
+    """A raylet's: the memory of that job's cgroup, whose limit Ray does not know."""
     gcs: str | None = None
-    """`host:port` of its GCS, or its own, as its command says; `None` of another user's."""
+    """`host:port` of its GCS, or its own, from its command; `None` for another user's process."""
     start: Mapping[str, str] | None = None
-    """The flags of `ray start` that its command line shows, and a raylet's `python`; `None` of another user's."""
+    """The flags of `ray start` in its command line, and a raylet's `python`; `None` for another user's process."""
     kill_at: int | None = None
-    """A raylet's: above so many bytes in use on its host it ends workers; `None` when its monitor is off, or that is not known."""
+    """As in `HostMemory`."""
     cpu_limit: CpuLimit | None = None
-    """A raylet's."""
     locked_memory: int | None = None
-    """A raylet's: bytes that a worker may pin (`ulimit -l`, the soft limit); `None`: unlimited, or it doesn't count, or it is not known."""
+    """The bytes that a worker may pin (`ulimit -l`, the soft limit); `None`: unlimited, without effect, or unknown."""
     rdma: tuple[str, ...] | None = None
-    """A raylet's: InfiniBand and RDMA devices that it may open."""
+    """A raylet's: the InfiniBand and RDMA devices that it may open."""
     addresses: tuple[str, ...] | None = None
-    """A raylet's: all addresses of its network but those of loopback."""
+    """A raylet's: all addresses of its network except loopback."""
     network: str | None = None
-    """A raylet's: what no other network namespace says of itself, on this or another host."""
+    """A raylet's: a text that is different for every network namespace of every host."""
     loopback_line: str | None = None
-    """A raylet's: the line of its /etc/hosts by which its host's own name leads to loopback; `None`: there is none, or it is not known."""
+    """A raylet's: the line of its /etc/hosts that maps its host's name to loopback; `None`: there is none, or it is unknown."""
     gloo: str | None = None
     """Its GLOO_SOCKET_IFNAME."""
     proxy: HttpProxy | None = None
-    """The HTTP proxy of its environment, which workers and drivers inherit; `None`: it has none, or that is not known."""
+    """The HTTP proxy in its environment, which workers and drivers inherit; `None`: it has none, or it is unknown."""
     ports: RayPorts | None = None
     """`None`: its command can't be read."""
 
 
 class Pointer(Value, frozen=True):
-    """Where Ray's tools look first: `session_latest`, or the address in `ray_current_cluster`."""
+    """`session_latest` or `ray_current_cluster`, where Ray's tools look first."""
 
     path: str
     target: str
-    """The session's folder, or the address; empty where something else lies there than Ray makes."""
+    """The session's folder, or the address; empty if Ray did not make it."""
     alive: bool | None = None
-    """Whether that Ray lives; `None` also where it may be another host's, or just be starting."""
+    """Whether that Ray is alive; `None`: unknown, as for another host's or a starting Ray."""
 
 
 class TempDir(Value, frozen=True):
-    """A temp dir of Ray's on a host."""
+    """One of Ray's temp dirs on a host."""
 
     path: str
     owner: str | None = None
     writable: bool | None = None
-    """Whether the user whom the probe runs as could start a Ray in it."""
+    """Whether the probe's user could start a Ray in it."""
 
 
 class Session(Value, frozen=True, kw_only=True):
-    """A Ray session's folder on a host."""
+    """The folder of a Ray session on a host."""
 
     host: str = ""
-    """As of a `Process`."""
     name: str
     path: str
     live: bool | None = None
@@ -345,18 +333,18 @@ class Session(Value, frozen=True, kw_only=True):
     keeps: tuple[str, ...] = ()
     """Files in it that may be worth keeping: checkpoints, core dumps."""
     dashboard: str | None = None
-    """`http://host:port`, when its dashboard runs on that host."""
+    """`http://host:port`, if its dashboard runs on that host."""
     latest: bool = False
-    """`session_latest` points at it."""
+    """`session_latest` points to it."""
     started: float | None = None
     stopped: bool | None = None
-    """Dead: its raylet was told to end, as `ray stop` does it; known of the latest only."""
+    """Its raylet was stopped in order, as by `ray stop`; known only for the latest session, if it is dead."""
     nodes: tuple[str, ...] = ()
-    """Ray's ids of nodes whose raylets have written into it; where hosts share the folder also of another host's."""
+    """Ray's ids of the nodes that have written into it, also on other hosts that share the folder."""
     log_files: int | None = None
-    """Files in its folder of logs, rounded down to thousands; those in folders below it don't count."""
+    """The number of files in its folder of logs, without subfolders, rounded down to thousands."""
     trusted: bool = False
-    """Its owner is root, or whoever cockpit looks at that host as: nobody else's is followed without being asked for."""
+    """Its owner is root or the user of the probe. A session of anybody else is followed only on request."""
 
     @property
     def key(self) -> str:
@@ -365,7 +353,7 @@ class Session(Value, frozen=True, kw_only=True):
 
 
 class Fault(Value, frozen=True):
-    """A source that can't be believed: what is shown of it is as of before `since`."""
+    """A source that fails. Its facts are older than `since`."""
 
     source: str
     text: str
@@ -373,7 +361,7 @@ class Fault(Value, frozen=True):
     host: str | None = None
     cause: Cause | None = None
     sources: tuple[str, ...] = ()
-    """All that its cause takes down, itself first, where several sources tell of one cause."""
+    """All sources that fail by the same cause, itself first."""
 
     @property
     def key(self) -> str:
@@ -382,56 +370,54 @@ class Fault(Value, frozen=True):
 
 
 class Host(Value, frozen=True):
-    """What one probe has said last of the host it runs on."""
+    """The last report of the probe on a host."""
 
     name: str
     addresses: tuple[str, ...] = ()
     taken: float | None = None
-    """By this host's clock, when its last sample arrived."""
+    """When its last sample arrived, by our clock."""
     cpu: float | None = None
     cpus: int | None = None
     memory: HostMemory = HostMemory()
     shm: Amount = Amount()
     disks: tuple[Disk, ...] = ()
     gpus: tuple[Gpu, ...] | None = None
-    """`None` when NVML can't be asked; empty when there is no GPU."""
+    """`None`: NVML can't be asked; empty: there is no GPU."""
     processes: tuple[Process, ...] | None = None
     memory_users: tuple[MemoryUser, ...] = ()
     sessions: tuple[Session, ...] | None = None
     nodes: tuple[str, ...] = ()
-    """Ray's node ids of the raylets that run on it."""
+    """Ray's node ids in the command lines of its raylets: a claim, which `ClusterIndex.believed_hosts` checks."""
     rays: tuple[RayProcess, ...] | None = None
     pointers: tuple[Pointer, ...] | None = None
     temps: tuple[TempDir, ...] | None = None
     driver: str | None = None
     """The version of the NVIDIA driver."""
     proxy: HttpProxy | None = None
-    """The HTTP proxy of the environment that its probe was started with: on this host that of cockpit's own shell."""
+    """The HTTP proxy in its probe's environment; on the local host that is the user's shell."""
     oom_kills: tuple[OomKill, ...] | None = None
-    """Those of the last hour, as the logs of its live sessions and its kernel tell."""
+    """Kills of the last hour, from the logs of its live sessions and its kernel."""
     wrote: Mapping[str, Mapping[str, float]] = {}
-    """By the name of a session and by submission id, when the log of a job's driver that lies here was written to last."""
+    """By session name and submission id: the last write to the log of a job's driver on this host."""
     shm_users: tuple[ShmUser, ...] | None = None
     unanswered: tuple[str, ...] = ()
-    """Sources of the probe, called as in its faults, which have not answered once."""
+    """Sources of the probe, named as in its faults, that have never answered."""
     stuck: tuple[StuckProcess, ...] | None = None
     rdma_ports: tuple[RdmaPort, ...] | None = None
     """`None`: unknown; empty: there are no InfiniBand or RoCE devices."""
     pid_digits: int | None = None
-    """Of the newest process: a process that is started next has a pid of so many digits, or of one more."""
+    """The digits of the newest pid; the next one has as many, or one more."""
     pid_max: int | None = None
-    """kernel.pid_max: all pids are below it."""
     machine: str | None = None
-    """What no other host, and no other container on it, says of itself: the boot id of its kernel, and its probe's PID namespace."""
+    """The boot id of its kernel and its probe's PID namespace: different for every host and container."""
     faults: tuple[Fault, ...] = ()
     local: bool = False
     filled: tuple[FilledDisk, ...] = ()
-    """What fills disks and /dev/shm that are nearly full, as soon as that was looked for."""
+    """What fills disks and /dev/shm that are nearly full, once the probe has looked."""
     observed: Mapping[str, float] = {}
-    """By source of the probe, called as in its faults: when its facts were true, by our clock. One that is not listed: at `taken`."""
-
+    """By source of the probe: when its facts were true, by our clock. For a missing source it is `taken`."""
     paces: Mapping[str, float] = {}
-    """By source that is read seldom because it costs much CPU: seconds from one answer to the next."""
+    """By source that is read seldom, because it costs much CPU: seconds between two answers."""
 
     @property
     def key(self) -> str:
@@ -439,7 +425,7 @@ class Host(Value, frozen=True):
         return f"host:{self.name}"
 
     def observed_at(self, source: str) -> float | None:
-        """When the facts of that source of its probe were true; `None` when it has not answered yet."""
+        """Return when the facts of a source of its probe were true, or `None` if it has not answered yet."""
         if self.taken is None or source in self.unanswered:
             return None
         return min(self.taken, self.observed.get(source, self.taken))

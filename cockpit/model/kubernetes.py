@@ -1,4 +1,4 @@
-"""A RayCluster of KubeRay's, with its pods and the RayJobs that run on it, as the API server of Kubernetes tells of them."""
+"""Defines a RayCluster of KubeRay with its pods and RayJobs, as the API server of Kubernetes reports them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from cockpit.model.value import Value
 
 
 class ContainerEnd(Value, frozen=True):
-    """How a container has ended, the last time that it did."""
+    """The last end of a container."""
 
     reason: str
-    """As the kubelet writes it: `OOMKilled`, `Error`, `Completed`."""
+    """In the kubelet's words: `OOMKilled`, `Error`, `Completed`."""
     exit_code: int | None = None
     at: float | None = None
 
@@ -22,71 +22,69 @@ class Container(Value, frozen=True):
     name: str
     restarts: int = 0
     waiting: str | None = None
-    """Why it does not run, as the kubelet writes it: `ImagePullBackOff`, `CrashLoopBackOff`; `None`: it doesn't wait."""
+    """Why it does not run, in the kubelet's words: `ImagePullBackOff`, `CrashLoopBackOff`; `None`: it doesn't wait."""
     message: str | None = None
-    """More about that."""
+    """Details of `waiting`."""
     memory_limit: int | None = None
-    """Bytes; `None`: it has no limit."""
     ended: ContainerEnd | None = None
 
 
 class Pod(Value, frozen=True):
-    """A pod that is, or is to be, a node of Ray's."""
+    """A pod that is or will be a node of Ray."""
 
     name: str
     uid: str
-    """Of this pod alone: one of the same name that is made later has another."""
+    """Its identity: a later pod with the same name has another uid."""
     ip: str = ""
-    """Empty as long as it has none."""
     phase: str = ""
     """`Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`."""
     head: bool = False
     group: str = ""
-    """Of workers, as the RayCluster calls it."""
+    """The worker group's name in the RayCluster."""
     owned: bool = False
-    """KubeRay has made it for this RayCluster, and makes another when it is gone."""
+    """KubeRay has created it for this RayCluster, and replaces it if it is gone."""
     created: float | None = None
     ends: float | None = None
-    """It is being deleted, and is ended at this moment at the latest; `None`: it stays."""
+    """It is being deleted, and ends at this time at the latest; `None`: it stays."""
     why_ends: str | None = None
-    """Why Kubernetes takes it away: preemption, eviction, a node that fails."""
+    """Why Kubernetes removes it: preemption, eviction, a failing node."""
     unscheduled: str | None = None
-    """Why the scheduler has found no place for it, in its words."""
+    """Why the scheduler has found no place for it, in the scheduler's words."""
     reason: str | None = None
-    """Of the whole pod, such as `Evicted`, with its message."""
+    """Of the whole pod, such as `Evicted`, with the message."""
     containers: tuple[Container, ...] = ()
 
 
 class RayJob(Value, frozen=True):
-    """A RayJob of KubeRay's that runs on the RayCluster."""
+    """A RayJob of KubeRay on the RayCluster."""
 
     name: str
     submission: str
-    """The id of its job in Ray; empty as long as it has none."""
+    """The id of its job in Ray; empty until it has one."""
     status: str
-    """Of the job, as KubeRay last heard it from Ray: `PENDING`, `RUNNING`, `SUCCEEDED`, `FAILED`, `STOPPED`; empty before that."""
+    """The job's last status from Ray: `PENDING`, `RUNNING`, `SUCCEEDED`, `FAILED`, `STOPPED`; empty if unknown."""
     deployment: str
-    """How far KubeRay is with it: `Initializing`, `Running`, `Complete`, `Failed`."""
+    """KubeRay's status: `Initializing`, `Running`, `Complete`, `Failed`."""
     message: str | None = None
 
 
 class RayCluster(Value, frozen=True):
-    """What Kubernetes says of one RayCluster."""
+    """One RayCluster as Kubernetes reports it."""
 
     namespace: str
     name: str
     state: str | None = None
-    """`ready`, `suspended`, `failed`; `None`: KubeRay hasn't said."""
+    """`ready`, `suspended`, `failed`."""
     trouble: str | None = None
-    """Why KubeRay can't make its pods, in its words."""
+    """Why KubeRay can't create its pods, in KubeRay's words."""
     wanted: int | None = None
-    """Workers that it is to have."""
+    """The desired number of workers."""
     pods: tuple[Pod, ...] | None = None
     jobs: tuple[RayJob, ...] | None = None
     lacks: Mapping[str, str] = {}
-    """What of it may not be read, `raycluster`, `pods` or `rayjobs`, and why, in a sentence."""
+    """Which parts can't be read (`raycluster`, `pods`, `rayjobs`), and why, in a sentence."""
 
     @property
     def title(self) -> str:
-        """As `--kubernetes` takes it."""
+        """The argument for `--kubernetes`."""
         return f"{self.namespace}/{self.name}"

@@ -1,4 +1,4 @@
-"""What limits the processes of a raylet: how many there may be, and how many CPUs they may use."""
+"""Defines the limits of a raylet's processes: their number, and their CPUs."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from cockpit.model.value import Value
 
 
 class TaskLimit(Value, frozen=True):
-    """How many processes and threads, which the kernel counts alike, there are and may be where a raylet runs."""
+    """A limit of processes and threads, which the kernel counts together, and their current number."""
 
     what: Literal["user", "cgroup", "threads", "pids"]
-    """Of whom: its user (`ulimit -u`), a cgroup above it (`pids.max`), its host (`kernel.threads-max`, `kernel.pid_max`)."""
+    """Its scope: the user (`ulimit -u`), a cgroup (`pids.max`), or the host (`kernel.threads-max`, `kernel.pid_max`)."""
     used: int | None = None
     limit: int | None = None
     path: str | None = None
-    """A cgroup's file that says the limit."""
+    """The cgroup's file with the limit."""
 
 
 class CpuLimit(Value, frozen=True):
-    """What limits the CPUs of a raylet and its workers; the lowest of all limits counts."""
+    """The limits of the CPUs of a raylet and its workers; the lowest one counts."""
 
     affinity: int | None = None
-    """CPUs that it may run on, as taskset, a cpuset or Slurm has set it."""
+    """The number of CPUs that it may run on, set by taskset, a cpuset or Slurm."""
     quota: float | None = None
-    """CPUs whose time its cgroups give it; `None`: they set no limit, or that is not known."""
+    """The CPU time in its cgroups, in CPUs; `None`: no limit, or unknown."""
     path: str | None = None
-    """The file of that quota."""
+    """The file of `quota`."""

@@ -1,4 +1,4 @@
-"""What is known of the machine of a node: by the probe of its host where there is one, else by Ray's agent."""
+"""Combines the facts about a node's machine: from the probe of its host if there is one, else from Ray's agent."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from cockpit.model.ray import Node
 from cockpit.model.value import Value
 
 STALE_AFTER_S = 20.0
-"""Seconds after which what was heard of a node or host is old: Ray's agents speak every 5 s, and need a while to collect."""
+"""Seconds after which facts about a node or host are old: Ray's agents report every 5 s, and need time to collect."""
 
 
 class Machine(Value, frozen=True):
     """The machine of a node."""
 
     seen: float | None = None
-    """When most of it was seen, by this host's clock."""
+    """When most facts were true, by this host's clock."""
     cpu: float | None = None
     cpus: int | None = None
     memory: HostMemory = HostMemory()
     shm: Amount = Amount()
     disks: tuple[Disk, ...] = ()
     filled: tuple[FilledDisk, ...] = ()
-    """What fills disks and /dev/shm that are nearly full, by a probe there."""
+    """As in `Host`."""
     gpus: tuple[Gpu, ...] | None = None
     gpus_seen: float | None = None
-    """When its GPUs were last seen, where that is long before `seen`: NVML fails there. `None`: as the other facts."""
+    """When its GPUs were last seen, if that is long before `seen` because NVML fails; `None`: as the other facts."""
 
     @property
     def current_gpus(self) -> tuple[Gpu, ...] | None:
-        """Its GPUs as the other facts are dated; `None` where NVML fails, so that `gpus` are figures of long ago."""
+        """The GPUs, or `None` if NVML fails and `gpus` is old."""
         return self.gpus if self.gpus_seen is None else None
 
 
@@ -40,7 +40,7 @@ UNKNOWN_MACHINE = Machine()
 
 
 def machine_of(node: Node, host: Host | None) -> Machine:
-    """What is known of a node's machine. `host`: the one that `Node.probe` names; what the node's agent says there counts before it."""
+    """Return the machine of a node. `host` is the one that `Node.probe` names; the facts of the node's agent take precedence."""
     agent = node.agent
     if host is None:
         return Machine(
@@ -54,7 +54,9 @@ def machine_of(node: Node, host: Host | None) -> Machine:
         )
     gpus, gpus_seen = agent.gpus, agent.seen
     if gpus is None and host.gpus is not None:
-        gpus, gpus_seen = _select_gpus(host.gpus, agent.given), host.observed_at("nvml")
+        gpus, gpus_seen = host.gpus, host.observed_at("nvml")
+        if agent.given:
+            gpus = tuple([gpu for gpu in gpus if gpu.uuid in agent.given])
     is_behind = gpus_seen is not None and host.taken is not None and host.taken - gpus_seen > STALE_AFTER_S
     return Machine(
         seen=host.taken,
@@ -69,12 +71,8 @@ def machine_of(node: Node, host: Host | None) -> Machine:
     )
 
 
-def _select_gpus(gpus: tuple[Gpu, ...], uuids: tuple[str, ...]) -> tuple[Gpu, ...]:
-    return tuple([gpu for gpu in gpus if gpu.uuid in uuids]) if uuids else gpus
-
-
 def _memory_with_kill_line(node: Node, host: Host) -> HostMemory:
-    """By the node's own raylet: others on the host have a line of their own, and anybody may call a process raylet."""
+    """Return the host's memory with `kill_at` of the node's own raylet: other raylets differ, and any process can be named raylet."""
     raylets = [ray for ray in host.rays or () if ray.role == "raylet"]
     same = [ray for ray in raylets if ray.node == node.id] or [ray for ray in raylets if ray.node is None]
     lines = {ray.kill_at for ray in same}

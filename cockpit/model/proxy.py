@@ -1,4 +1,4 @@
-"""The HTTP proxy that an environment names."""
+"""Defines the HTTP proxy in an environment."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from cockpit.model.value import Value
 
 
 class HttpProxy(Value, frozen=True):
-    """Through which proxy the programs with this environment send http:// requests."""
+    """The proxy through which programs with this environment send http:// requests."""
 
     variable: str
-    """The variable that names it: http_proxy, HTTP_PROXY, all_proxy or ALL_PROXY."""
+    """http_proxy, HTTP_PROXY, all_proxy or ALL_PROXY."""
     proxy: str | None = None
-    """Its host and port, without user and password; `None`: the variable holds no such thing."""
+    """Its host and port, without user and password; `None`: the variable contains no address."""
     exceptions: str = ""
     """The value of no_proxy."""

@@ -1,4 +1,4 @@
-"""What a cluster is by Ray's word: nodes, actors, placement groups, jobs."""
+"""Defines the values that Ray reports: nodes, actors, placement groups, jobs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from cockpit.model.value import Value
 NodeState = Literal["ALIVE", "DEAD", "UNKNOWN"]
 PENDING_STATES = ("DEPENDENCIES_UNREADY", "PENDING_CREATION")
 SUPERVISOR = "_ray_internal_job_actor_"
-"""How Ray calls the actor that runs a job's entrypoint, before the job's id."""
+"""The prefix of the name of the actor that runs a job's entrypoint; the job's id follows."""
 GROUP_WAIT_PREFIX = "its placement group waits: "
-"""How the reason of an actor begins that is bound to a group without a place; the group's own follows."""
+"""The prefix of the reason of an actor whose placement group waits; the group's reason follows."""
 DEADLOCK = "deadlock, none continues until one releases its resources: "
-"""How the reason of what waits in a deadlock begins; what it needs, and who holds that, follows."""
-
-
+"""The prefix of the reason of a deadlock; the needed resources and their holders follow."""
 Wait = Literal["never", "held", "fragmented", "short", "label", "deadlock", "itself", "group", "removed", "starting", "room"]
 """Why something waits.
 
@@ -31,60 +29,59 @@ missing. `label`: only nodes without its label have room. `deadlock`: jobs wait 
 
 
 class Quantity(Value, frozen=True):
-    """How much of a resource Ray has handed out, of how much it was told there is. Logical: not what is really in use."""
+    """The amount of a resource that Ray has allocated, and the total that it was given. Logical: real usage is independent."""
 
     used: float | None = None
     total: float | None = None
 
 
 class AgentReport(Value, frozen=True):
-    """What Ray's agent on a node says of its machine. Of a probed node only what its probe can't see: the rest is `None`, or empty."""
+    """The facts about a node's machine from Ray's agent. For a probed node it has only facts that the probe can't see."""
 
     seen: float | None = None
-    """When its figures last changed, by this host's clock. Old figures stay, and their age is shown."""
+    """When its figures last changed, by this host's clock."""
     cpu: float | None = None
     cpus: int | None = None
     memory: HostMemory | None = None
     shared: int | None = None
-    """Shared memory in use, which the agent may leave out of `memory`."""
+    """Shared memory in use, which the agent may not count in `memory`."""
     shm: Amount | None = None
     disks: tuple[Disk, ...] | None = None
     gpus: tuple[Gpu, ...] | None = None
     given: tuple[str, ...] = ()
-    """Uuids of the GPUs that the node's container was given, of all that its probe sees; empty: all of them."""
+    """Uuids of the GPUs in the node's container, if its probe sees more; empty: all."""
 
 
 class Node(Value, frozen=True):
-    """A host, as Ray knows it (`id`), or as only a probe does (`id` is `None`)."""
+    """A node of Ray, or a host that only a probe knows (`id` is `None`)."""
 
     id: str | None
     host: str
-    """How the machine calls itself."""
+    """The machine's own name."""
     ip: str = ""
     name: str = ""
-    """The name given to `ray start --node-name`, when it is not the address."""
+    """The name from `ray start --node-name`, if it is not the address."""
     head: bool = False
     state: NodeState = "UNKNOWN"
     message: str | None = None
-    """Why a dead node died, in Ray's words."""
+    """Why it died, in Ray's words."""
     agent: AgentReport = AgentReport()
     probe: str | None = None
-    """The name of the `Host` whose probe is believed about its machine; `None`: Ray's agent is. See `ClusterIndex.machine`."""
+    """The name of the `Host` whose probe has the facts about its machine; `None`: Ray's agent has them. See `ClusterIndex.machine`."""
     object_store: Amount = Amount()
     resources: Mapping[str, Quantity] = {}
     workers: int | None = None
     labels: Mapping[str, str] = {}
     started: float | None = None
     ended: float | None = None
-    """When Ray took it in, and when it declared it dead, by the clock of the head."""
+    """When it joined Ray, and when Ray declared it dead, by the head's clock."""
     pod: str | None = None
-    """The pod that it is, by the word of Kubernetes."""
     had: tuple[str, ...] = ()
-    """Dead: ids of the actors whose workers Ray last listed on it."""
+    """For a dead node: ids of the actors whose workers Ray last listed on it."""
 
     @property
     def probed(self) -> bool:
-        """Whether a probe on the host itself is the source of what is known of its machine."""
+        """Whether the facts about its machine come from a probe."""
         return self.probe is not None
 
     @property
@@ -94,12 +91,12 @@ class Node(Value, frozen=True):
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The name that people use."""
         return self.name or self.host or self.ip or (self.id or "")[:8]
 
 
 class Worker(Value, frozen=True):
-    """A worker or driver process that Ray itself vouches for."""
+    """A worker or driver process that Ray lists."""
 
     node: str
     pid: int
@@ -109,7 +106,7 @@ class Worker(Value, frozen=True):
 
 
 class Holder(Value, frozen=True):
-    """A process holding memory of a GPU, as Ray's agent on its node reports it."""
+    """A process that holds GPU memory, reported by Ray's agent on its node."""
 
     node: str
     index: int
@@ -118,7 +115,7 @@ class Holder(Value, frozen=True):
 
 
 class Actor(Value, frozen=True):
-    """An actor; `needs` are the resources it was declared with, placement-group names taken off."""
+    """An actor. `needs` are its declared resources, without the names of placement groups."""
 
     id: str
     class_: str = msgspec.field(name="class")
@@ -129,23 +126,22 @@ class Actor(Value, frozen=True):
     pid: int | None = None
     needs: Mapping[str, float] = {}
     labels: Mapping[str, str] = {}
-    """What it asks of the labels of its node: `a`, `!a`, `in(a, b)` or `!in(a, b)`."""
+    """The required labels of its node: `a`, `!a`, `in(a, b)` or `!in(a, b)`."""
     placement_group: str | None = None
     bundle: int | None = None
-    """The bundle of its group that it is bound to; `None`: any."""
+    """The index of its bundle in the group; `None`: any."""
     restarts: int | None = None
     detached: bool | None = None
     since: float | None = None
-    """Waiting: since when it has been seen waiting. Alive: when it was started, where known."""
+    """If it waits: since when cockpit has seen it waiting. If it is alive: when it was started, if known."""
     at_least: bool = False
-    """It already waited when it was first seen, so that it may have waited longer than `since` says; Ray doesn't tell."""
+    """It has waited at least since `since`: it already waited when cockpit first saw it, and Ray does not report the start."""
     why: str | None = None
     """Why it waits or died, in a sentence."""
     wait: Wait | None = None
-    """The same in one word, where that is known."""
     namespace: str = ""
     internal: bool = False
-    """Ray's own (a job's supervisor), not the user's."""
+    """It is Ray's own (a job's supervisor), not the user's."""
 
     @property
     def key(self) -> str:
@@ -158,35 +154,33 @@ class Actor(Value, frozen=True):
         return self.state in PENDING_STATES
 
     def is_run_by(self, process: Process) -> bool:
-        """Whether that is its process. Agents name a new worker's actor seconds after Ray's list does; until then its pid must do."""
+        """Return whether this is its process. Agents report a new worker's actor some seconds late; until then the pid decides."""
         if process.actor is not None or self.pid is None or self.job is None:
             return process.actor == self.id
         return (process.ns_pid or process.pid, process.node, process.job) == (self.pid, self.node, self.job)
 
 
 class Bundle(Value, frozen=True):
-    """One bundle of a placement group; `node` is `null` while it has no place."""
+    """One bundle of a placement group; `node` is `None` while it has no place."""
 
     needs: Mapping[str, float]
     node: str | None = None
     labels: Mapping[str, str] = {}
-    """What it asks of the labels of its node."""
 
 
 class PlacementGroup(Value, frozen=True):
-    """A group of bundles that is placed whole or not at all."""
+    """A group of bundles; Ray places all of them or none."""
 
     id: str
     name: str = ""
     state: str = ""
     strategy: str | None = None
-    """PACK, SPREAD, STRICT_PACK or STRICT_SPREAD; Ray tells it only while the group waits."""
+    """PACK, SPREAD, STRICT_PACK or STRICT_SPREAD; Ray reports it only while the group waits."""
     bundles: tuple[Bundle, ...] = ()
     job: str | None = None
     since: float | None = None
     why: str | None = None
     wait: Wait | None = None
-    """The same in one word, where that is known."""
     detached: bool | None = None
 
     @property
@@ -201,12 +195,12 @@ class PlacementGroup(Value, frozen=True):
 
 
 class Job(Value, frozen=True):
-    """A submitted job, or a driver that connected by itself (then `submission` is `None`)."""
+    """A submitted job, or a driver that connected by itself (`submission` is `None`)."""
 
     id: str
-    """What Ray's job API calls it: the submission id, else the job id."""
+    """Its id in Ray's job API: the submission id, else the job id."""
     job: str | None = None
-    """The 8 hex digits that actors and workers carry; `None` until its driver has connected."""
+    """The 8 hex digits in the facts of its actors and workers; `None` until its driver has connected."""
     submission: str | None = None
     status: str = ""
     entrypoint: str | None = None
@@ -218,9 +212,8 @@ class Job(Value, frozen=True):
     driver_pid: int | None = None
     exit_code: int | None = None
     preset: str | None = None
-    """What it was launched from, by name."""
     runtime_env: Mapping[str, Any] | None = None
-    """As Ray tells it, the secrets inside taken out."""
+    """Without secrets."""
     metadata: Mapping[str, str] | None = None
 
     @property
@@ -230,17 +223,17 @@ class Job(Value, frozen=True):
 
     @property
     def running(self) -> bool:
-        """Whether it is not over."""
+        """Whether it has not ended."""
         return self.status in ("PENDING", "RUNNING")
 
 
 class Demand(Value, frozen=True):
-    """So many waiting tasks or actors of one shape, as the autoscaler monitor counts them."""
+    """A number of waiting tasks or actors with the same needs, from the autoscaler monitor."""
 
     needs: Mapping[str, float]
     count: int
     why: str | None = None
-    """Why these are tasks that no node is large enough for. `None`: one is, or an actor may be what asks for so much."""
+    """Why no node is large enough for these tasks; `None`: one is, or they may be actors."""
     wait: Wait | None = None
 
     @property
@@ -250,18 +243,18 @@ class Demand(Value, frozen=True):
 
 
 class OtherRay(Value, frozen=True):
-    """One that lives on this host and is not followed."""
+    """A live Ray on this host that is not followed."""
 
     url: str
     session: str
     owner: str | None = None
-    """Whose it is, where it is neither root's nor ours."""
+    """Its user, if it is neither root nor us."""
     answers: bool | None = None
-    """Whether it has answered there, as that session; `None`: not asked. One in a container is seen too, and may be out of reach."""
+    """Whether it has answered as that session; `None`: not asked. A Ray in a container may be unreachable."""
 
 
 class Cluster(Value, frozen=True):
-    """Which Ray this is."""
+    """The identity of the followed Ray."""
 
     address: str | None = None
     ray_version: str | None = None
@@ -269,15 +262,15 @@ class Cluster(Value, frozen=True):
     cluster_id: str | None = None
     auth: Literal["token", "disabled"] | None = None
     reachable: bool | None = None
-    """The dashboard answers; `None` before it was asked."""
+    """Whether the dashboard answers; `None`: it was not asked yet."""
     others: tuple[OtherRay, ...] | None = None
-    """Asked while nothing has ever answered at this address; `None`: they have not been."""
+    """Other Rays on this host; found only while the address has never answered."""
     before: str | None = None
-    """The session that was followed until this one took its place. `None`: this is the first, or a person has chosen it."""
+    """The session that this one has replaced; `None`: it is the first, or the user has chosen it."""
     replaced: float | None = None
-    """When this session was first heard in the place of `before`."""
+    """When this session replaced `before`."""
 
     def is_other_than(self, before: Cluster) -> bool:
-        """Whether another Ray answers than before, as far as both have said which they are."""
-        told = ((before.session, self.session), (before.cluster_id, self.cluster_id))
-        return any(old is not None and new is not None and old != new for old, new in told)
+        """Return whether another Ray answers now, by the ids that both have given."""
+        ids = ((before.session, self.session), (before.cluster_id, self.cluster_id))
+        return any(old is not None and new is not None and old != new for old, new in ids)

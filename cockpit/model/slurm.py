@@ -1,4 +1,4 @@
-"""A Slurm job, which is an allocation of nodes for a time, as Slurm itself tells of it."""
+"""Defines a Slurm job, an allocation of nodes for a time, as Slurm reports it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class SlurmNode(Value, frozen=True):
 
     name: str
     state: str
-    """As `sinfo` writes it in full: `allocated`, `draining`, `down*`; a sign at its end says more (sinfo(1), NODE STATE CODES)."""
+    """In the words of `sinfo`: `allocated`, `draining`, `down*`. For a sign at the end see sinfo(1), NODE STATE CODES."""
     reason: str | None = None
-    """What somebody wrote who took it out of service."""
+    """The reason that an administrator gave for taking it out of service."""
     others: tuple[str, ...] = ()
-    """What else it is called: its `NodeHostname`, which is what `hostname -s` says there, and its `NodeAddr`."""
+    """Its other names: its `NodeHostname`, which `hostname -s` prints there, and its `NodeAddr`."""
 
 
 class Allocation(Value, frozen=True):
@@ -22,9 +22,9 @@ class Allocation(Value, frozen=True):
 
     job: str
     state: str
-    """As `squeue` writes it in full, such as `RUNNING`."""
+    """In the words of `squeue`, such as `RUNNING`."""
     ends: float | None
-    """When Slurm ends it and all that runs in it; `None`: it has no limit, or Slurm doesn't say."""
+    """When Slurm ends it; `None`: it has no limit, or the limit is unknown."""
     nodes: tuple[SlurmNode, ...]
     lacks: str | None = None
-    """Why their states are not known, in a sentence."""
+    """Why the nodes' states are unknown, in a sentence."""

@@ -1,4 +1,4 @@
-"""Everything known at one moment."""
+"""Defines the snapshot: everything known at one moment."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ from cockpit.model.titles import count_machines
 
 
 class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Everything known at one moment. Never changed, compared by identity."""
+    """Everything known at one moment; immutable, compared by identity."""
 
     taken: float = 0.0
     cluster: Cluster = Cluster()
     nodes: tuple[Node, ...] | None = None
     growing: bool = False
-    """An autoscaler has made some of the nodes, and could make more."""
+    """An autoscaler has created some of the nodes, and could create more."""
     actors: tuple[Actor, ...] | None = None
     actor_counts: Mapping[str, int] | None = None
     actors_complete: bool | None = None
-    """Whether `actors` holds every actor that is not dead: Ray cuts its answers at 10,000."""
+    """Whether `actors` has every actor that is not dead: Ray's answer ends after 10,000."""
     placement_groups: tuple[PlacementGroup, ...] | None = None
     jobs: tuple[Job, ...] | None = None
     demand: tuple[Demand, ...] | None = None
     processes: tuple[Process, ...] | None = None
     sessions: tuple[Session, ...] | None = None
     oom_kills: tuple[OomKill, ...] | None = None
-    """Of the last hour, as Ray and the hosts that are looked at tell, each once."""
+    """Of the last hour, from Ray and from probed hosts, each once."""
     hosts: Mapping[str, Host] = {}
     ports: tuple[Port, ...] = ()
-    """That a failed job wanted and that were in use, of hosts that were asked; it is no part of a recording."""
+    """Ports in use that a failed job could not bind, on the hosts that were asked. Not recorded."""
     allocation: Allocation | None = None
-    """The Slurm job that this Ray is known to run in; it is no part of a recording."""
+    """The Slurm job that this Ray runs in, if known. Not recorded."""
     slurm_ids: frozenset[str] = frozenset()
-    """Ids of the Slurm job that cockpit runs in, or was told of, and of its parts; it is no part of a recording."""
+    """Ids of the Slurm job that cockpit runs in or that the user has named, and of its parts. Not recorded."""
     kubernetes: RayCluster | None = None
-    """The RayCluster of KubeRay's that this Ray is known to be; it is no part of a recording."""
+    """The RayCluster that this Ray is, if known. Not recorded."""
     faults: tuple[Fault, ...] = ()
     findings: tuple[Finding, ...] = ()
-    """What follows from all of it, the worst first."""
+    """The most severe first."""
     as_of: Mapping[str, float] = {}
-    """For each source, when its last good answer came."""
+    """For each source, the time of its last good answer."""
 
     @cached_property
     def index(self) -> ClusterIndex:
-        """All look-ups in it, made once. It does not refer to the snapshot: that is freed when nobody uses it any more, not later."""
+        """All look-ups, made once. The index has no reference to the snapshot, so that an unused snapshot is freed at once."""
         return ClusterIndex(self.nodes or (), self.hosts, self.processes or (), self.jobs or (), self.actors or ())
 
     @property
     def unjudged(self) -> tuple[Process, ...]:
-        """Of which it can't be told whether they are orphans: another user's without root, or one whose Ray must be asked and is silent."""
+        """Processes that may be orphans: cockpit lacks root for those of other users, or their Ray must be asked and is silent."""
         return tuple(process for process in self.processes or () if process.kind == "unknown" and process.state not in ("Z", "X"))
 
     @property
     def looked_at(self) -> int:
-        """Machines whose own process table has been read: only of these it can be said that nothing is left over."""
+        """The number of machines whose process table was read: only they can be said to have no leftovers."""
         return count_machines(self.nodes or (), self.hosts)[0]

@@ -1,4 +1,4 @@
-"""What every fact is: immutable, compared field by field."""
+"""Defines the base class of all facts."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ import msgspec
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):
-    """An immutable fact; compared field by field."""
+    """An immutable fact, compared field by field."""

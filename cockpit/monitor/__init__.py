@@ -1,1 +1,1 @@
-"""From sources to snapshots: which cluster, which hosts, what they say together, why something waits, and what is wrong."""
+"""Polls Ray and the hosts, and joins their answers into snapshots with reasons and findings."""

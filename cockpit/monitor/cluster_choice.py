@@ -1,4 +1,4 @@
-"""Which Ray is followed: that at the given address, or that of the session that lives here; and what the other Rays here answer."""
+"""Chooses the Ray to follow: the one at the given address, or the session that lives on this host; and asks the other Rays here."""
 
 from __future__ import annotations
 
@@ -9,116 +9,148 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from cockpit.bug import bug
 from cockpit.config.address import Address, resolve_address
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.findings.rays_here import head_elsewhere, other_slurm_job, rays_on
 from cockpit.model import Host, Job, OtherRay, Session, Snapshot
 from cockpit.monitor.poller import Poller
-from cockpit.sockets import listening_users
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.source import SourceError, wait_within
+from cockpit.text.bug import bug
 from cockpit.trust import Peer, find_token, own_uids
+from cockpit.trust.sockets import listening_users
 
 LOCAL_PROBE_TIMEOUT_S = 3.0
-"""How long this host's own probe may take to tell of its sessions, before the default address is asked."""
+"""The default address is followed if this host's probe has not listed its sessions within this time."""
 OTHERS_INTERVAL_S = 10.0
-"""Seconds between two questions to the other Rays on this host, while nothing answers at the address."""
+"""How often the other Rays on this host are asked while nothing answers at the address."""
+MAX_ASKED = 16
+"""Other Rays that are asked at once: anybody can start thousands of processes that look like one."""
+MAX_ANSWER_BYTES = 64 << 10
+"""A Ray answers with a few hundred bytes."""
+OTHER_RAY_TIMEOUT_S, OTHER_RAY_NAME_TIMEOUT_S = 2.0, 4.0
+"""How long another Ray may take to list its jobs, and to name its session. Nothing waits for the name, and whether a Ray answers must
+not change from one request to the next on a busy host; so that may take longer."""
+SessionJobs = tuple[str, tuple[Job, ...]]
+"""A session's name, and the jobs of its Ray."""
 
 
 class ClusterChoice:
-    """Listens to snapshots; gives the poller another dashboard to ask when the followed session has moved, or another took its place."""
+    """Gives the poller another dashboard when the followed session has moved or another one has replaced it."""
 
     def __init__(self, config: Config, env: Mapping[str, str], poller: Poller, local: str) -> None:
-        """`local` is what this host is called."""
+        """`local`: the name of this host."""
         self.token: Callable[[], str | None] = find_token
-        """Of the Ray that is followed."""
+        """Returns the token for the followed Ray."""
         self.choose: Callable[[tuple[Address, ...]], object] | None = None
-        """Called when several live sessions are found here; whoever chooses calls `follow`."""
+        """Called when several live sessions are found here; it must call `follow` with one of them."""
         self.address: Address | None = None
-        """Of the dashboard that is followed."""
+        """The dashboard that is followed."""
         self.choices: tuple[Address, ...] = ()
-        """The addresses among which somebody must choose."""
+        """The dashboards among which a person must choose."""
         self.ray: RayClient | None = None
         self._config, self._env, self._poller, self._local = config, env, poller, local
         self._peer: Peer | None = None
         self._resolved = asyncio.Event()
-        self._heard: tuple[Host | None, bool] = (None, False)
-        """This host, and whether the dashboard was lost, as of the last snapshot."""
+        self._host: Host | None = None
+        """This host in the last snapshot."""
+        self._is_lost = False
+        """Whether the dashboard did not answer in the last snapshot."""
         self._beside: frozenset[str] = frozenset()
-        """Sessions that lived here together with the followed one: none of them is that Ray started again."""
+        """Sessions that lived here together with the followed one, so none of them is its successor."""
         self._closing: asyncio.Future[None] | None = None
         self._asking: asyncio.Future[None] | None = None
         self._asked_at = 0.0
 
     async def run(self) -> None:
-        """Choose once: at once where an address is given, else when the local probe has told of its sessions, or takes too long."""
+        """Choose once: at once if an address is given, else when the local probe has listed its sessions or takes too long."""
         if not (self._config.address or self._env.get("RAY_API_SERVER_ADDRESS") or self._env.get("RAY_ADDRESS", "").startswith("http")):
             with suppress(asyncio.TimeoutError):
                 await wait_within(LOCAL_PROBE_TIMEOUT_S, self._resolved.wait())
         if not self._resolved.is_set():
             self._resolve()
 
-    def hear(self, snapshot: Snapshot) -> None:
-        """Follow the session to where its dashboard is now.
-
-        Another session is followed only where no person has chosen one, the followed one is dead, and the other has been started since.
-        """
-        local = next((host for host in snapshot.hosts.values() if host.local), None)
-        told = local is not None and local.sessions is not None and not (self._poller.parts.slurm_ids and "rays" in local.unanswered)
-        failed = any(fault.source == "probe" and fault.host == self._local for fault in snapshot.faults)
-        before, self._heard = self._heard, (local, self._is_lost(snapshot))
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Choose as soon as the sessions are known; afterwards follow the session to its new address or to its successor."""
+        host = next((host for host in snapshot.hosts.values() if host.local), None)
+        is_known = host is not None and host.sessions is not None and not (self._poller.parts.slurm_ids and "rays" in host.unanswered)
+        is_current = snapshot.cluster.address == self._poller.parts.cluster.address  # else it was begun before the address changed
+        is_lost = snapshot.cluster.reachable is False and is_current
+        has_changed = host is not self._host or is_lost != self._is_lost
+        self._host, self._is_lost = host, is_lost
         if not self._resolved.is_set():
-            if told or failed:
+            if is_known or any(fault.source == "probe" and fault.host == self._local for fault in snapshot.faults):
                 self._resolve()
-        elif told and (before[0] is not local or before[1] != self._heard[1]):
-            self._note_sessions(snapshot)
-            self._follow_moved(local_sessions(snapshot.hosts), lost=self._heard[1])
-        if self.is_astray and (self._asking is None or (self._asking.done() and self._poller.clock() - self._asked_at > OTHERS_INTERVAL_S)):
-            self._asked_at, self._asking = self._poller.clock(), asyncio.ensure_future(self._look_around())
+        elif is_known and has_changed:
+            self._follow_session(local_sessions(snapshot.hosts), snapshot.cluster.session if is_current else None)
+        is_due = self._asking is None or (self._asking.done() and self._poller.clock() - self._asked_at > OTHERS_INTERVAL_S)
+        if self.has_wrong_address and is_due:
+            self._asked_at, self._asking = self._poller.clock(), asyncio.ensure_future(self._ask_others())
+
+    def _follow_session(self, sessions: Sequence[Session], answering: str | None) -> None:
+        """Follow the session to its dashboard's address, or its successor. `answering`: the session that answers at the address now.
+
+        A successor is followed only if no person has chosen the session, the session is dead, and the successor was started since.
+        """
+        if self.address is None:
+            return
+        # The session may have been restarted at its address; and other sessions may live beside it.
+        address = self.address
+        if not address.chosen and address.origin.startswith("session"):
+            trusted = [(session.name, session.dashboard) for session in sessions if session.live and session.trusted]
+            if answering not in (None, address.origin) and (answering, address.url) in trusted:
+                self.address = address = replace(address, origin=answering)
+                self._beside = frozenset()
+            elif self.is_alive(address.origin):
+                self._beside |= {session.name for session in sessions if session.live} - {address.origin}
+        followable = [session for session in sessions if session.trusted or (address.owner and session.owner == address.owner)]
+        dashboards = {session.name: session.dashboard for session in followable if session.live and session.dashboard}
+        is_gone = address.origin == "default" or (self._is_lost and address.origin.startswith("session"))
+        if url := dashboards.get(address.origin):
+            if self._is_lost:
+                self.follow(replace(address, url=url, given=False))
+        elif is_gone and not address.chosen and not self.is_alive(address.origin) and dashboards.keys() - self._beside:
+            self._resolve(without=self._beside)
 
     @property
-    def is_astray(self) -> bool:
-        """Whether nothing has ever answered at the address, and this host has told of its sessions."""
+    def has_wrong_address(self) -> bool:
+        """Whether nothing has ever answered at the address, and this host's probe has listed its sessions."""
         cluster, hosts = self._poller.parts.cluster, self._poller.parts.hosts
-        told = any(host.local and host.sessions is not None for host in hosts.values())
-        return cluster.reachable is False and cluster.session is None and told
+        is_known = any(host.local and host.sessions is not None for host in hosts.values())
+        return cluster.reachable is False and cluster.session is None and is_known
 
     async def find_others(self, *, strangers: bool = True) -> tuple[OtherRay, ...]:
-        """The other Rays that live on this host, asked now whether they answer; other users' only because a person wants to know."""
-        local, _ = self._heard
-        rays = [ray for ray in (rays_on(local) if local else ()) if not self._is_followed(ray)]
+        """The other Rays on this host, asked now whether they answer; `strangers`: other users' too, only because a person wants it."""
+        followed = self._origin if self._origin.startswith("session") else self._poller.parts.cluster.session
+        url = self.address.url if self.address is not None else None
+        # By session; by address only if the session that is followed is unknown.
+        rays = [ray for ray in (rays_on(self._host) if self._host else ()) if (ray.session != followed if followed else ray.url != url)]
         return await ask_rays(rays, self._poller.clock, strangers=strangers)
 
     @property
     def _origin(self) -> str:
-        """How the followed address is known, which may be the name of a session; empty while there is none."""
+        """How the followed address is known, which may be the name of a session; empty if none is followed."""
         return self.address.origin if self.address is not None else ""
 
-    def _is_followed(self, ray: OtherRay) -> bool:
-        """By its session; by its address only where the session that is followed has not been told."""
-        followed = self._origin if self._origin.startswith("session") else self._poller.parts.cluster.session
-        return ray.session == followed if followed else self.address is not None and ray.url == self.address.url
-
     async def find_answering(self, addresses: Iterable[Address]) -> tuple[Address, ...]:
-        """Those of them at which their Ray answers now; other users' as they are: nobody has chosen to ask them yet."""
+        """The addresses without those whose Ray does not answer now. Other users' Rays are not asked: nobody has chosen that yet."""
         asked = await ask_rays([OtherRay(one.url, one.origin, one.owner) for one in addresses], self._poller.clock)
         silent = {ray.url for ray in asked if ray.answers is False}
         return tuple(one for one in addresses if one.url not in silent)
 
-    async def _look_around(self) -> None:
+    async def _ask_others(self) -> None:
         address = self.address
         try:
             others = await self.find_others(strangers=False)
-        except Exception as error:  # noqa: BLE001 nobody waits for it: what isn't said here is never seen
+        except Exception as error:  # noqa: BLE001 nobody awaits this task, so that its error would never be seen
             self._poller.report_fault("cockpit", bug(error))
             return
-        if self.address is address and self.is_astray:
-            self._poller.tell_others(others)
+        if self.address is address and self.has_wrong_address:
+            self._poller.set_other_rays(others)
 
     def follow(self, address: Address) -> None:
-        """Ask this dashboard from now on; where its session was chosen, only as long as that one answers there."""
+        """Poll this dashboard from now on. If its session was chosen by a person, its answers count only while that session answers."""
         is_same = self.address is not None and (self.address.url, self.address.chosen) == (address.url, address.chosen)
         if is_same and (not address.chosen or address.origin == self._origin):
             self.address = address
@@ -140,7 +172,7 @@ class ClusterChoice:
         self._poller.watch(self.ray.sources, self.ray.address)
 
     def _why_not_chosen(self, name: str | None) -> str | None:
-        """Why the session that answers is not the one that a person has chosen. Ray before 2.35 does not say which it is."""
+        """Why the session that answers is not the chosen one. `name` is `None` before Ray 2.35, which does not report its session."""
         chosen = self._origin
         if name is not None:
             return None if name == chosen else f"another Ray session answers there now, {name}; cockpit follows {chosen}, as you chose"
@@ -154,25 +186,24 @@ class ClusterChoice:
         return self.ray
 
     def why_not_trusted(self) -> str | None:
-        """Why the Ray that is followed gets no secrets, and its word ends nothing; `None`: it is trusted."""
+        """Why the followed Ray gets no secrets, and its answers end no process; `None`: it is trusted."""
         return self._peer.why_not_trusted() if self._peer is not None else "no Ray is followed"
 
     def why_not_session(self, name: str) -> str | None:
-        """Why the Ray that is followed is not the session that it calls itself: one that lives on this host has a dashboard of its own."""
+        """Why the followed Ray is not the session `name`, as which it answers: a session on this host has a dashboard of its own."""
         live = [one for one in local_sessions(self._poller.parts.hosts) if one.live and one.dashboard and one.name == name]
-        own = [one for one in live if self._is_served_by(one)]
-        return f"it calls itself {name}, but that session's dashboard on this host is {live[0].dashboard}" if live and not own else None
+        peer = self._peer
+        for session in live:
+            if peer is not None and peer.is_at(urlsplit(session.dashboard or "").port) and (peer.is_ours() or not session.trusted):
+                return None
+        return f"it calls itself {name}, but that session's dashboard on this host is {live[0].dashboard}" if live else None
 
     def why_not_believed(self, name: str) -> str | None:
-        """Why what the Ray that is followed says as that session ends nothing."""
+        """Why the followed Ray's answers as session `name` end no process."""
         return self.why_not_trusted() or self.why_not_session(name)
 
-    def _is_served_by(self, session: Session) -> bool:
-        peer, port = self._peer, urlsplit(session.dashboard or "").port
-        return peer is not None and peer.is_at(port) and (peer.is_ours() or not session.trusted)
-
     def is_alive(self, name: str) -> bool:
-        """Whether a session of that name lives here; anybody may give one that name, so that it must be trusted, or its owner be chosen.
+        """Whether the session `name` lives here. Any user can give one that name, so it must be trusted, or its owner be chosen.
 
         Its dashboard may be dead while its Ray lives: then no other cluster takes its place.
         """
@@ -181,15 +212,16 @@ class ClusterChoice:
         return any(session.trusted or followed.given or (followed.owner and session.owner == followed.owner) for session in same)
 
     def _resolve(self, without: Collection[str] = ()) -> None:
-        """Follow a Ray of this host, or have a person choose; none of these sessions is meant."""
+        """Follow a Ray of this host, or let a person choose; `without`: sessions that are not meant."""
         self._resolved.set()
+        config, host, ours = self._config, self._host, self._poller.parts.slurm_ids
+        sessions = [one for one in local_sessions(self._poller.parts.hosts) if one.name not in without]
+        # By session: the other Slurm job in which it runs (`?`: not known yet), and the address of its head if only a worker runs here.
+        names = {session.name for session in host.sessions or ()} if host else set[str]()
+        jobs = {name: job for name in names if host and (job := other_slurm_job(ours, host, name)) is not None}
+        heads = {one.name: head for one in sessions if host and (head := head_elsewhere(host, one.name)) is not None}
+        given = Address(config.address, config.origins.get("address", "--address"), given=True) if config.address else None
         try:
-            sessions = [one for one in local_sessions(self._poller.parts.hosts) if one.name not in without]
-            jobs = self._other_jobs()
-            local, _ = self._heard
-            heads = {one.name: head for one in sessions if local and (head := head_elsewhere(local, one.name)) is not None}
-            config = self._config
-            given = Address(config.address, config.origins.get("address", "--address"), given=True) if config.address else None
             found = resolve_address(given, self._env, sessions, self._find_stranger, jobs, heads)
         except InputError as error:
             self._poller.report_fault("address", str(error))
@@ -201,74 +233,35 @@ class ClusterChoice:
             if self.choose is not None:
                 self.choose(found.choices)
 
-    def _other_jobs(self) -> dict[str, str]:
-        """By session, the Slurm job in which it runs here, where that is another than ours; `?`: not known yet."""
-        ours, (local, _) = self._poller.parts.slurm_ids, self._heard
-        names = {session.name for session in local.sessions or ()} if local else set()
-        return {name: its for name in names if local and (its := other_slurm_job(ours, local, name)) is not None}
-
     def _find_stranger(self, port: int) -> str | None:
-        """Whose it may be who listens there: another user's, or another Slurm job's of ours, whose `/tmp` need not be seen from here."""
+        """The owner of what listens on the port, if it may be another user's, or another Slurm job's of ours.
+
+        The `/tmp` of another Slurm job may be invisible from here, and with it the session.
+        """
         try:
-            users, (local, _) = listening_users(port), self._heard
+            users = listening_users(port)
         except OSError:
             return "an unknown user"
         if not users <= own_uids():
             return "another user"
-        ours = self._poller.parts.slurm_ids
-        if users and ours and (local is None or "rays" in local.unanswered):
+        host, ours = self._host, self._poller.parts.slurm_ids
+        if not users or not ours:
+            return None
+        if host is None or "rays" in host.unanswered:
             return "an unknown Slurm job"
-        jobs = {ray.slurm for ray in (local.rays if local and ours else None) or () if ray.slurm is not None} - ours
-        return f"Slurm job {' and '.join(sorted(jobs))}" if users and jobs else None
-
-    def _is_lost(self, snapshot: Snapshot) -> bool:
-        """A snapshot that was begun before the last change of address tells of the other dashboard."""
-        return snapshot.cluster.reachable is False and snapshot.cluster.address == self._poller.parts.cluster.address
-
-    def _note_sessions(self, snapshot: Snapshot) -> None:
-        """Which session is followed where it was started again at its address, and which live beside it."""
-        address, sessions = self.address, local_sessions(snapshot.hosts)
-        if address is None or address.chosen or not address.origin.startswith("session"):
-            return
-        now = snapshot.cluster.session if snapshot.cluster.address == self._poller.parts.cluster.address else None
-        here = [(one.name, one.dashboard) for one in sessions if one.live and one.trusted]
-        if now not in (None, address.origin) and (now, address.url) in here:
-            self.address, self._beside = replace(address, origin=now), frozenset()
-        elif self.is_alive(address.origin):
-            self._beside |= {one.name for one in sessions if one.live} - {address.origin}
-
-    def _follow_moved(self, sessions: Iterable[Session], *, lost: bool) -> None:
-        if self.address is None:
-            return
-        chosen = self.address.owner
-        followable = [session for session in sessions if session.trusted or (chosen and session.owner == chosen)]
-        here = {session.name: session for session in followable if session.live and session.dashboard}
-        origin = self.address.origin
-        same = here.get(origin)
-        if same is not None and same.dashboard:
-            if lost:
-                self.follow(replace(self.address, url=same.dashboard, given=False))
-        elif self.address.chosen or self.is_alive(origin):
-            return
-        elif (origin == "default" or (lost and origin.startswith("session"))) and here.keys() - self._beside:
-            self._resolve(without=self._beside)
+        jobs = {ray.slurm for ray in host.rays or () if ray.slurm is not None} - ours
+        return f"Slurm job {' and '.join(sorted(jobs))}" if jobs else None
 
 
 def local_sessions(hosts: Mapping[str, Host]) -> list[Session]:
-    """The sessions on this host, as far as its probe has told."""
+    """The sessions that this host's probe has listed."""
     return [session for host in hosts.values() if host.local for session in host.sessions or ()]
 
 
-MAX_ASKED = 16
-"""Rays asked at once: anybody can start what looks like thousands."""
-MAX_ANSWER_BYTES = 64 << 10
-"""Of which it is a few hundred where a Ray answers."""
-
-
 async def ask_rays(rays: Iterable[OtherRay], clock: Callable[[], float], *, strangers: bool = False) -> tuple[OtherRay, ...]:
-    """The same, our own first, each asked who it is; nobody is sent a token for that.
+    """These Rays, ours first, each asked for its session without a token.
 
-    Other users' are asked only where a person wants it (`strangers`): they listen where their owner chooses, and send what he likes.
+    `strangers`: ask other users' too, only because a person wants it: their owners choose where they listen and what they send.
     """
     listed = sorted(rays, key=lambda ray: (ray.owner is not None, ray.url))
     asked = [ray for ray in listed if strangers or ray.owner is None][:MAX_ASKED]
@@ -279,7 +272,7 @@ async def _ask(ray: OtherRay, clock: Callable[[], float]) -> OtherRay:
     client = RayClient(ray.url, token=lambda: None, peer=Peer(ray.url, given=False), clock=clock, max_bytes=MAX_ANSWER_BYTES)
     try:
         session = await wait_within(OTHER_RAY_NAME_TIMEOUT_S, client.session())
-        answers = session in (None, ray.session)  # an old Ray does not tell it
+        answers = session in (None, ray.session)  # a Ray before 2.35 does not report its session
     except SourceError as error:
         answers = error.cause == "no token"
     except asyncio.TimeoutError:
@@ -289,51 +282,45 @@ async def _ask(ray: OtherRay, clock: Callable[[], float]) -> OtherRay:
     return replace(ray, answers=answers)
 
 
-OTHER_RAY_TIMEOUT_S, OTHER_RAY_NAME_TIMEOUT_S = 2.0, 4.0
-"""Seconds that a Ray that is not followed may take to say which jobs it has; and to say which session it is, for which nothing waits but
-the word whether it answers: on a busy host that must not change from look to look."""
-Token = Callable[[], str | None]
-SessionJobs = tuple[str, tuple[Job, ...]]
-"""A session's name, and the jobs of its Ray."""
-
-
 async def jobs_by_session(
-    followed: RayClient | None, others: Sequence[Session], token: Token, clock: Callable[[], float], why_not: Callable[[str], str | None]
+    followed: RayClient | None,
+    others: Sequence[Session],
+    token: Callable[[], str | None],
+    clock: Callable[[], float],
+    why_not: Callable[[str], str | None],
 ) -> list[SessionJobs]:
-    """Of the Ray that is followed, `None` where that is not to be asked, and of those others that answer.
+    """The jobs of the followed Ray, and of those others that answer. Raises `SourceError` if the followed Ray fails or is not believed.
 
-    `token` is for the others. `why_not`: why the followed one's word is not that session's. Raises `SourceError` when that one doesn't
-    answer, or is not believed.
+    `followed`: `None` if it must not be asked. `token`: for the others. `why_not`: why the followed Ray is not believed to be a session.
     """
-    mine = [_read_jobs_of_followed(followed, why_not)] if followed is not None else []
-    answers = await asyncio.gather(*mine, *(_read_jobs_of_other(session, token, clock) for session in others))
+    first = [_read_jobs(followed, why_not)] if followed is not None else []
+    answers = await asyncio.gather(*first, *(_read_jobs_of_other(session, token, clock) for session in others))
     return [answer for answer in answers if answer is not None]
 
 
-async def _read_jobs_of_followed(ray: RayClient, why_not: Callable[[str], str | None]) -> SessionJobs:
-    session, jobs = await _read_jobs(ray)
-    if (reason := why_not(session)) is not None:
-        raise SourceError(f"its list of jobs is not used: {reason}")
-    return session, jobs
-
-
-async def _read_jobs_of_other(session: Session, token: Token, clock: Callable[[], float]) -> SessionJobs | None:
-    """`None` when it is silent, says that it is another one, or may be another user's: its word decides what is ended."""
+async def _read_jobs_of_other(session: Session, token: Callable[[], str | None], clock: Callable[[], float]) -> SessionJobs | None:
+    """`None`: it does not answer, is another session, or may be another user's: its answer decides what is ended."""
     url = session.dashboard or ""
     peer = Peer(url, given=False)
     ray = RayClient(url, token=token, peer=peer, clock=clock)
+
+    def why_not(name: str) -> str | None:  # while the connection is still open
+        return peer.why_not_trusted() if name == session.name else f"it is not {session.name}"
+
     try:
-        answer = await wait_within(OTHER_RAY_TIMEOUT_S, _read_jobs(ray))
-        return answer if answer[0] == session.name and peer.why_not_trusted() is None else None  # the connection is still open
+        return await wait_within(OTHER_RAY_TIMEOUT_S, _read_jobs(ray, why_not))
     except (SourceError, asyncio.TimeoutError):
         return None
     finally:
         await ray.close()
 
 
-async def _read_jobs(ray: RayClient) -> SessionJobs:
+async def _read_jobs(ray: RayClient, why_not: Callable[[str], str | None]) -> SessionJobs:
+    """A Ray's session and jobs. `why_not`: why it is not believed to be a session."""
     session = await ray.session(decides=True)
     jobs = (await ray.read_jobs(decides=True)).jobs
     if session is None or await ray.session(decides=True) != session:
         raise SourceError("the session that answers there is unknown")
+    if (reason := why_not(session)) is not None:
+        raise SourceError(f"its list of jobs is not used: {reason}")
     return session, jobs

@@ -1,100 +1,71 @@
-"""The recent past of a few series, in even steps of time; a step in which nothing was heard is a gap, never a zero."""
+"""Keeps the last 15 minutes of a few series in even steps of time; a step without news is a gap, not a zero."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
-from cockpit.model import GpuPlace, Machine, Snapshot
+from cockpit.model import Machine, Snapshot
 from cockpit.usage import Usage
 
 STEP_S = 5.0
-"""Seconds a step covers: Ray's own agents look no oftener (reporter_agent.py)."""
+"""Seconds of a step: Ray's own agents sample no more often (reporter_agent.py)."""
 STEPS_KEPT = 180
 """15 minutes."""
 MAX_IDLE_GAP_STEPS = int(STALE_AFTER_S // STEP_S)
-"""Steps without news after which nobody knows whether a GPU was idle."""
+"""After so many steps without news it is unknown whether a GPU is idle."""
 JOBS_KEPT = 100
-"""Running jobs of which a past is kept."""
+"""Running jobs with a history."""
 _GAP = 255
-_WHOLE = ("host", "gpu", "memory")
-"""What is kept of a node as a whole; then the same of each of its GPUs, without the first."""
-_OF_JOB = ("gpu", "memory")
-"""What is kept of a job: the mean of its GPUs."""
+Series = tuple[str, int | None]
+"""What is measured, and the index of a GPU; `None`: of the whole node or job."""
+_OF_JOB: tuple[Series, ...] = (("gpu", None), ("memory", None))
 
 
 class _Past:
-    """The last steps of one thing, each a few bytes: at 1,000 nodes of 8 GPUs a float a series would cost more than all that is drawn."""
+    """The last steps of one node or job, with a byte for each series: at 1,000 nodes of 8 GPUs floats would take too much memory."""
 
-    __slots__ = ("steps",)
+    __slots__ = ("places", "series", "steps")
 
-    def __init__(self) -> None:
+    def __init__(self, series: tuple[Series, ...]) -> None:
+        self.series = series
+        self.places = {one: place for place, one in enumerate(series)}
         self.steps: deque[tuple[int, bytes]] = deque(maxlen=STEPS_KEPT)
-
-    @property
-    def recorded(self) -> Sequence[tuple[int, bytes]]:
-        """A copy, made at once: of a large cluster another thread goes on recording."""
-        return list(self.steps)
 
     def put(self, step: int, values: bytes) -> None:
         if self.steps and self.steps[-1][0] >= step:
             self.steps.pop()
         self.steps.append((step, values))
 
-    def tail(self, place: int, now: int, width: int) -> list[float | None]:
+    def tail(self, series: Series, now: int, width: int) -> list[float | None]:
         values: list[float | None] = [None] * width
-        for step, known in reversed(self.recorded):
+        if (place := self.places.get(series)) is None:
+            return values
+        for step, known in reversed(list(self.steps)):  # a copy: of a large cluster another thread records meanwhile
             if (at := width - 1 - (now - step)) < 0:
                 break
             if at < width and known[place] != _GAP:
                 values[at] = known[place] / 2
         return values
 
-    def idle_steps(self, place: int, now: int) -> tuple[int, bool] | None:
-        """For how many steps the value has been small, and whether it may be for longer; `None`: not known now."""
-        begin = None
-        for step, known in reversed(self.recorded):
-            if (begin if begin is not None else now) - step > MAX_IDLE_GAP_STEPS or known[place] == _GAP:
-                break
-            if known[place] > 2 * IDLE_CLEAR_PERCENT:
-                return (0 if begin is None else now - begin + 1), False
-            begin = step
-        return None if begin is None else (now - begin + 1, True)
-
-
-class _NodePast(_Past):
-    """Of one node, and of each of its GPUs."""
-
-    __slots__ = ("indices", "places")
-
-    def __init__(self, indices: tuple[int, ...]) -> None:
-        super().__init__()
-        self.indices = indices
-        self.places: dict[tuple[str, int | None], int] = {("host", None): 0, ("gpu", None): 1, ("memory", None): 2}
-        for number, index in enumerate(indices):
-            self.places["gpu", index] = len(_WHOLE) + number
-            self.places["memory", index] = len(_WHOLE) + len(indices) + number
-
 
 class History:
-    """Fed with every snapshot, asked for the last steps of a series: `node key, what, GPU index`.
+    """Records every snapshot, and returns the last steps of a series: node key, what, GPU index.
 
-    What is kept, all of it 0-100 and to half a percent: `gpu` utilization and `memory` of each GPU, both also as the mean of a node
-    (index `None`), and `host`, the host's memory. Of a running job `gpu` and `memory` are the mean of the GPUs that its processes hold.
+    All values are percentages in steps of a half: `gpu`, the utilization, and `memory` of each GPU; the means of both over a node (index
+    `None`); and `host`, the host's memory. Of a running job, `gpu` and `memory` are the means over the GPUs that its processes hold.
     """
 
     def __init__(self, memory: MemoryHistory | None = None, usage: Usage | None = None) -> None:
-        """`memory`, `usage`: of whoever records them; `None` where nobody does."""
+        """`memory`, `usage`: from their recorder; `None`: nothing records them."""
         self.memory = memory or MemoryHistory()
         """Host memory in bytes, also by owner."""
         self.usage = usage or Usage()
-        """What jobs and users have used of the GPUs."""
-        self._pasts: dict[str, _NodePast] = {}
+        """GPU usage of jobs and users."""
+        self._pasts: dict[str, _Past] = {}
         self._jobs: dict[str, _Past] = {}
         self._jobs_at = 0
         """The step in which jobs were recorded last."""
@@ -102,17 +73,24 @@ class History:
         self._seen: dict[str, float] = {}
 
     def record(self, snapshot: Snapshot) -> None:
-        """Take in what is new; a node whose facts haven't changed since the last time costs nothing. By one thread, read by others."""
+        """Record new facts; a node whose facts have not changed costs nothing. Only one thread may record, others may read."""
         self._now = int(snapshot.taken // STEP_S)
         for node in snapshot.nodes or ():
             machine = snapshot.index.machine(node)
             if machine.seen is None or self._seen.get(node.key) == machine.seen or snapshot.taken - machine.seen > STALE_AFTER_S:
                 continue
             self._seen[node.key] = machine.seen
-            self._find_past(node.key, machine).put(self._now, _values(machine))
-        self._forget(snapshot)
+            series, values = _measure(machine)
+            past = self._pasts.get(node.key)
+            if past is None or past.series != series:  # its GPUs have changed: MIG was switched, or one was lost
+                past = self._pasts[node.key] = _Past(series)
+            past.put(self._now, values)
+        if snapshot.nodes is not None and len(self._seen) > len(snapshot.nodes) + 100:
+            known = {node.key for node in snapshot.nodes}
+            self._pasts = {key: past for key, past in self._pasts.items() if key in known}
+            self._seen = {key: seen for key, seen in self._seen.items() if key in known}
         if snapshot.jobs is not None and snapshot.processes is not None and self._now != self._jobs_at:
-            self._jobs_at = self._now  # all processes are gone through: once a step
+            self._jobs_at = self._now  # once a step, since all processes are read
             self._record_jobs(snapshot)
 
     def _record_jobs(self, snapshot: Snapshot) -> None:
@@ -120,59 +98,55 @@ class History:
         self._jobs = {job: past for job, past in self._jobs.items() if job in running}
         for job in list(running)[:JOBS_KEPT]:
             if len(self._jobs) < JOBS_KEPT:
-                self._jobs.setdefault(job, _Past())
+                self._jobs.setdefault(job, _Past(_OF_JOB))
         for job, past in self._jobs.items():
-            if (held := snapshot.index.gpus_by_job.get(job)) is not None:
-                past.put(self._now, bytes(_mean(self._last_values(what, held.places)) for what in _OF_JOB))
-
-    def _last_values(self, what: str, gpus: AbstractSet[GpuPlace]) -> list[int]:
-        """What was heard last of these GPUs; nothing of a node of which nothing has been heard of late."""
-        found: list[int] = []
-        for node, index in gpus:
-            past = self._pasts.get(node)
-            if past is not None and self._now - past.steps[-1][0] <= MAX_IDLE_GAP_STEPS and (what, index) in past.places:
-                found.append(past.steps[-1][1][past.places[what, index]])
-        return found
+            if (held := snapshot.index.gpus_by_job.get(job)) is None:
+                continue
+            # The last values of the GPUs that it holds, without those that are too old.
+            values: dict[str, list[int]] = {"gpu": [], "memory": []}
+            for node, index in held.places:
+                known = self._pasts.get(node)
+                if known is None or self._now - known.steps[-1][0] > MAX_IDLE_GAP_STEPS:
+                    continue
+                for what, found in values.items():
+                    if (place := known.places.get((what, index))) is not None:
+                        found.append(known.steps[-1][1][place])
+            past.put(self._now, bytes(_mean(found) for found in values.values()))
 
     def job_tail(self, job: str, what: str, width: int = 60) -> list[float | None]:
-        """The same of a running job; also `None` where it held no GPU."""
+        """As `tail`, of a running job; also `None` where it held no GPU."""
         past = self._jobs.get(job)
-        return [None] * width if past is None else past.tail(_OF_JOB.index(what), self._now, width)
+        return past.tail((what, None), self._now, width) if past else [None] * width
 
     def tail(self, node: str, what: str, index: int | None = None, width: int = 60) -> list[float | None]:
-        """The last `width` steps, newest last; `None` where nothing was heard."""
+        """The last `width` steps, newest last; `None` where nothing is known."""
         past = self._pasts.get(node)
-        place = past.places.get((what, index)) if past else None
-        return [None] * width if past is None or place is None else past.tail(place, self._now, width)
+        return past.tail((what, index), self._now, width) if past else [None] * width
 
     def idle_seconds(self, node: str, index: int) -> tuple[float, bool] | None:
-        """For how long a GPU has done nothing, and whether it may be for longer than that; `None`: not known now."""
+        """For how long a GPU has been idle, and whether that may be longer; `None`: unknown now."""
         past = self._pasts.get(node)
-        place = past.places.get(("gpu", index)) if past else None
-        steps = past.idle_steps(place, self._now) if past and place is not None else None
-        return steps and (steps[0] * STEP_S, steps[1])
-
-    def _find_past(self, node: str, machine: Machine) -> _NodePast:
-        """Begun anew when its GPUs have changed: MIG was switched, one was lost."""
-        indices = tuple(gpu.index for gpu in machine.gpus or ())
-        past = self._pasts.get(node)
-        if past is None or past.indices != indices:
-            past = self._pasts[node] = _NodePast(indices)
-        return past
-
-    def _forget(self, snapshot: Snapshot) -> None:
-        if snapshot.nodes is not None and len(self._seen) > len(snapshot.nodes) + 100:
-            known = {node.key for node in snapshot.nodes}
-            self._pasts = {key: past for key, past in self._pasts.items() if key in known}
-            self._seen = {key: seen for key, seen in self._seen.items() if key in known}
+        if past is None or (place := past.places.get(("gpu", index))) is None:
+            return None
+        begin = None
+        for step, known in reversed(list(past.steps)):
+            if (self._now if begin is None else begin) - step > MAX_IDLE_GAP_STEPS or known[place] == _GAP:
+                break
+            if known[place] > 2 * IDLE_CLEAR_PERCENT:
+                return (0.0 if begin is None else (self._now - begin + 1) * STEP_S), False
+            begin = step
+        return None if begin is None else ((self._now - begin + 1) * STEP_S, True)
 
 
-def _values(machine: Machine) -> bytes:
+def _measure(machine: Machine) -> tuple[tuple[Series, ...], bytes]:
+    """The series of a node, and their values now."""
     gpus = machine.gpus or ()
     are_now = machine.gpus_seen is None
     busy = [_half_percent(gpu.utilization if are_now else None) for gpu in gpus]
     full = [_share(gpu.memory_used if are_now else None, gpu.memory_total) for gpu in gpus]
-    return bytes((_share(machine.memory.used, machine.memory.total), _mean(busy), _mean(full), *busy, *full))
+    of_gpus = tuple((what, gpu.index) for what in ("gpu", "memory") for gpu in gpus)
+    values = bytes((_share(machine.memory.used, machine.memory.total), _mean(busy), _mean(full), *busy, *full))
+    return (("host", None), ("gpu", None), ("memory", None), *of_gpus), values
 
 
 def _share(used: float | None, total: float | None) -> int:

@@ -1,12 +1,12 @@
-"""Which other hosts are looked at: where Ray is down or a GPU is held by no known owner, containers, and those that are named."""
+"""Selects the other hosts to probe: if Ray is down or a GPU holder has no known owner, containers, and hosts that were named."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from cockpit.config.reach import HostEntry, Roster, named_apart
+from cockpit.config.reach import HostEntry, HostFinder, named_apart
 from cockpit.config.settings import Config
-from cockpit.model import LEFT_OVER, Node, Process, RayCluster, Snapshot
+from cockpit.model import LEFT_OVER, Node, RayCluster, Snapshot
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.probes.spawn import ENGINES, find_executor
 
@@ -16,121 +16,102 @@ _SUSPECT_KINDS = frozenset(["unknown", *LEFT_OVER])
 
 
 def are_containers(config: Config) -> bool:
-    """Whether the hosts of the config are containers: Ray doesn't know them by these names, and what is left over in them only they see."""
+    """Whether the config's hosts are containers: Ray knows them by other names, and only their probes see what is left over in them."""
     return find_executor(config.reach.split()) in ENGINES
 
 
 class HostSelection:
-    """Listens to snapshots, and tells the pool of probes which hosts of the config and of Ray's nodes matter now; never this one."""
+    """Gives the pool of probes, with every snapshot, the hosts of the config and of Ray's nodes to probe; never this host."""
 
     def __init__(self, config: Config, pool: ProbePool, *, everywhere: bool = False, named: bool = False) -> None:
-        """`everywhere`: all that there are; `named`: whoever names a host for this run wants it looked at."""
+        """`everywhere`: select all hosts; `named`: select the hosts that were named for this run too."""
         self.local, self.everywhere = pool.local, everywhere
         self._config, self._pool, self._named = config, pool, named
         self._cluster: RayCluster | None = None
-        self._hosts = config.hosts
-        self._roster = Roster(config.hosts)
+        self._pods: tuple[HostEntry, ...] = ()
+        """Pods that run, as hosts beside those of the config."""
+        self._roster = HostFinder(config.hosts)
         self._are_containers = are_containers(config)
 
-    def hear(self, snapshot: Snapshot) -> None:
-        """Have those probed that matter now."""
-        self._meet_pods(snapshot.kubernetes)
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Probe the hosts that matter now."""
+        if snapshot.kubernetes is not self._cluster:
+            self._cluster = snapshot.kubernetes
+            pods = (self._cluster.pods if self._cluster else None) or ()
+            self._pods = tuple(HostEntry(pod.name, address=pod.ip) for pod in pods if pod.phase == "Running" and pod.ip)
+            self._roster = HostFinder((*self._config.hosts, *self._pods))
         if self._config.probe_hosts != "never":
             self._pool.set_targets(self.select_hosts(snapshot))
 
-    def _meet_pods(self, cluster: RayCluster | None) -> None:
-        """Pods come and go: those that run now are hosts beside those of the config."""
-        if cluster is not self._cluster:
-            self._cluster, self._hosts = cluster, (*self._config.hosts, *_entries_of_pods(cluster))
-            self._roster = Roster(self._hosts)
-
     def entry(self, node: Node) -> HostEntry:
-        """How a node's host is reached."""
+        """How to reach a node's host."""
         return self._roster.entry(node)
 
     def select_hosts(self, snapshot: Snapshot) -> dict[str, HostEntry]:
-        """Those that matter."""
+        """The hosts that matter now: all if Ray is down, else those of nodes that are not alive, and those of `select_awaited`."""
         if self.everywhere:
             return self.select_others(snapshot)
-        down = snapshot.cluster.reachable is False
-        nodes = [node for node in snapshot.nodes or () if node.id and (down or node.state != "ALIVE")]
-        listed = self._hosts if down or self._are_containers or self._config.probe_hosts == "always" else ()
-        return {**self._without_local([*self._entries(nodes, snapshot), *listed], snapshot), **self.select_awaited(snapshot)}
+        is_down = snapshot.cluster.reachable is False
+        nodes = [node for node in snapshot.nodes or () if node.id and (is_down or node.state != "ALIVE")]
+        are_all_listed = is_down or self._are_containers or self._config.probe_hosts == "always"
+        listed = (*self._config.hosts, *self._pods) if are_all_listed else ()
+        wanted = self._without_local([*self._entries(nodes, snapshot), *listed], snapshot)
+        return {**{entry.name: entry for entry in wanted}, **self.select_awaited(snapshot)}
 
     def select_awaited(self, snapshot: Snapshot) -> dict[str, HostEntry]:
-        """Those of them without which what is seen is not the whole truth: a single look waits for them."""
+        """The hosts without which the snapshot may mislead: a single look waits for them."""
         if self.everywhere:
             return self.select_others(snapshot)
-        suspects = {node for process in snapshot.processes or () if _is_suspect(process) for node in _ray_nodes_of(process, snapshot)}
+        suspects: set[str | None] = set()
+        """Nodes with a process that the followed Ray does not know, on the GPU or left over.
+
+        They stay suspects after the probe has classified the process: without the probe it would be unknown again.
+        """
+        for process in snapshot.processes or ():
+            is_owned = process.kind in _OWNED_KINDS and process.ours is not False
+            if process.kind in _SUSPECT_KINDS or (not is_owned and process.gpus):
+                host = snapshot.hosts.get(process.host)
+                # The nodes of our Ray on its host too: the process may be of another Ray's node.
+                suspects |= {process.node, *(snapshot.index.node_ids_on(host) if host else ())}
         nodes = [node for node in snapshot.nodes or () if node.id and (node.id in suspects or _hides_gpus(node, snapshot))]
-        named = self._named_hosts() if self._named and self._is_placed(snapshot) else ()
-        return self._without_local([*self._entries(nodes, snapshot), *named], snapshot)
+        # Named hosts only once this host's own names are known, or its probe fails: it may be one of them.
+        has_failed = any(fault.source == "probe" and fault.host == self.local for fault in snapshot.faults)
+        named: Sequence[HostEntry] = ()
+        if self._named and (has_failed or any(host.local for host in snapshot.hosts.values())):
+            pods = self._pods if self._config.kubernetes and self._config.kubernetes.is_named else ()
+            named = (*(self._config.hosts if self._are_containers else self._config.named_hosts), *pods)
+        wanted = self._without_local([*self._entries(nodes, snapshot), *named], snapshot)
+        return {entry.name: entry for entry in wanted}
 
     def select_others(self, snapshot: Snapshot) -> dict[str, HostEntry]:
-        """Every other host there is: those of the config, and Ray's nodes; one that has died only where no other has taken its name."""
+        """All other hosts of the config and of Ray's nodes; a dead node's only if no living node has its name."""
         nodes = sorted((node for node in snapshot.nodes or () if node.id), key=lambda node: node.state != "ALIVE")
         alive = {node.title for node in nodes if node.state == "ALIVE"}
         known = [node for node in nodes if node.state == "ALIVE" or node.title not in alive]
-        near = _local_addresses(snapshot) | {self.local}
         reached: dict[str, HostEntry] = {}
-        for entry in (*self._hosts, *self._entries(known, snapshot)):
-            if not self._is_near(entry, near):
+        for entry in self._without_local([*self._config.hosts, *self._pods, *self._entries(known, snapshot)], snapshot):
+            if entry.target != self.local:
                 reached.setdefault(entry.target, entry)
         return named_apart(reached.values())
 
-    def _named_hosts(self) -> Sequence[HostEntry]:
-        pods = self._hosts[len(self._config.hosts) :] if self._config.kubernetes and self._config.kubernetes.is_named else ()
-        return (*(self._config.hosts if self._are_containers else self._config.named_hosts), *pods)
-
-    def _is_placed(self, snapshot: Snapshot) -> bool:
-        """Whether it is known which names and addresses are this host's own, or nobody will say."""
-        failed = any(fault.source == "probe" and fault.host == self.local for fault in snapshot.faults)
-        return failed or any(host.local for host in snapshot.hosts.values())
-
-    def _without_local(self, entries: Iterable[HostEntry], snapshot: Snapshot) -> dict[str, HostEntry]:
-        near = _local_addresses(snapshot)
-        return {entry.name: entry for entry in entries if not self._is_near(entry, near)}
-
-    def _is_near(self, entry: HostEntry, near: set[str]) -> bool:
-        return entry.target in near or entry.target.startswith(LOOPBACK_PREFIXES)
-
     def _entries(self, nodes: Sequence[Node], snapshot: Snapshot) -> Iterator[HostEntry]:
-        """Ray forgets how the hosts of dead nodes are called: where a node lives there again, the host is reached as that one's.
+        """How to reach the hosts of these nodes. A node whose raylet runs on this host, perhaps in a container, is left out.
 
-        A node whose raylet runs here, as in a container with an address of its own, is this host.
+        Ray forgets the host names of dead nodes: a dead node's host is that of a living node with its address.
         """
         living = {node.ip: node for node in snapshot.nodes or () if node.state == "ALIVE" and node.ip}
         here = {node for host in snapshot.hosts.values() if host.local for node in snapshot.index.node_ids_on(host)}
         others = (node for node in nodes if node.id not in here)
         return (self._roster.entry(node if node.state == "ALIVE" else living.get(node.ip, node)) for node in others)
 
-
-def _entries_of_pods(cluster: RayCluster | None) -> Iterator[HostEntry]:
-    for pod in (cluster.pods if cluster else None) or ():
-        if pod.phase == "Running" and pod.ip:
-            yield HostEntry(pod.name, address=pod.ip)
-
-
-def _local_addresses(snapshot: Snapshot) -> set[str]:
-    """The names and addresses of this host, as far as its probe has told."""
-    return {address for host in snapshot.hosts.values() if host.local for address in (host.name, *host.addresses)}
+    def _without_local(self, entries: Iterable[HostEntry], snapshot: Snapshot) -> list[HostEntry]:
+        """Drops this host, by the names and addresses that its probe reports."""
+        local = {address for host in snapshot.hosts.values() if host.local for address in (host.name, *host.addresses)}
+        return [entry for entry in entries if entry.target not in local and not entry.target.startswith(LOOPBACK_PREFIXES)]
 
 
 def _hides_gpus(node: Node, snapshot: Snapshot) -> bool:
-    """Whether Ray hands out GPUs there and its agent sees none: NVML may fail, and only a probe can tell why."""
+    """Whether a living node offers GPUs that its agent does not see: NVML may fail, and only a probe finds out why."""
     offered = node.resources.get("GPU")
-    return (
-        node.state == "ALIVE" and bool(offered and offered.total) and node.agent.seen is not None and not snapshot.index.machine(node).gpus
-    )
-
-
-def _is_suspect(process: Process) -> bool:
-    """Our Ray doesn't vouch for it. What a probe has made of it since is no reason to look away: then it would be unknown again."""
-    vouched = process.kind in _OWNED_KINDS and process.ours is not False
-    return process.kind in _SUSPECT_KINDS or (not vouched and bool(process.gpus))
-
-
-def _ray_nodes_of(process: Process, snapshot: Snapshot) -> Sequence[str | None]:
-    """Ray's ids of the nodes on its host: one of another Ray says nothing of ours there."""
-    host = snapshot.hosts.get(process.host)
-    return (process.node, *(snapshot.index.node_ids_on(host) if host else ()))
+    has_gpus = bool(offered and offered.total) and node.agent.seen is not None
+    return node.state == "ALIVE" and has_gpus and not snapshot.index.machine(node).gpus

@@ -1,4 +1,4 @@
-"""The logs folder of one node or session: read through Ray, and where Ray can't be asked by a probe on its host."""
+"""Reads the logs folder of a node or session through Ray, or through a probe on its host if Ray can't be asked."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from cockpit.sources.source import SourceError
 
 IsOver = Callable[[], Awaitable[bool]]
 MAX_RAYLETS: Final = 16
-"""On one host, whose logs are looked into to find a node's own."""
+"""Logs of raylets on one host that are read to find a node's own."""
 
 
 async def always() -> bool:
-    """Nobody writes any more."""
+    """Whether a log is complete that nothing writes to."""
     return True
 
 
 class NoRayError(SourceError):
-    """There is none to ask: of a dead node, of another Ray's session."""
+    """No Ray can be asked: the node is dead, or the session is another Ray's."""
 
 
 class ProbePlace(msgspec.Struct, frozen=True):
-    """How a probe finds the folder."""
+    """The folder for a probe: host and session, and how to reach the host."""
 
     host: str
     session: str
@@ -38,7 +38,7 @@ class ProbePlace(msgspec.Struct, frozen=True):
 
 
 class LogFolder:
-    """One folder. Every failure is a `SourceError`."""
+    """One logs folder. Every failure is a `SourceError`."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class LogFolder:
         node: str | None = None,
         ray: Callable[[], Awaitable[LogFiles]] | None = None,
     ) -> None:
-        """`ray` and `node`: where Ray can be asked for it; `place`: where a probe can."""
+        """`ray` and `node`: given if Ray can be asked; `place`: given if a probe can."""
         self.title = title
         self._pool, self._place, self._node, self._ray = pool, place, node, ray
 
     async def names(self, glob: str) -> tuple[str, ...]:
-        """What lies in it, as it is called there: whoever may write in the folder chooses names."""
+        """The names of files, not cleaned: any user who may write in the folder chooses them."""
         try:
             return await (await self._files()).names(self._node or "", glob)
         except SourceError as error:
@@ -65,7 +65,7 @@ class LogFolder:
             return convert_answer(answer, "names", tuple[str, ...], place.host)
 
     async def read_end(self, name: str, lines: int) -> list[str]:
-        """The last so many lines of a file as it is now."""
+        """The last `lines` of a file as it is now."""
         try:
             return await (await self._files()).read_end(self._node or "", name, lines)
         except SourceError as error:
@@ -73,7 +73,7 @@ class LogFolder:
             return [line async for batch in self._read_by_probe(name, lines, always, error) for line in batch]
 
     async def follow(self, name: str, lines: int, is_over: IsOver) -> AsyncGenerator[list[str], None]:
-        """Batches of raw lines from the last `lines` on, until it is over and read to its end."""
+        """Yield batches of raw lines from the last `lines` on, until `is_over` and the file is read to its end."""
         begun = False
         try:
             async for batch in (await self._files()).follow(self._node or "", name, lines, is_over):
@@ -89,7 +89,7 @@ class LogFolder:
             yield batch
 
     async def raylet_log(self, names: tuple[str, ...], node: str) -> str | None:
-        """Which of several raylets' logs is that node's: its first lines name it."""
+        """The log of a node's raylet: of several the one whose first lines name the node."""
         found = part_logs(names, "raylet", "out")[:MAX_RAYLETS]
         for name in found if len(found) > 1 else ():
             first = self.follow(name, -1, always)
@@ -106,6 +106,7 @@ class LogFolder:
         return await self._ray()
 
     def _other_way(self, error: SourceError) -> ProbePlace:
+        """The folder for a probe, after Ray has failed; raises Ray's error if no probe can read it."""
         if self._place is None:
             raise error
         return self._place
@@ -116,13 +117,13 @@ class LogFolder:
         words = ("log", place.session, name, str(lines), *(() if over else ("--follow",)))
         try:
             async for answer in self._pool.listen(place.host, words, place.entry):
-                # Bytes, as Latin-1; empty for every 2 s in which nothing was written.
+                # Bytes as Latin-1; empty after every 2 s in which nothing was written.
                 data = convert_answer(answer, "text", str, place.host).encode("latin-1", "replace")
                 if batch := read.feed(data):
                     yield batch
                 if not data and over:
                     break
-                over = not data and await is_over()  # what was written before its end has been read at the second silence
+                over = not data and await is_over()  # everything written before the end has been read at the second silence
         except SourceError as why:
             raise _both(error, why) if not read.size else why from None
         if last := read.last():
@@ -130,5 +131,5 @@ class LogFolder:
 
 
 def _both(error: SourceError, why: SourceError) -> SourceError:
-    """Why neither way is open; that there is no Ray to ask says nothing new."""
+    """The reasons why Ray (`error`) and the probe (`why`) failed; without the first if there is no Ray to ask."""
     return why if isinstance(error, NoRayError) else SourceError(f"{error}; {why}")

@@ -1,4 +1,4 @@
-"""The logs that matter for a thing: of an actor or process its own and those before a restart, of a node Ray's, of a job its driver's."""
+"""Finds the logs of a thing: of an actor or process its own and those before a restart, of a node Ray's, of a job its driver's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from cockpit.sources.ray.log_names import (
 from cockpit.sources.source import SourceError
 
 MAX_THINGS_ASKED: Final = 4
-"""Of what a finding is about: each that has no log may take seconds to say so."""
+"""Of the things that a finding is about: one without a log may take seconds to answer so."""
+MAX_PARENTS: Final = 4
 BEFORE: Final = "-before"
 NODE_PARTS: Final = (("raylet", "out"), ("raylet", "err"), ("dashboard_agent", "log"), ("runtime_env_agent", "log"))
 HEAD_PARTS: Final = (("gcs_server", "out"), ("dashboard", "log"), ("monitor", "log"))
@@ -43,19 +44,18 @@ Follow = Callable[[int, bool], AsyncIterator[Sequence[str]]]
 
 
 class Log(msgspec.Struct, frozen=True):
-    """One log that can be opened: `follow(lines, on)` gives its last lines in batches, and with `on` what is written from then on."""
+    """One log that can be opened. `follow(lines, on)` yields its last lines in batches, and with `on` what is written from then on."""
 
     label: str
-    """What tells it from the others of the same thing: `out`, `err`, `err-before`, `raylet.out`, `job`."""
+    """Unique among the logs of a thing: `out`, `err`, `err-before`, `raylet.out`, `job`."""
     file: str
-    """What it is called where it lies."""
     where: str
-    """The node, as people call it."""
+    """The name of its node for people."""
     follow: Follow
     ended: str = ENDED
-    """Its state once it is read to its end."""
+    """Its state after it was read to its end."""
     ended_at: Callable[[], float | None] = lambda: None
-    """When nobody wrote to it any more; `None`: somebody still may, or it is not known."""
+    """Since when nothing writes to it; `None`: something still may, or it is unknown."""
 
     @property
     def is_before(self) -> bool:
@@ -64,12 +64,12 @@ class Log(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The file, short enough for one line, and where it lies."""
+        """Its file, short enough for one line, and its node."""
         return f"{short_name(self.file)} on {self.where}" if self.where else short_name(self.file)
 
 
 class LogFinder:
-    """Finds the logs of what is in a snapshot. Every failure is a `SourceError`."""
+    """Finds the logs of things in a snapshot. Every failure is a `SourceError`."""
 
     def __init__(
         self,
@@ -81,46 +81,61 @@ class LogFinder:
         self._snapshot, self._ray, self._pool, self._selection = snapshot, ray, pool, selection
 
     async def logs_of(self, thing: Any) -> tuple[Log, ...]:
-        """The one that matters most first; never empty."""
-        finders: tuple[tuple[type, Callable[[Any], Awaitable[Sequence[Log]]]], ...] = (
-            (Actor, self._of_actor),
-            (Process, self._of_process),
-            (Node, self._of_node),
-            (Job, self._of_job),
-            (Session, self._of_session),
-        )
-        find = next((find for kind, find in finders if isinstance(thing, kind)), self._of_job_of)
-        logs = tuple(await find(thing))
+        """Its logs, the most important one first; never empty."""
+        match thing:
+            case Actor():
+                logs = await self._of_actor(thing)
+            case Process():
+                logs = await self._of_process(thing)
+            case Node():
+                logs = await self._of_node(thing)
+            case Session():
+                logs = await self._of_session(thing)
+            case Job():
+                logs = [self.job_log(thing)]
+            case _:
+                logs = self._job_logs(thing)
         if not logs:
             raise SourceError(_why_none(thing, self._job_of(thing), self._started_by(thing)))
-        return logs
+        return tuple(logs)
 
     async def logs_about(self, finding: Finding, things: Sequence[Any]) -> tuple[Log, ...]:
-        """Of the first of these that has a log; first those files that the finding names, and of a restart what was before it.
+        """The logs of the first thing that has any: files that the finding names come first, then those before a restart.
 
-        About none of these, it may still name a file of Ray's: then those of the head.
+        A finding without things may name a file of Ray; then the logs of the head.
         """
         words = "\n".join((finding.text, *finding.evidence, finding.remedy.text if finding.remedy else ""))
         head = self._head()
         things = things or ([head] if head and any(".".join(part) in words for part in (*HEAD_PARTS, *NODE_PARTS)) else [])
-        logs = [*await self._first(things), *(await self._setup_logs(things) if SETUP_WORDS in words else ())]
+        logs: list[Log] = []
+        why: SourceError | None = None
+        for thing in things[:MAX_THINGS_ASKED]:
+            try:
+                logs += await self.logs_of(thing)
+                break
+            except SourceError as error:
+                why = why or error
+        if not logs and why is not None:
+            raise why
+        if SETUP_WORDS in words:
+            logs += await self._setup_logs(things)
         if not logs:
             raise SourceError(f"no log: what this finding is about has none ({finding.subject})")
-        named = {one.file: one for one in logs}.values()
-        return tuple(sorted(named, key=lambda log: (file_pattern(log.file) not in words, BEFORE not in log.label)))
+        unique = {log.file: log for log in logs}.values()
+        return tuple(sorted(unique, key=lambda log: (file_pattern(log.file) not in words, BEFORE not in log.label)))
 
     async def logs_of_pid(self, node: Node, pid: int) -> tuple[Log, ...]:
-        """Of a worker that had this pid on a node; it may have ended long ago."""
+        """The logs of a worker that had this pid on a node; it may have ended long ago."""
         found = await self._of_worker(self._folder(node), pid, None, always)
         if not found:
             raise SourceError(f"Ray keeps no log of a worker with pid {pid} on {node.title}")
         return tuple(found)
 
     def job_log(self, job: Job) -> Log:
-        """What its driver prints, until the job is over."""
+        """The output of its driver, until the job is over."""
         node = self._node(job.driver_node)
 
-        async def follow(lines: int, on: bool) -> AsyncIterator[Sequence[str]]:  # noqa: ARG001 whoever wants no more leaves
+        async def follow(lines: int, on: bool) -> AsyncIterator[Sequence[str]]:  # noqa: ARG001 Ray always follows; the reader stops reading
             async for batch in self._ray().follow_log(job.id, lines):
                 yield batch
 
@@ -129,29 +144,14 @@ class LogFinder:
 
         return Log("job", f"job-driver-{job.id}.log", node.title if node else "", follow, "the job has ended", ended_at)
 
-    async def _first(self, things: Sequence[Any]) -> tuple[Log, ...]:
-        """Raises why the first has none, where none has any."""
-        why: SourceError | None = None
-        for thing in things[:MAX_THINGS_ASKED]:
-            try:
-                return await self.logs_of(thing)
-            except SourceError as error:  # noqa: PERF203 four at most
-                why = why or error
-        if why is not None:
-            raise why
-        return ()
-
     # Of each kind of thing
 
-    async def _of_job(self, job: Job) -> Sequence[Log]:
-        return (self.job_log(job),)
-
-    async def _of_job_of(self, thing: Any) -> list[Log]:
+    def _job_logs(self, thing: Any) -> list[Log]:
         job = self._job_of(thing)
         return [self.job_log(job)] if job is not None and job.submission else []
 
     def _job_of(self, thing: Any) -> Job | None:
-        """The one it works for; of a supervisor, which is of no user's job itself, the one that it has started."""
+        """The job that it works for; of a supervisor, which works for no user's job, the job that it has started."""
         started, own = self._started_by(thing), getattr(thing, "job", None)
         jobs = self._snapshot().jobs or ()
         return next((job for job in jobs if (job.submission == started if started else own and job.job == own)), None)
@@ -164,9 +164,13 @@ class LogFinder:
         return name.removeprefix(SUPERVISOR) if name.startswith(SUPERVISOR) else None
 
     async def _of_actor(self, actor: Actor) -> list[Log]:
+        async def is_gone() -> bool:
+            known = self._snapshot().actors
+            return known is not None and not any(one.id == actor.id and one.pid == actor.pid and one.state == "ALIVE" for one in known)
+
         node, own, before, setup = self._node(actor.node), [], [], []
         if actor.pid and node:
-            own = await self._or_why("out", node, self._of_worker(self._folder(node), actor.pid, actor.job, partial(self._is_gone, actor)))
+            own = await self._or_why("out", node, self._of_worker(self._folder(node), actor.pid, actor.job, is_gone))
         if actor.restarts or actor.state == "RESTARTING":
             before = await self._or_why(f"err{BEFORE}", self._head(), self._of_lost(actor, {log.file for log in own}))
         if actor.wait == "starting":
@@ -174,24 +178,43 @@ class LogFinder:
         if actor.state != "ALIVE":
             own, before = own[::-1], before[::-1]
         own = [*before, *own] if actor.state == "RESTARTING" else [*own, *before]
-        job = await self._of_job_of(actor)
+        job = self._job_logs(actor)
         return [*setup, *job, *own] if self._started_by(actor) else [*setup, *own, *job]
 
     async def _of_process(self, process: Process) -> list[Log]:
-        folder, is_over = self._folder_of(process), partial(self._is_process_gone, process)
+        snapshot = self._snapshot()
+
+        async def is_gone() -> bool:
+            known, identity = self._snapshot().processes, (process.host, process.pid, process.ticks)
+            return known is not None and not any((one.host, one.pid, one.ticks) == identity for one in known)
+
+        # The folder of its session: Ray has only its own session's logs, and only of living nodes.
+        node, followed = self._node(process.node), snapshot.cluster.session
+        if node is not None and process.ours is not False and process.session in (None, followed):
+            folder = self._folder(node)
+        else:
+            session = process.session or followed
+            folder = LogFolder(process.host, self._pool, ProbePlace(process.host, session) if session else None)
         part = part_of(process.command or "") if process.kind in ("ray", "stale") else None
         if part:
             names = await self._part_names(folder, process.node)
-            return [self._file(folder, name, is_over) for suffix in SUFFIXES for name in part_logs(names, part, suffix)]
+            return [self._file(folder, name, is_gone) for suffix in SUFFIXES for name in part_logs(names, part, suffix)]
         if process.kind == "driver":
-            return await self._of_job_of(process)
-        pids = [(each.ns_pid or each.pid, each.job or each.other_job) for each in (process, *self._parents(process))]
+            return self._job_logs(process)
+        # Only a worker has a log: the process itself, one above it, or the one that has started it.
+        by_pid = {(one.host, one.pid): one for one in snapshot.processes or ()}
+        above: list[Process] = []
+        at = process
+        while (parent := by_pid.get((at.host, at.parent or 0))) is not None and parent not in above and len(above) < MAX_PARENTS:
+            above.append(at := parent)
+        workers = [process, *(one for one in above if one.kind in ("worker", "stale"))]
+        pids = [(one.ns_pid or one.pid, one.job or one.other_job) for one in workers]
         if process.worker is not None:
             pids.append((process.worker, None))
         for pid, job in dict.fromkeys(pids):
-            if found := await self._of_worker(folder, pid, job, is_over):
-                return [*found, *await self._of_job_of(process)]
-        return await self._of_job_of(process)
+            if found := await self._of_worker(folder, pid, job, is_gone):
+                return [*found, *self._job_logs(process)]
+        return self._job_logs(process)
 
     async def _of_node(self, node: Node) -> list[Log]:
         folder = self._folder(node)
@@ -217,6 +240,7 @@ class LogFinder:
         return [self._file(folder, log.name, is_over, label=log.stream) for log in worker_logs(names, pid=pid, job=job)]
 
     async def _of_lost(self, actor: Actor, own: set[str]) -> list[Log]:
+        """The logs of the actor's process before the restart; `own`: the files of its process now."""
         head = self._head()
         if head is None:
             raise SourceError("the log before the restart can't be found: only the GCS's log names that process, and no head node is known")
@@ -231,7 +255,7 @@ class LogFinder:
         return [self._file(folder, log.name, always, label=f"{log.stream}{BEFORE}") for log in found]
 
     async def _setup_logs(self, things: Sequence[Any]) -> list[Log]:
-        """How the runtime environment was set up, on the node of these, else on the head."""
+        """The logs of the setup of runtime environments, on the node of one of these things, else on the head."""
         job = next((job for thing in things if (job := getattr(thing, "job", None))), None)
         node = next((node for thing in things if (node := self._node(getattr(thing, "node", None)))), None) or self._head()
         if node is None:
@@ -244,10 +268,10 @@ class LogFinder:
         return [self._file(folder, name, partial(self._is_dead, node)) for name in names[:2]]
 
     async def _part_names(self, folder: LogFolder, node: str | None) -> list[str]:
-        """Without those of other raylets of the same session on that host, where it can be told which are."""
+        """The files of parts of Ray, without those of other raylets on the host if the node's own are known."""
         names = await folder.names(PART_GLOB)
-        mine = await folder.raylet_log(names, node) if node else None
-        return without_others(names, mine) if mine else list(names)
+        own = await folder.raylet_log(names, node) if node else None
+        return without_others(names, own) if own else list(names)
 
     def _file(self, folder: LogFolder, name: str, is_over: IsOver, ended: str = ENDED, *, label: str | None = None) -> Log:
         def follow(lines: int, on: bool) -> AsyncIterator[Sequence[str]]:
@@ -256,26 +280,16 @@ class LogFinder:
         return Log(label or name, name, folder.title, follow, ended)
 
     async def _or_why(self, label: str, node: Node | None, logs: Awaitable[list[Log]]) -> list[Log]:
-        """One that says why there are none, where they can't be asked for: the others can be read meanwhile."""
+        """These logs; if they can't be listed, one that raises the reason when it is opened, so that others can be read."""
         try:
             return await logs
         except SourceError as error:
             return [_unreadable(label, node, error)]
 
-    # Whether anybody still writes, by the newest snapshot
-
-    async def _is_gone(self, actor: Actor) -> bool:
-        known = self._snapshot().actors
-        return known is not None and not any(one.id == actor.id and one.pid == actor.pid and one.state == "ALIVE" for one in known)
-
-    async def _is_process_gone(self, process: Process) -> bool:
-        known = self._snapshot().processes
-        return known is not None and not any((one.host, one.pid, one.ticks) == (process.host, process.pid, process.ticks) for one in known)
+    # Nodes
 
     async def _is_dead(self, node: Node) -> bool:
         return any(one.key == node.key and one.state == "DEAD" for one in self._snapshot().nodes or ())
-
-    # Where
 
     def _node(self, node: str | None) -> Node | None:
         return next((one for one in self._snapshot().nodes or () if node and one.id == node), None)
@@ -284,39 +298,18 @@ class LogFinder:
         return next((node for node in self._snapshot().nodes or () if node.head and node.id), None)
 
     def _folder(self, node: Node) -> LogFolder:
-        """Of a node. Ray's agent there answers only while it lives."""
-        asks = node.id and node.state != "DEAD"
-        return LogFolder(node.title, self._pool, self._probe_place(node), node.id, self._files if asks else None)
-
-    async def _files(self) -> LogFiles:
-        return await self._ray().log_files()
-
-    def _probe_place(self, node: Node) -> ProbePlace | None:
-        host = self._snapshot().index.host_of(node)
-        session = self._snapshot().cluster.session
+        """The logs folder of a node: read by its agent if the node is alive, else by a probe."""
+        snapshot = self._snapshot()
+        host, session = snapshot.index.host_of(node), snapshot.cluster.session
         if not session or node.id is None:
             session = next((one.name for one in (host.sessions or () if host else ()) if one.live), session)
         name = self._pool.local if host and host.local else host.name if host else node.title
-        return ProbePlace(name, session, self._selection.entry(node)) if session else None
+        place = ProbePlace(name, session, self._selection.entry(node)) if session else None
 
-    def _folder_of(self, process: Process) -> LogFolder:
-        """Of the session that a process is of: Ray knows only its own, and only on nodes that live."""
-        followed = self._snapshot().cluster.session
-        node = self._node(process.node)
-        if node is not None and process.ours is not False and (process.session in (None, followed)):
-            return self._folder(node)
-        session = process.session or followed
-        place = ProbePlace(process.host, session) if session else None
-        return LogFolder(process.host, self._pool, place)
+        async def files() -> LogFiles:
+            return await self._ray().log_files()
 
-    def _parents(self, process: Process) -> list[Process]:
-        """The worker above it; of it alone is there a log."""
-        known = {(one.host, one.pid): one for one in self._snapshot().processes or ()}
-        found: list[Process] = []
-        at = process
-        while (above := known.get((at.host, at.parent or 0))) is not None and above not in found and len(found) < MAX_THINGS_ASKED:
-            found.append(at := above)
-        return [one for one in found if one.kind in ("worker", "stale")]
+        return LogFolder(node.title, self._pool, place, node.id, files if node.id and node.state != "DEAD" else None)
 
 
 def _unreadable(label: str, node: Node | None, error: SourceError) -> Log:
@@ -330,7 +323,7 @@ def _unreadable(label: str, node: Node | None, error: SourceError) -> Log:
 
 
 def _why_none(thing: Any, job: Job | None, started: str | None) -> str:
-    """One sentence, and what it depends on; `job`: the one that it works for, `started`: the id of the one that it has started."""
+    """Why a thing has no log. `job`: the job that it works for; `started`: the submission id of the job that it has started."""
     if isinstance(thing, Actor):
         what = f"the supervisor of job {started}" if started else f"actor {thing.name or thing.class_}"
         kept = "its node keeps no file of its process" if thing.pid and thing.node else "Ray does not report its process"

@@ -1,52 +1,59 @@
-"""One cluster under watch, or looked at once: puts the pipeline together, and answers what a person asks beyond the snapshot."""
+"""Builds the pipeline from sources to snapshots of one cluster, and fetches what a person asks for beyond the snapshot."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from cockpit.clock import CLOCK
 from cockpit.config.address import Address
 from cockpit.config.reach import THROUGH_RAY, HostEntry
 from cockpit.config.settings import Config
 from cockpit.findings import DETECTORS, FindingTracker
-from cockpit.model import Actor, Job, Process, Session, Snapshot
+from cockpit.model import Actor, Job, Process, Snapshot
 from cockpit.monitor.cluster_choice import ClusterChoice, SessionJobs, jobs_by_session, local_sessions
-from cockpit.monitor.coverage import Coverage
 from cockpit.monitor.host_selection import HostSelection, are_containers
 from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
+from cockpit.monitor.source_readiness import SourceReadiness
 from cockpit.secrets import redact_variable
+from cockpit.sources.kubernetes.api import KubernetesApi
+from cockpit.sources.kubernetes.facts import read_ray_cluster
 from cockpit.sources.probes.decode import StackThread, convert_answer
 from cockpit.sources.probes.host_probe import ProbeTimings
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.probes.ray_tunnel import RayPlace
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.log_files import LOG_LINES
+from cockpit.sources.slurm import read_allocation
 from cockpit.sources.source import Source, SourceError
+from cockpit.times.clock import CLOCK
 from cockpit.trust import find_token
 
-if TYPE_CHECKING:
-    from cockpit.sources.kubernetes.api import KubernetesApi
-
 SINGLE_LOOK_ASSUMED_S = 60.0
-"""For which a single look takes things to have been so: what needs longer to be sure of takes somebody who watches."""
+"""A single look assumes that conditions have held for this long; a finding that needs longer is found only by watching."""
 SINGLE_LOOK_PACE = ProbeTimings(burst=ProbeTimings().most)
-"""Nothing is drawn that many starts at once could hold up."""
+"""All probes may start at once: no screen is drawn that they could slow down."""
 SLURM_EVERY_S = 60.0
-"""Seconds between two questions: all jobs of a site ask one slurmctld."""
+"""Seconds between two requests: all jobs of a site ask the same slurmctld."""
 KUBERNETES_EVERY_S = 30.0
-"""The same: KubeRay's own operator and the autoscaler ask the API server every few seconds; this answers from its memory."""
+"""The same. The API server answers from memory, and KubeRay's operator and the autoscaler ask it every few seconds."""
 ORCHESTRATOR_TIMEOUT_S = 45.0
-"""For all answers together; each has a limit of its own."""
+"""For all its requests together; each has a limit of its own."""
 PROBE_INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+OTHER_HOSTS_TIMEOUT_S = 3.0
+"""How long a single look waits for other hosts after Ray and this host have answered."""
+NAMED_HOSTS_TIMEOUT_S = 10.0
+"""The same for hosts that were named for this run: a person wants them, and a busy Slurm takes seconds to start a step."""
+ORCHESTRATOR_FIRST_TIMEOUT_S = 2.0
+"""How long a single look waits for Slurm or Kubernetes."""
+PORTS_TIMEOUT_S = 2.0
+"""How long a single look waits for who listens on a port that a failed job wanted."""
 
 
 class ClusterMonitor:
-    """One cluster and its hosts, watched until closed: probes and dashboard → poller → snapshots → choice of cluster and of hosts."""
+    """Watches one cluster and its hosts: probes and dashboard → poller → snapshots → choice of the cluster and of the probed hosts."""
 
     def __init__(
         self,
@@ -58,13 +65,13 @@ class ClusterMonitor:
         everywhere: bool = False,
         named: bool = False,
     ) -> None:
-        """`once`: a single look, for which what is seen is taken to have been so for a while; `everywhere`: at every host there is.
+        """`once`: a single look, which assumes that conditions have held for a while.
 
-        `named`: at those that were named for this run too.
+        `everywhere`: probe every known host; `named`: probe the hosts that were named for this run.
         """
         self.config, self.clock, self.interval = config, CLOCK, config.interval
         self.ending: list[Callable[[], None]] = []
-        """What ends together with this."""
+        """Called when this is closed."""
         expected = () if are_containers(config) else tuple((entry.name, entry.target) for entry in config.hosts)
         tracker = FindingTracker(config.limits, DETECTORS, assumed=SINGLE_LOOK_ASSUMED_S if once else 0.0)
         ids = config.slurm.ids if config.slurm else frozenset[str]()
@@ -73,30 +80,30 @@ class ClusterMonitor:
         self.choice = ClusterChoice(config, env, self.poller, self.pool.local)
         self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)
         self.logs = LogFinder(lambda: self.poller.snapshot, self.choice.followed_ray, self.pool, self.selection)
-        self.coverage = Coverage(config, self.poller, self.choice, self.selection)
-        self.kubernetes = self._kubernetes_api()
-        """Who is asked of the RayCluster that this Ray is; `None`: it is none that is known."""
+        self.coverage = SourceReadiness(config, self.poller, self.choice, self.selection)
+        self.kubernetes = KubernetesApi(config.kubernetes) if config.kubernetes else None
+        """The API server of the RayCluster; `None`: the Ray is no RayCluster that is known."""
         self.orchestrators = tuple(self._orchestrators())
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
-        self.poller.subscribe(self.choice.hear)
-        self.poller.subscribe(self.selection.hear)
+        self.poller.subscribe(self.choice.on_snapshot)
+        self.poller.subscribe(self.selection.on_snapshot)
         if not once:
-            self.poller.subscribe(self.ports.hear)
+            self.poller.subscribe(self.ports.on_snapshot)
         self._is_running = False
         self._started: asyncio.Future[None] | None = None
         self._publish = publish
 
     def start(self) -> None:
-        """Look already, while whoever is to hear of it is still being made."""
+        """Begin to look before `run`, while the screen is still being built."""
         self._started = asyncio.ensure_future(self._look())
 
     @property
     def is_started(self) -> bool:
-        """Whether it looks already, though it may not be run yet."""
+        """Whether it was started before `run`."""
         return self._started is not None
 
     def publish_to(self, publish: Callable[[Snapshot], None]) -> ClusterMonitor:
-        """Have this called as soon as it runs: with what is known by then, and with every snapshot. Only where it was started."""
+        """After `start`: publish to this function from `run` on, beginning with the last snapshot."""
         self._publish = publish
         return self
 
@@ -120,45 +127,34 @@ class ClusterMonitor:
             self.poller.stop()
 
     def close(self) -> None:
-        """End every child at once, and whatever else stands on this; waits for nothing."""
+        """End all children and everything in `ending` at once, without waiting."""
         self._is_running = False
         for end in self.ending:
             end()
         self.pool.close()
 
     def refresh(self, *, is_awaited: bool = False) -> None:
-        """As `Poller.refresh`; hosts too."""
+        """Poll Ray and all hosts again now; `is_awaited`: a person waits for it."""
         self.poller.refresh(is_awaited=is_awaited)
         self.pool.refresh()
 
-    def _kubernetes_api(self) -> KubernetesApi | None:
-        if self.config.kubernetes is None:
-            return None
-        from cockpit.sources.kubernetes.api import KubernetesApi
-
-        return KubernetesApi(self.config.kubernetes)
-
     def _orchestrators(self) -> Iterator[Source[object]]:
-        """Slurm and Kubernetes, asked of the job and of the RayCluster that cockpit was told of."""
+        """Slurm and Kubernetes, if cockpit knows the Slurm job or the RayCluster."""
         if job := self.config.slurm:
-            from cockpit.sources.slurm import read_allocation  # deferred, here and below: most clusters have neither
-
             names_of = self.config.names_of
             yield Source("slurm", lambda: read_allocation(job.job, self.clock(), names_of), SLURM_EVERY_S, ORCHESTRATOR_TIMEOUT_S)
         if api := self.kubernetes:
-            from cockpit.sources.kubernetes.facts import read_ray_cluster
-
             yield Source("kubernetes", lambda: read_ray_cluster(api), KUBERNETES_EVERY_S, ORCHESTRATOR_TIMEOUT_S)
 
     def change_interval(self, step: int) -> float:
-        """Look at this host so many steps oftener (-1) or less often (1); answers with the new interval, in seconds."""
+        """Sample this host `step` steps less often, or if negative more often; returns the new interval in seconds."""
         nearest = min(range(len(PROBE_INTERVALS_S)), key=lambda number: abs(PROBE_INTERVALS_S[number] - self.interval))
         self.interval = PROBE_INTERVALS_S[max(0, min(len(PROBE_INTERVALS_S) - 1, nearest + step))]
         self.pool.set_interval(self.interval)
         return self.interval
 
     async def wait_until_complete(self, timeout: float = 8.0) -> None:
-        """While it looks, wait until everybody who is asked has answered once, but not longer than that; it is in the snapshot then."""
+        """While it runs, wait until the snapshot has an answer of each source, but at most `timeout` seconds."""
         if self._is_running:
             await self.coverage.wait_until_complete(timeout)
 
@@ -166,15 +162,15 @@ class ClusterMonitor:
 
     @property
     def open_choices(self) -> tuple[Address, ...]:
-        """Several live sessions, as long as nobody has chosen one."""
+        """The dashboards of several live sessions, until one is chosen."""
         return self.choice.choices if self.choice.address is None else ()
 
     def select_others(self) -> dict[str, HostEntry]:
-        """Every other host there is."""
+        """Every other known host."""
         return self.selection.select_others(self.poller.snapshot)
 
     def places(self) -> dict[str, RayPlace]:
-        """Where hosts are in the Ray that is followed, if it lives on this host too: then there is another way to them."""
+        """Hosts as nodes of the followed Ray, if that lives on this host too: then they can be reached through Ray."""
         cluster, nodes = self.poller.snapshot.cluster, self.poller.snapshot.nodes or ()
         if not cluster.session or not self.choice.is_alive(cluster.session):
             return {}
@@ -185,11 +181,11 @@ class ClusterMonitor:
     # Asked for by a person
 
     async def dead_actors(self) -> tuple[Actor, ...]:
-        """Dead actors with their cause. Raises `SourceError`."""
+        """Dead actors with the cause of death. Raises `SourceError`."""
         return await (await self._meant_ray()).dead_actors()
 
     async def node_processes(self, node: str) -> tuple[Process, ...]:
-        """Ray's own processes on a node, up to half a minute old, for when no probe looks there. Raises `SourceError`."""
+        """Ray's own processes on a node without a probe, up to half a minute old. Raises `SourceError`."""
         return await (await self._meant_ray()).node_processes(node)
 
     async def jobs(self) -> tuple[Job, ...]:
@@ -197,37 +193,34 @@ class ClusterMonitor:
         return (await (await self._meant_ray()).read_jobs()).jobs
 
     async def answering_session(self) -> str | None:
-        """The session that answers now at the address that is followed; `None`: it does not say which it is. Raises `SourceError`."""
+        """The session that answers now at the followed address; `None`: Ray does not report it. Raises `SourceError`."""
         return await self.choice.followed_ray().session()
 
     async def _meant_ray(self) -> RayClient:
-        """The Ray that is followed, once it is known that it answers itself. Raises `SourceError`."""
+        """The followed Ray, after checking that it is the one that answers. Raises `SourceError`."""
         ray = self.choice.followed_ray()
         await ray.check_meant()
         return ray
 
     async def jobs_by_session(self) -> list[SessionJobs]:
-        """Jobs by session: of the Ray that is followed, and of each other that lives here and answers. Raises `SourceError`.
+        """The jobs of the followed Ray, and of each other Ray on this host that answers. Raises `SourceError`.
 
-        Only those are asked who are trusted: their word decides what is ended.
+        Only trusted Rays are asked, root's and ours: their answers decide which processes are ended.
         """
         followed = self.choice.ray if self.choice.why_not_trusted() is None else None
-        token = find_token if self.choice.ray is None else lambda: None  # the token is for the Ray that is followed
-        return await jobs_by_session(followed, self._other_sessions(), token, self.clock, self.choice.why_not_believed)
-
-    def _other_sessions(self) -> Sequence[Session]:
-        """The sessions of root's and ours that live here and are not followed."""
+        token = find_token if self.choice.ray is None else lambda: None  # the token is for the followed Ray
         address = self.choice.address
-        followed = {address.url, address.origin} if address else set()
-        live = [one for one in local_sessions(self.poller.parts.hosts) if one.live and one.dashboard and one.trusted]
-        return [one for one in live if followed.isdisjoint((one.dashboard, one.name))]
+        known = {address.url, address.origin} if address else set()
+        live = [session for session in local_sessions(self.poller.parts.hosts) if session.live and session.dashboard and session.trusted]
+        others = [session for session in live if known.isdisjoint((session.dashboard, session.name))]
+        return await jobs_by_session(followed, others, token, self.clock, self.choice.why_not_believed)
 
     def follow_log(self, job: str, lines: int = LOG_LINES) -> AsyncIterator[Sequence[str]]:
-        """The log of a job, from its last lines on, in batches until it is over. Raises `SourceError` as it is read."""
+        """Follow a job's log in batches, from its last `lines` until the job is over. Raises `SourceError` while it is read."""
         return self.choice.followed_ray().follow_log(job, lines)
 
     async def environment(self, process: Process) -> list[str]:
-        """The process's environment as `NAME=value`, sorted, secrets hidden. Raises `SourceError`."""
+        """A process's environment as sorted `NAME=value`, with secrets hidden. Raises `SourceError`."""
         if process.ticks is None:
             raise SourceError(f"process {process.pid} is not probed, so cockpit can't rule out that another process took its pid")
         answer = await self.pool.ask(process.host, ("environ", str(process.pid), str(process.ticks)))
@@ -235,9 +228,9 @@ class ClusterMonitor:
         return sorted(f"{name}={redact_variable(name, value)}" for name, value in found.items())
 
     async def stack(self, process: Process) -> tuple[StackThread, ...]:
-        """The Python stacks of a process, as its host's probe answers. Raises `SourceError`.
+        """The Python stacks of a process, read by its host's probe. Raises `SourceError`.
 
-        Of one that only Ray has told of, its pid must do: Ray counts pids as the probe over there does.
+        A process that only Ray reports has no start time, so its pid alone identifies it: Ray and that probe count the same pids.
         """
         home = next((node for node in self.poller.snapshot.nodes or () if node.id and node.id == process.node), None)
         words = ("stack", str(process.pid), str(process.ticks or 0))
@@ -245,31 +238,21 @@ class ClusterMonitor:
         return convert_answer(answer, "threads", tuple[StackThread, ...], process.host)
 
 
-OTHER_HOSTS_TIMEOUT_S = 3.0
-"""For which a single look waits for other hosts once Ray and this host have answered."""
-NAMED_HOSTS_TIMEOUT_S = 10.0
-"""The same for hosts that were named for this run: they are what was asked for, and a busy Slurm takes seconds to begin a step."""
-ORCHESTRATOR_FIRST_TIMEOUT_S = 2.0
-"""For which it waits for what Slurm says of its job, or Kubernetes of its RayCluster."""
-PORTS_TIMEOUT_S = 2.0
-"""For which it waits to hear who listens on a port that a failed job wanted."""
-
-
 def hosts_timeout_s(config: Config) -> float:
     """How many seconds a single look waits for other hosts."""
     return NAMED_HOSTS_TIMEOUT_S if config.named_hosts else OTHER_HOSTS_TIMEOUT_S
 
 
-async def look_once(
+async def sample_once(
     config: Config, *, env: Mapping[str, str] = os.environ, patience: float = 8.0, everywhere: bool = False, hosts_patience: float = 0.0
 ) -> ClusterMonitor:
-    """Everything that can be known within `patience` seconds; its poller holds the snapshot.
+    """Look for at most `patience` seconds; the poller of the result has the snapshot.
 
-    `hosts_patience`: seconds more for other hosts that are named, or whose GPU processes have no known owner. A fault names those of them
-    that have not been heard.
+    `hosts_patience`: more seconds for other hosts that are named, or whose GPU processes have no known owner. A fault names each of them
+    that has not answered.
     """
     monitor = ClusterMonitor(config, lambda _: None, env=env, once=True, everywhere=everywhere, named=hosts_patience > 0)
-    monitor.poller.subscribe(lambda _: monitor.pool.set_complete_hosts(monitor.coverage.told_hosts()))
+    monitor.poller.subscribe(lambda _: monitor.pool.set_complete_hosts(monitor.coverage.complete_hosts()))
     task = asyncio.ensure_future(monitor.run())
     try:
         await asyncio.wait(
@@ -278,7 +261,7 @@ async def look_once(
         knowing.cancel()
         for orchestrator in monitor.orchestrators:
             await monitor.poller.wait_for_answer(orchestrator.name, ORCHESTRATOR_FIRST_TIMEOUT_S)
-        monitor.poller.rejoin()  # the pods that they have told of are hosts to wait for
+        monitor.poller.rejoin()  # the pods that Kubernetes lists are hosts to wait for
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
         await monitor.ports.ask_once(PORTS_TIMEOUT_S)
@@ -287,19 +270,13 @@ async def look_once(
         task.cancel()
     for silent in monitor.coverage.silent_sources():
         monitor.poller.report_fault(silent, f"has not answered within {patience:.0f} s")
-    if everywhere or hosts_patience:
-        _doubt_unheard(monitor, hosts_patience or patience)
-    monitor.poller.rejoin()
-    return monitor
-
-
-def _doubt_unheard(monitor: ClusterMonitor, patience: float) -> None:
-    """Say which hosts have not been heard: what is shown is without them."""
-    for name in monitor.coverage.unanswered_hosts():
-        if monitor.config.reach == THROUGH_RAY:
+    for name in monitor.coverage.unanswered_hosts() if everywhere or hosts_patience else ():
+        if config.reach == THROUGH_RAY:
             why = "is not probed: `reach: ray` allows only actions"
         elif name in monitor.poller.parts.hosts:
-            why = f"has not listed all its processes, GPUs and sessions within {patience:.0f} s"
+            why = f"has not listed all its processes, GPUs and sessions within {hosts_patience or patience:.0f} s"
         else:
-            why = f"has not been reached within {patience:.0f} s"
+            why = f"has not been reached within {hosts_patience or patience:.0f} s"
         monitor.poller.report_fault("probe", f"{name} {why}", name)
+    monitor.poller.rejoin()
+    return monitor

@@ -1,10 +1,9 @@
-"""Reasons for waiting, found again only when they can have changed, and told with every list of actors and groups."""
+"""Adds to actors, placement groups and demand the reason why they wait; reasons are found again only when the facts have changed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Mapping
-from operator import is_
 from typing import Generic, TypeVar
 
 import msgspec
@@ -12,18 +11,18 @@ from msgspec.structs import replace
 
 from cockpit.config.thresholds import LARGE_CLUSTER_NODES
 from cockpit.model import Actor, Demand, PlacementGroup
-from cockpit.monitor.parts import Parts
 from cockpit.monitor.pending_reasons import Reason, WaitFacts, find_large_demand, find_reasons, has_waited, is_waiting
+from cockpit.monitor.source_answers import Parts
 
 T = TypeVar("T", Actor, PlacementGroup)
 
 LARGE_PAUSE_S = 15.0
-"""Seconds after which reasons are found again in a large cluster: it takes a tenth of one, and Ray itself is asked no oftener."""
+"""In a large cluster reasons are found again after so many seconds: it takes a tenth of one, and Ray itself is polled no more often."""
 NO_REASONS: Mapping[str, Reason] = {}
 
 
 class WaitingThings(msgspec.Struct, frozen=True):
-    """All of each kind; `None`: it is not known."""
+    """All of each kind; `None`: unknown."""
 
     actors: tuple[Actor, ...] | None
     groups: tuple[PlacementGroup, ...] | None
@@ -31,100 +30,80 @@ class WaitingThings(msgspec.Struct, frozen=True):
 
 
 class PendingReasons:
-    """Gives reasons anew only when something has changed that matters to them: most of Ray's answers are what the last ones were."""
+    """Finds reasons again only when facts have changed on which they rest: most answers of Ray equal the last ones."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._known: tuple[object, ...] | None = None
-        self._why: Mapping[str, Reason] = {}
-        """By id of what waits."""
-        self._large: Mapping[str, Reason] = {}
-        """The same of tasks that no node is large enough for, by key, as of when all was known that it takes to tell."""
+        self._used: tuple[object, ...] | None = None
+        """The facts from which the reasons were found."""
+        self._why: Mapping[str, Reason] = NO_REASONS
+        """By id of an actor or a group, or by key of demand."""
+        self._large: Mapping[str, Reason] = NO_REASONS
+        """The reasons of demand that no node is large enough for, from the last time when all facts for it were fresh."""
         self._actors: _ReasonedValues[Actor] = _ReasonedValues(is_waiting)
         self._groups: _ReasonedValues[PlacementGroup] = _ReasonedValues(lambda group: group.pending)
-        self._found = -LARGE_PAUSE_S
+        self._found_at = -LARGE_PAUSE_S
         self._answered: tuple[bool, ...] = ()
-        """Who had answered when the reasons were found; with the first word of another one they are found at once."""
+        """Which sources had answered when the reasons were found; with the first answer of another one they are found at once."""
 
     def __call__(self, parts: Parts) -> WaitingThings:
-        """All actors, groups and demand, what waits with the reason that was found last, which grows old together with it."""
+        """All actors, groups and demand, with the reasons that were found last; these grow old together with their facts."""
         failed = {source: fault.since for (source, _), fault in parts.faults.items()}
-        facts = _wait_facts(parts, failed)
+        facts = _fresh_facts(parts, failed)
         if facts is not None and (facts.large or any(map(is_waiting, facts.actors)) or any(group.pending for group in facts.groups or ())):
-            answers = (facts.status, facts.asked, parts.actors, parts.groups, parts.jobs)
-            self._find(facts, tuple(answer is not None for answer in answers))
+            self._find(facts, tuple(each is not None for each in (facts.status, facts.asked, parts.actors, parts.groups, parts.jobs)))
         if facts is not None and failed.keys().isdisjoint(("ray.status", "ray.actors")):
-            self._large = {each.key: told for each in facts.large if (told := self._why.get(each.key)) and told.why}
-        # Where only the nodes have grown old, what followed from them is nothing that the rest still says.
-        lost = "ray.nodes" in failed and all(parts.as_of.get(other, 0.0) > failed["ray.nodes"] for other in ("ray.identity", "ray.gcs"))
-        why = NO_REASONS if lost else self._why
+            self._large = {each.key: found for each in facts.large if (found := self._why.get(each.key)) and found.why}
+        # If only the node list is stale, the reasons derived from it are dropped.
+        is_lost = "ray.nodes" in failed and all(parts.as_of.get(other, 0.0) > failed["ray.nodes"] for other in ("ray.identity", "ray.gcs"))
+        why, large = (NO_REASONS, NO_REASONS) if is_lost else (self._why, self._large)
+        demand = parts.status.demand if parts.status else None
+        if demand is not None and large:  # without any reason the tuple stays the same object
+            demand = tuple(replace(each, why=found.why, wait=found.wait) if (found := large.get(each.key)) else each for each in demand)
         actors, groups = parts.actors.actors if parts.actors else None, parts.groups.groups if parts.groups else None
-        demand = _with_reasons(parts.status.demand, NO_REASONS if lost else self._large) if parts.status else None
         return WaitingThings(self._actors.of(actors, why), self._groups.of(groups, why), demand)
 
     def _find(self, facts: WaitFacts, answered: tuple[bool, ...]) -> None:
-        """Find them again, unless that was done a moment ago in a large cluster."""
-        if len(facts.nodes.nodes) > LARGE_CLUSTER_NODES and answered == self._answered and self._clock() - self._found < LARGE_PAUSE_S:
+        is_large = len(facts.nodes.nodes) > LARGE_CLUSTER_NODES
+        if is_large and answered == self._answered and self._clock() - self._found_at < LARGE_PAUSE_S:
             return
-        if (matter := _facts_that_matter(facts)) != self._known:
-            self._why = find_reasons(facts)
-            self._known = matter
-        self._found, self._answered = self._clock(), answered
+        # Not what nodes measure, and of times only whether something has waited for long.
+        nodes = [(node.id, node.state, node.title, node.resources, node.labels) for node in facts.nodes.nodes]
+        long = [(has_waited(actor, facts.asked), has_waited(actor, facts.grouped)) for actor in facts.actors if is_waiting(actor)]
+        others = (facts.nodes.workers, facts.nodes.growing, facts.status, facts.actors, facts.groups, facts.jobs, facts.asked is None)
+        used = (nodes, long, *others)
+        if used != self._used:
+            self._why, self._used = find_reasons(facts), used
+        self._found_at, self._answered = self._clock(), answered
 
 
-def _wait_facts(parts: Parts, failed: Container[str]) -> WaitFacts | None:
-    """What reasons are made of: nothing that has grown old. `None`: the nodes are unknown."""
+def _fresh_facts(parts: Parts, failed: Container[str]) -> WaitFacts | None:
+    """The facts for reasons, without those of a failing source. `None`: the nodes are unknown."""
     if parts.nodes is None or "ray.nodes" in failed or "ray.gcs" in failed:
         return None
     status, asked = (None, None) if "ray.status" in failed else (parts.status, parts.as_of.get("ray.status"))
     actors, groups = parts.actors.actors if parts.actors else (), parts.groups.groups if parts.groups else None
     grouped = parts.as_of.get("ray.placement_groups") if parts.groups and parts.groups.complete else None
-    is_whole = parts.actors is not None and parts.actors.complete  # else a waiting actor that is not listed may be what asks
-    large = find_large_demand(parts.nodes, status.demand or ()) if status and asked and is_whole else ()
+    is_complete = parts.actors is not None and parts.actors.complete  # else the demand may be of an actor that is not listed
+    large = find_large_demand(parts.nodes, status.demand or ()) if status and asked and is_complete else ()
     return WaitFacts(parts.nodes, status, actors, groups, grouped, parts.jobs.jobs if parts.jobs else (), asked, large)
 
 
-def _with_reasons(demand: tuple[Demand, ...] | None, why: Mapping[str, Reason]) -> tuple[Demand, ...] | None:
-    """The same object where there is none: most that waits is a queue that moves."""
-    if demand is None or not why:
-        return demand
-    return tuple(replace(each, why=told.why, wait=told.wait) if (told := why.get(each.key)) else each for each in demand)
-
-
 class _ReasonedValues(Generic[T]):
-    """Values with their reasons; the same objects as before where nothing has changed, since the screen compares by identity."""
+    """Values with their reasons; the same tuple as before if neither has changed, since the screen compares by identity."""
 
-    def __init__(self, pending: Callable[[T], bool]) -> None:
-        self._pending: Callable[[T], bool] = pending
-        self._made: dict[str, tuple[T, T]] = {}
-        """By id: as it came, and as it is told."""
+    def __init__(self, is_pending: Callable[[T], bool]) -> None:
+        self._is_pending: Callable[[T], bool] = is_pending
         self._last: tuple[tuple[T, ...] | None, Mapping[str, Reason], tuple[T, ...] | None] = (None, {}, None)
+        """The last arguments and their result."""
 
     def of(self, listed: tuple[T, ...] | None, why: Mapping[str, Reason]) -> tuple[T, ...] | None:
-        if listed is None:
-            return None
+        if listed is None or not any(map(self._is_pending, listed)):
+            return listed
         if self._last[0] is not listed or self._last[1] is not why:
-            before, self._made = self._made, {}
-            pending = self._pending
-            told = tuple([self._one(each, why, before.get(each.id)) if pending(each) else each for each in listed])
-            self._last = (listed, why, next((old for old in (listed, self._last[2]) if _are_same_values(old, told)), told))
+            values: list[T] = []
+            for each in listed:
+                reason = (why.get(each.id) or Reason(each.why)) if self._is_pending(each) else None
+                values.append(replace(each, why=reason.why, wait=reason.wait) if reason else each)
+            self._last = (listed, why, tuple(values))
         return self._last[2]
-
-    def _one(self, each: T, why: Mapping[str, Reason], before: tuple[T, T] | None) -> T:
-        reason = why.get(each.id) or Reason(each.why)
-        if before is None or before[0] != each or Reason(before[1].why, before[1].wait) != reason:
-            before = (each, replace(each, why=reason.why, wait=reason.wait))
-        self._made[each.id] = before
-        return before[1]
-
-
-def _are_same_values(old: tuple[T, ...] | None, new: tuple[T, ...]) -> bool:
-    return old is not None and len(old) == len(new) and all(map(is_, old, new))
-
-
-def _facts_that_matter(facts: WaitFacts) -> tuple[object, ...]:
-    """What the reasons are made of: not what nodes measure, and of times only whether something has waited for long."""
-    nodes = [(node.id, node.state, node.title, node.resources, node.labels) for node in facts.nodes.nodes]
-    long = [(has_waited(actor, facts.asked), has_waited(actor, facts.grouped)) for actor in facts.actors if is_waiting(actor)]
-    workers, growing = facts.nodes.workers, facts.nodes.growing
-    return nodes, workers, growing, facts.status, facts.actors, facts.groups, facts.jobs, long, facts.asked is None

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import ssl
-import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -29,13 +28,14 @@ from cockpit.sources.ray.error_text import why_unreachable
 from cockpit.sources.source import SourceError, run_in_thread, wait_within
 from cockpit.text import clean
 
-PATIENCE_S: Final = 10.0
+TIMEOUT_S: Final = 10.0
 """Seconds within which a target must answer."""
-MOST_ANSWER_BYTES: Final = 1 << 16
-LONGEST_REASON: Final = 160
-LONGEST_PAUSE_S: Final = 3600.0
+MAX_ANSWER_BYTES: Final = 1 << 16
+MAX_REASON_CHARS: Final = 160
+MAX_PAUSE_S: Final = 3600.0
 """Longest pause in seconds that a server may ask for."""
-_SHORTEST_SECRET: Final = 6
+MIN_SECRET_CHARS: Final = 6
+"""Shorter parts of secrets are not hidden: they are ordinary words."""
 
 
 async def deliver(target: NotifyTarget, message: Message, env: Mapping[str, str] = os.environ) -> None:
@@ -44,12 +44,18 @@ async def deliver(target: NotifyTarget, message: Message, env: Mapping[str, str]
     try:
         if target.command:
             await _run(target.command, msgspec.json.encode(message.document()))
-        else:
-            address, secret = (fill_in(text, env, secrets) for text in (target.webhook, target.secret))
-            secrets += address, secret
-            await _post(target, address, secret, message)
+            return
+        address, secret = (fill_in(text, env, secrets) for text in (target.webhook, target.secret))
+        secrets += address, secret
+        bot = CHAT_BOTS[target.form or "json"]
+        body = await _post(address, bot.post(message, secret, time.time()))
+        try:
+            answer = msgspec.json.decode(body)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            answer = None
+        bot.read(answer)
     except ChatBotRefusedError as error:
-        raise ChatBotRefusedError(_without(str(error), secrets), error.pause) from None
+        raise ChatBotRefusedError(_hide(str(error), secrets), error.pause) from None
 
 
 def fill_in(text: str, env: Mapping[str, str], filled: list[str]) -> str:
@@ -66,7 +72,7 @@ def fill_in(text: str, env: Mapping[str, str], filled: list[str]) -> str:
     return re.sub(NAME, value, text)
 
 
-def _without(text: str, secrets: Iterable[str]) -> str:
+def _hide(text: str, secrets: Iterable[str]) -> str:
     """The text without the secrets, and without the parts of secrets that are addresses: a server may repeat what it was sent."""
     parts: set[str] = set()
     for secret in secrets:
@@ -75,110 +81,82 @@ def _without(text: str, secrets: Iterable[str]) -> str:
             url = urlsplit(secret)
             parts |= {url.path, *url.path.split("/"), url.query, *(value for _, value in parse_qsl(url.query))}
     for part in sorted(parts, key=len, reverse=True):
-        if len(part) >= _SHORTEST_SECRET:
+        if len(part) >= MIN_SECRET_CHARS:
             text = text.replace(part, HIDDEN)
-    return redact(clean(text))[:LONGEST_REASON]
+    return redact(clean(text))[:MAX_REASON_CHARS]
 
 
 # Over HTTP
 
 
-async def _post(target: NotifyTarget, address: str, secret: str, message: Message) -> None:
-    robot = CHAT_BOTS[target.form or "json"]
-    body = await _exchange(address, robot.post(message, secret, time.time()))
-    robot.read(_decode(body))
-
-
-def _decode(body: bytes) -> object:
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return None
-
-
-async def _exchange(address: str, post: Post) -> bytes:
+async def _post(address: str, request: Post) -> bytes:
+    """The body of the answer to a successful request. Raises `ChatBotRefusedError`."""
     if not address.startswith(("https://", "http://")):
         raise ChatBotRefusedError("its address begins with neither https:// nor http://")
     try:
-        return await wait_within(PATIENCE_S, _send(address, post))
+        answer, body = await wait_within(TIMEOUT_S, _exchange(address, request))
     except asyncio.TimeoutError:
-        raise ChatBotRefusedError(f"no answer within {PATIENCE_S:.0f} s") from None
-    except (httpx.TransportError, ssl.SSLError) as error:
-        raise ChatBotRefusedError(_words(error)) from None
-    except (httpx.InvalidURL, ValueError, ImportError):  # the last: a SOCKS proxy needs a package that may not be there
-        raise ChatBotRefusedError("its address, or that of the proxy in the environment, can't be used") from None
-
-
-def _words(error: httpx.TransportError | ssl.SSLError) -> str:
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return why_unreachable(error).partition(";")[0]
-    return "the connection was closed early, or it does not speak HTTP"
-
-
-async def _send(address: str, post: Post) -> bytes:
-    """The body of an answer that is a success. No redirect is followed: an address is a secret for whom it was given to."""
-    trust = await _find_certificates() if address.startswith("https:") else None
-    url = httpx.URL(address).copy_merge_params(dict(post.params))
-    headers = {"Content-Type": "application/json; charset=utf-8"}
-    try:
-        async with (
-            open_client(trust, uses_environment=True) as client,
-            client.stream("POST", url, content=post.body, headers=headers, timeout=None) as answer,
-        ):
-            body = await read_body(answer, MOST_ANSWER_BYTES)
+        raise ChatBotRefusedError(f"no answer within {TIMEOUT_S:.0f} s") from None
     except TooLargeError:
-        raise ChatBotRefusedError(f"its answer is longer than {MOST_ANSWER_BYTES >> 10}K") from None
-    _judge(answer, body)
-    return body
-
-
-async def _find_certificates() -> ssl.SSLContext:
-    try:
-        return await run_in_thread(load_trust, "the TLS certificates", PATIENCE_S)
-    except (OSError, SourceError) as error:
-        raise ChatBotRefusedError(f"the TLS certificates of this host can't be read: {error}") from None
-
-
-def _judge(answer: httpx.Response, body: bytes) -> None:
-    status = answer.status_code
+        raise ChatBotRefusedError(f"its answer is longer than {MAX_ANSWER_BYTES >> 10}K") from None
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        raise ChatBotRefusedError(why_unreachable(error).partition(";")[0]) from None
+    except (httpx.TransportError, ssl.SSLError):
+        raise ChatBotRefusedError("the connection was closed early, or it does not speak HTTP") from None
+    except (httpx.InvalidURL, ValueError, ImportError):  # ImportError: a SOCKS proxy needs a package that may not be installed
+        raise ChatBotRefusedError("its address, or that of the proxy in the environment, can't be used") from None
     if answer.is_success:
-        return
+        return body
+    # A redirect is not followed: the address is a secret that only this server may know.
     if answer.is_redirect:
-        raise ChatBotRefusedError(f"it redirects elsewhere (HTTP {status}), and redirects are not followed")
+        raise ChatBotRefusedError(f"it redirects elsewhere (HTTP {answer.status_code}), and redirects are not followed")
     reason = " ".join(body.decode(errors="replace").split())
-    raise ChatBotRefusedError(
-        f"it answered HTTP {status}{f': {reason}' if reason else ''}", _retry_after(answer.headers.get("retry-after"))
-    )
+    pause = _retry_after(answer.headers.get("retry-after"))
+    raise ChatBotRefusedError(f"it answered HTTP {answer.status_code}{f': {reason}' if reason else ''}", pause)
+
+
+async def _exchange(address: str, request: Post) -> tuple[httpx.Response, bytes]:
+    """Send the request, and read the whole answer."""
+    trust: ssl.SSLContext | None = None
+    if address.startswith("https:"):
+        try:
+            trust = await run_in_thread(load_trust, "the TLS certificates", TIMEOUT_S)
+        except (OSError, SourceError) as error:
+            raise ChatBotRefusedError(f"the TLS certificates of this host can't be read: {error}") from None
+    url = httpx.URL(address).copy_merge_params(dict(request.params))
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    async with (
+        open_client(trust, uses_environment=True) as client,
+        client.stream("POST", url, content=request.body, headers=headers, timeout=None) as answer,
+    ):
+        return answer, await read_body(answer, MAX_ANSWER_BYTES)
 
 
 def _retry_after(text: str | None) -> float | None:
-    """Seconds, or a date."""
+    """Seconds to wait, from a Retry-After header with seconds or a date; `None`: no such header, or nonsense."""
     if text is None:
         return None
     if text.strip().isascii() and text.strip().isdigit():
-        return min(float(text), LONGEST_PAUSE_S)
+        return min(float(text), MAX_PAUSE_S)
     with suppress(TypeError, ValueError, OverflowError):
-        return max(0.0, min(parsedate_to_datetime(text).timestamp() - time.time(), LONGEST_PAUSE_S))
+        return max(0.0, min(parsedate_to_datetime(text).timestamp() - time.time(), MAX_PAUSE_S))
     return None
 
 
 # To a program
 
 
-def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+async def _run(command: Sequence[str], stdin: bytes) -> None:
+    """Run the program with the message as its stdin. Raises `ChatBotRefusedError`."""
     try:
-        return spawn([os.path.expanduser(command[0]), *command[1:]])
+        process = spawn([os.path.expanduser(command[0]), *command[1:]])  # noqa: ASYNC240 it reads no file
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise ChatBotRefusedError(f"it can't be started: {(reason or 'its name is not valid').lower()}") from None
-
-
-async def _run(command: Sequence[str], stdin: bytes) -> None:
-    process = _start(command)
     try:
-        _, stderr = await run_in_thread(lambda: process.communicate(stdin), "a command", PATIENCE_S)
+        _, stderr = await run_in_thread(lambda: process.communicate(stdin), "a command", TIMEOUT_S)
     except SourceError:
-        raise ChatBotRefusedError(f"it did not exit within {PATIENCE_S:.0f} s and was killed") from None
+        raise ChatBotRefusedError(f"it did not exit within {TIMEOUT_S:.0f} s and was killed") from None
     finally:
         # It leads a session of its own, so this also ends the processes that it has started.
         if process.poll() is None:
@@ -187,6 +165,6 @@ async def _run(command: Sequence[str], stdin: bytes) -> None:
     code = process.returncode
     if code != 0:
         how = f"it ended with exit code {code}" if code > 0 else f"it was killed by signal {-code}"
-        lines = stderr[-MOST_ANSWER_BYTES:].decode(errors="replace").split("\n")
+        lines = stderr[-MAX_ANSWER_BYTES:].decode(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         raise ChatBotRefusedError(f"{how}: {last}" if last else how)

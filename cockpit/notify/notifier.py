@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from cockpit.bug import bug
 from cockpit.config.notify import NotifyTarget
 from cockpit.model import Snapshot
 from cockpit.notify.delivery import deliver
 from cockpit.notify.message import Message
 from cockpit.notify.recipient import Recipient
 from cockpit.notify.robots import ChatBotRefusedError
-from cockpit.notify.told import SentNotices, cluster_folder, identify, load_sent, save_sent
+from cockpit.notify.sent_state import SentNotices, cluster_folder, identify, load_sent, save_sent
 from cockpit.recording.folder import Lock, make_folder
 from cockpit.sources.source import SourceError, run_in_thread
 from cockpit.text import explain_os_error
+from cockpit.text.bug import bug
 
 RETRY_S = 30.0
-"""Seconds after which it tries again to take the lock of the cluster: the cockpit that held it may have ended."""
+"""Seconds between two tries to take the lock of the cluster: the cockpit that holds it may end."""
 Deliver = Callable[[NotifyTarget, Message], Awaitable[None]]
 
 
@@ -27,12 +27,12 @@ class Notifier:
     """Sends what changes from snapshot to snapshot; its callers never wait."""
 
     def __init__(
-        self, targets: Sequence[NotifyTarget], root: Path, say_fault: Callable[[str | None], None], *, send: Deliver = deliver
+        self, targets: Sequence[NotifyTarget], root: Path, show_fault: Callable[[str | None], None], *, send: Deliver = deliver
     ) -> None:
-        """`root`: the folder with a folder for each cluster; `say_fault`: is called with the present trouble, `None`: none."""
+        """`root`: the folder with a folder for each cluster; `show_fault`: called with the present trouble; `None`: none."""
         self.holder: str | None = None
         """The other cockpit that sends for this cluster, in words."""
-        self._targets, self._root, self._say_fault, self._send = targets, root, say_fault, send
+        self._targets, self._root, self._show_fault, self._send = targets, root, show_fault, send
         self._recipients: list[Recipient] = []
         self._folder: Path | None = None
         self._lock: Lock | None = None
@@ -62,28 +62,27 @@ class Notifier:
         while True:
             await self._news.wait()
             self._news.clear()
+            snapshot = self._snapshot
             try:
-                await self._look(self._snapshot)
+                if snapshot.cluster.address is not None and await self._is_ours(snapshot):
+                    for place, recipient in enumerate(self._recipients):
+                        recipient.look(snapshot)
+                        if place not in self._sending and (message := recipient.message(snapshot)) is not None:
+                            self._start_sending(place, recipient, message)
             except (OSError, SourceError) as error:
                 self._trouble = _words(error)
             except Exception as error:  # noqa: BLE001 nobody waits for this task: it must go on, and report the error
                 self._trouble = bug(error)
             self._report_trouble()
 
-    async def _look(self, snapshot: Snapshot) -> None:
-        if snapshot.cluster.address is None or not await self._is_ours(snapshot):
-            return
-        for place, recipient in enumerate(self._recipients):
-            recipient.look(snapshot)
-            if place in self._sending:
-                continue
-            message = recipient.message(snapshot)
-            if message is not None:
-                self._start_sending(place, recipient, message)
-
     def _start_sending(self, place: int, recipient: Recipient, message: Message) -> None:
         self._sending[place] = task = asyncio.get_running_loop().create_task(self._send_one(recipient, message), name="notify one")
-        task.add_done_callback(lambda _: self._sending.pop(place, None))
+
+        def forget(done: asyncio.Task[None]) -> None:
+            if self._sending.get(place) is done:  # another cluster's message may be on its way to the same target by now
+                del self._sending[place]
+
+        task.add_done_callback(forget)
 
     async def _send_one(self, recipient: Recipient, message: Message) -> None:
         try:
@@ -97,8 +96,6 @@ class Notifier:
             await self._save()
         self._report_trouble()
 
-    # The lock of the cluster, and the notices that were sent
-
     async def _is_ours(self, snapshot: Snapshot) -> bool:
         """Whether this cockpit holds the lock of the cluster; tries to take it now and then."""
         folder = self._root / cluster_folder(snapshot.cluster)
@@ -107,7 +104,14 @@ class Notifier:
             self._folder = folder
         if not self._recipients and not 0 <= snapshot.taken - self._tried < RETRY_S:
             self._tried = snapshot.taken
-            lock, sent = await run_in_thread(lambda: _take_lock(folder), folder)
+
+            def take_lock() -> tuple[Lock, SentNotices | None]:
+                make_folder(folder)
+                lock = Lock(folder)
+                # `None`: another cockpit holds it. A file system without locks counts as ours.
+                return lock, None if lock.take() is False else load_sent(folder)
+
+            lock, sent = await run_in_thread(take_lock, folder)
             if sent is None:
                 self.holder = lock.holder()
             else:
@@ -116,6 +120,7 @@ class Notifier:
         return bool(self._recipients)
 
     async def _save(self) -> None:
+        """Write down which notices were sent."""
         async with self._saving:
             folder, sent = self._folder, {identify(one.target): one.open_notices for one in self._recipients}
             if folder is None:
@@ -127,6 +132,7 @@ class Notifier:
                 self._trouble = _words(error)
 
     def _leave(self) -> None:
+        """Stop sending for this cluster, and release its lock."""
         for task in self._sending.values():
             task.cancel()
         if self._lock is not None:
@@ -135,14 +141,7 @@ class Notifier:
 
     def _report_trouble(self) -> None:
         names = [f"target {place} ({one.target.kind}): {one.failure}" for place, one in enumerate(self._recipients, 1) if one.failure]
-        self._say_fault("; ".join([*names, *([self._trouble] if self._trouble else [])]) or None)
-
-
-def _take_lock(folder: Path) -> tuple[Lock, SentNotices | None]:
-    """The lock, and the sent notices; `None` if another cockpit holds it. A file system without locks counts as ours. Raises `OSError`."""
-    make_folder(folder)
-    lock = Lock(folder)
-    return lock, None if lock.take() is False else load_sent(folder)
+        self._show_fault("; ".join([*names, *([self._trouble] if self._trouble else [])]) or None)
 
 
 def _words(error: OSError | SourceError) -> str:

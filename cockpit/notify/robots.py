@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -35,12 +35,26 @@ class Post(msgspec.Struct, frozen=True):
 
 
 class ChatBot(msgspec.Struct, frozen=True):
-    """One kind of chat bot."""
+    """One kind of chat bot: how to post to it, and which answers mean a refusal."""
 
     post: Callable[[Message, str, float], Post]
     """Makes the request from a message, the secret to sign with, and the time."""
-    read: Callable[[Any], None] = lambda _: None
-    """Raises `ChatBotRefusedError` if the answer means a refusal."""
+    code_fields: tuple[str, ...] = ()
+    """Fields of the answer that may have the code, 0 for success; none: every HTTP success is one."""
+    reason_field: str = ""
+    pauses: Mapping[int, float] = {}
+    """By code: seconds to wait before the next message."""
+
+    def read(self, answer: object) -> None:
+        """Raise `ChatBotRefusedError` if the answer means a refusal."""
+        if not self.code_fields:
+            return
+        fields = answer if isinstance(answer, Mapping) else {}
+        code = next((fields[name] for name in self.code_fields if name in fields), None)
+        if not isinstance(code, int):
+            raise ChatBotRefusedError("its answer is not what a chat bot sends")
+        if code != 0:
+            raise ChatBotRefusedError(f"it answered code {code}: {fields.get(self.reason_field, 'no reason given')}", self.pauses.get(code))
 
 
 def _escape(text: str) -> str:
@@ -89,37 +103,18 @@ def _slack(message: Message, _: str, __: float) -> Post:
     return Post(msgspec.json.encode({"text": text, "mrkdwn": False, "unfurl_links": False, "unfurl_media": False}))
 
 
-def _json(message: Message, _: str, __: float) -> Post:
-    return Post(msgspec.json.encode(message.document()))
-
-
-def _read_feishu(answer: Any) -> None:
-    code = answer.get("code", answer.get("StatusCode")) if isinstance(answer, Mapping) else None
-    _judge(code, "msg", answer, {9499: MINUTE_S, 11232: MINUTE_S})
-
-
-def _read_errcode(answer: Any) -> None:
-    code = answer.get("errcode") if isinstance(answer, Mapping) else None
-    _judge(code, "errmsg", answer, {130101: BLOCKED_S, 45009: MINUTE_S})
-
-
-def _judge(code: Any, reason: str, answer: Any, pauses: Mapping[int, float]) -> None:
-    if not isinstance(code, int):
-        raise ChatBotRefusedError("its answer is not what a chat bot sends")
-    if code != 0:
-        raise ChatBotRefusedError(f"it answered code {code}: {answer.get(reason, 'no reason given')}", pauses.get(code))
-
-
 FEISHU_BYTES: Final = 19_000
 """Bytes of the text; a whole request may have 20 kB."""
 DINGTALK_BYTES: Final = 19_000
 WECOM_BYTES: Final = 2_048
 SLACK_CHARACTERS: Final = 39_000
 """Slack cuts a text at 40,000 characters."""
+_ERRCODE_PAUSES: Final = {130101: BLOCKED_S, 45009: MINUTE_S}
+"""Of DingTalk, and of WeCom."""
 CHAT_BOTS: Final[Mapping[Form, ChatBot]] = {
-    "feishu": ChatBot(_feishu, _read_feishu),
-    "dingtalk": ChatBot(_dingtalk, _read_errcode),
-    "wecom": ChatBot(_wecom, _read_errcode),
+    "feishu": ChatBot(_feishu, ("code", "StatusCode"), "msg", {9499: MINUTE_S, 11232: MINUTE_S}),
+    "dingtalk": ChatBot(_dingtalk, ("errcode",), "errmsg", _ERRCODE_PAUSES),
+    "wecom": ChatBot(_wecom, ("errcode",), "errmsg", _ERRCODE_PAUSES),
     "slack": ChatBot(_slack),
-    "json": ChatBot(_json),
+    "json": ChatBot(lambda message, _, __: Post(msgspec.json.encode(message.document()))),
 }

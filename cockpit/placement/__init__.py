@@ -3,9 +3,9 @@
 from cockpit.placement.deadlock import Deadlock, deadlock
 from cockpit.placement.fit import room
 from cockpit.placement.free_capacity import FreeCapacity, NodeShare
+from cockpit.placement.needs_text import amount, needs_words, sentence
 from cockpit.placement.nodes import LivingNodes, PlacementVerdict
 from cockpit.placement.request import SCALE, Ask, NodeHold, Place, Shape, Strategy, ask, matches, scale_amount, shape
-from cockpit.placement.text import amount, needs_words, sentence
 
 __all__ = [
     "SCALE",

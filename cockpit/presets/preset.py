@@ -191,19 +191,20 @@ class _Reader:
         file = self._document.convert(PresetFile, WORDS)
         if file.ray is None and file.job is None:
             raise self._document.mistake("", "contains neither `job` nor `ray`: nothing to launch or start")
+        ray: RayStart | SlurmStart | None = None
+        if file.ray is not None:
+            if file.ray.python is not None:
+                self._at("ray.python", partial(check_host, HostEntry("any", python=file.ray.python)))
+            head = file.ray.head
+            ray = self._on_slurm(file.ray, head) if isinstance(head, dict) and "host" not in head else self._on_hosts(file.ray)
         return Preset(
             name=path.name.removesuffix(".yaml").removesuffix(".yml"),
             path=path,
             about=file.about.strip(),
-            ray=None if file.ray is None else self._ray(file.ray),
+            ray=ray,
             job=None if file.job is None else self._job(file.job),
             needs=self._needs(file.needs),
         )
-
-    def _ray(self, file: RayFile) -> RayStart | SlurmStart:
-        if file.python is not None:
-            self._at("ray.python", partial(check_host, HostEntry("any", python=file.python)))
-        return self._on_slurm(file, file.head) if isinstance(file.head, dict) and "host" not in file.head else self._on_hosts(file)
 
     def _on_hosts(self, file: RayFile) -> RayStart:
         if isinstance(file.workers, dict):
@@ -261,8 +262,13 @@ class _Reader:
     def _job(self, file: JobFile) -> JobSpec:
         if not file.entrypoint.strip():
             raise self._document.type_mistake("job.entrypoint", WORDS["job.entrypoint"])
-        if file.submission_id is not None:
-            self._check_submission_id(file.submission_id)
+        for match in re.finditer(_PLACE, file.submission_id or ""):
+            if not match[0].startswith("$") and match[1] not in _PLACES:
+                raise self._document.mistake("job.submission_id", f"unknown placeholder {match[0]}; known ones: {{time}} {{name}}")
+        if file.submission_id is not None and not re.fullmatch(SUBMISSION, re.sub(_PLACE, "x", file.submission_id)):
+            raise self._document.mistake(
+                "job.submission_id", "expected at most 100 letters, digits and . _ -, because Ray uses it in a URL and a file name"
+            )
         self._check_runtime_env(file.runtime_env)
         return JobSpec(
             entrypoint=file.entrypoint.strip(),
@@ -276,15 +282,6 @@ class _Reader:
             entrypoint_resources=self._amounts("job.entrypoint_resources", file.entrypoint_resources),
             metadata=self._texts("job.metadata", file.metadata),
         )
-
-    def _check_submission_id(self, template: str) -> None:
-        for match in re.finditer(_PLACE, template):
-            if not match[0].startswith("$") and match[1] not in _PLACES:
-                raise self._document.mistake("job.submission_id", f"unknown placeholder {match[0]}; known ones: {{time}} {{name}}")
-        if not re.fullmatch(SUBMISSION, re.sub(_PLACE, "x", template)):
-            raise self._document.mistake(
-                "job.submission_id", "expected at most 100 letters, digits and . _ -, because Ray uses it in a URL and a file name"
-            )
 
     def _check_runtime_env(self, given: Mapping[str, Any]) -> None:
         try:

@@ -11,7 +11,7 @@ import yaml
 
 from cockpit.config.document import InputError
 from cockpit.model import SUPERVISOR, Job, Snapshot
-from cockpit.presets.save_ray import SavedRay
+from cockpit.presets.save_ray import describe_ray
 from cockpit.secrets import HIDDEN
 from cockpit.text import clean
 
@@ -69,11 +69,11 @@ def preset_of(job: Job, snapshot: Snapshot = NOTHING, ray_env: Mapping[str, str]
         head += [f"#   {variable}: {clean(meaning)}" for variable, meaning in secrets.needed.items()]
 
     # How Ray was started, with its unknown parts as comments above.
-    ray = SavedRay(snapshot, ray_env)
-    ray_lines = [f"# {line}" for note in ray.notes for line in wrap(f"{note}.", _WIDE)]
-    if ray.section is not None:
+    ray, notes = describe_ray(snapshot, ray_env)
+    ray_lines = [f"# {line}" for note in notes for line in wrap(f"{note}.", _WIDE)]
+    if ray is not None:
         ray_lines = ["# How Ray was started, as far as its command lines show.", *ray_lines]
-        ray_lines += _lines("ray", map_texts(ray.section, escape_placeholders))
+        ray_lines += _lines("ray", map_texts(ray, escape_placeholders))
     return "\n".join([*head, *ray_lines, "job:", *(f"  {line}" if line else "" for line in body), ""])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -60,10 +60,23 @@ def redact_preset(preset: Preset) -> Preset:
 
 def doubts(preset: Preset) -> tuple[str, ...]:
     """Return sentences about secrets that the preset does not protect; they don't contain the secrets."""
-    plain = _find_plain_secrets(preset)
+    ray, job = preset.ray, preset.job
+
+    # The places of secrets in plain text, also in a preset whose secrets are already hidden.
+    plain = []
+    for where, env in (
+        ("ray.env", ray.env if ray else {}),
+        ("job.env", job.env if job else {}),
+        ("job.metadata", job.metadata if job else {}),
+    ):
+        plain += [f"{where}.{name}" for name, value in env.items() if HIDDEN in _redact_value(name, value)]
+    for where, text in (("job.entrypoint", job.entrypoint), ("job.working_dir", job.working_dir or "")) if job else ():
+        plain += [where] if HIDDEN in _redact_text(text) else []
+    if job and HIDDEN in str(_redact_nested(job.runtime_env)):
+        plain.append("job.runtime_env")
     found = [f"{where}: contains a secret in plain text; write ${{NAME}} to take it from your environment" for where in plain]
-    entrypoint = preset.job.entrypoint if preset.job else ""
-    shown = dict.fromkeys(name for name in variable_names(entrypoint) if _is_secret(name))
+
+    shown = dict.fromkeys(name for name in variable_names(job.entrypoint if job else "") if _is_secret(name))
     found += [
         f"job.entrypoint: Ray shows ${{{name}}} to everybody who sees the job; set it in job.env and write ${name} here" for name in shown
     ]
@@ -191,21 +204,3 @@ def _redact_value(name: str, value: str) -> str:
 def _redact_text(text: str) -> str:
     """Hide secrets in plain text; the names of variables stay."""
     return hide(text, [(start, end) for start, end in find_secrets(text) if "$" not in text[start:end]])
-
-
-def _find_plain_secrets(preset: Preset) -> Iterator[str]:
-    """Yield the places of secrets in plain text, also in a preset whose secrets are already hidden."""
-    ray, job = preset.ray, preset.job
-    for where, env in (
-        ("ray.env", ray.env if ray else {}),
-        ("job.env", job.env if job else {}),
-        ("job.metadata", job.metadata if job else {}),
-    ):
-        for name, value in env.items():
-            if HIDDEN in _redact_value(name, value):
-                yield f"{where}.{name}"
-    for where, text in (("job.entrypoint", job.entrypoint), ("job.working_dir", job.working_dir or "")) if job else ():
-        if HIDDEN in _redact_text(text):
-            yield where
-    if job and HIDDEN in str(_redact_nested(job.runtime_env)):
-        yield "job.runtime_env"

@@ -14,14 +14,14 @@ import threading
 import time
 from typing import Any, NoReturn, Sequence
 
-from .look.host import machine
-from .look.logs import list_logs, read_log
-from .look.network import addresses
-from .look.ports import port_listeners
-from .look.proc import Users, make_legible
-from .look.processes import lives, read_environ
-from .look.sample import Sampler, usual_temps
-from .look.stacks import stack
+from .sample.host import machine
+from .sample.host_sample import Sampler, usual_temps
+from .sample.logs import list_logs, read_log
+from .sample.network import addresses
+from .sample.ports import port_listeners
+from .sample.proc import Users, make_legible
+from .sample.processes import lives, read_environ
+from .sample.stacks import stack
 
 HELLO = 1
 COLLECT_TIMEOUT_S = 0.15
@@ -49,11 +49,11 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     elif options.command == "log":
         read_log([*usual_temps()], options.session, options.name, options.lines, write_line, follow=options.follow)
     elif options.command == "act":
-        from .acts.perform import perform  # imported late: a probe that only reads is sent without it
+        from .actions.perform import perform  # imported late: a probe that only reads is sent without it
 
         perform(options.request, lambda line: write_line(line if "tell" in line else {**line, "machine": machine()}))
     elif options.command == "ray-tunnel":
-        from .acts.ray_tunnel.enter import enter_cluster
+        from .actions.ray_tunnel.enter import enter_cluster
 
         enter_cluster(options.session)
     else:
@@ -83,8 +83,8 @@ def _parse_options(words: Sequence[str] | None) -> argparse.Namespace:
     log.add_argument("name")
     log.add_argument("lines", type=int, help="-1 for all")
     log.add_argument("--follow", action="store_true", help="also write new lines")
-    act = commands.add_parser("act", help="plan or carry out an action; the package `acts` describes the JSON request")
-    act.add_argument("request")
+    action = commands.add_parser("act", help="plan or carry out an action; the package `acts` describes the JSON request")
+    action.add_argument("request")
     tunnel = commands.add_parser("ray-tunnel", help="carry programs to Ray's nodes, see `acts.ray_tunnel`; needs --no-lifeline")
     tunnel.add_argument("session", nargs="?", default="")
     return parser.parse_args(words)

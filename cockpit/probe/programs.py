@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Seq
 from . import trust
 from .trust import Account, TrustError
 
-MOST_BYTES = 32 << 20
+MAX_BYTES = 32 << 20
 """Bytes of stdout, and of stderr; a limited program can't write more, and of no other is more read."""
 _LOADS = re.compile(
     r"(?:BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|LD_PRELOAD|LD_AUDIT|PYTHON(?:HOME|PATH|STARTUP|USERBASE|INSPECT|BREAKPOINT))\Z"
@@ -88,7 +88,7 @@ def run(
     its profile may start programs that go on, as an agent or tmux.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    most = MOST_BYTES if hard == resource.RLIM_INFINITY else min(MOST_BYTES, hard)
+    most = MAX_BYTES if hard == resource.RLIM_INFINITY else min(MAX_BYTES, hard)
 
     def limit_output() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit fails, instead of a core dump

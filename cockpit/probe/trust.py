@@ -19,7 +19,7 @@ FOLDER_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 """Opens a folder even if we may not read it; links are followed."""
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 _PTH_BYTES = 1 << 16
 _LIBS = ("lib", "lib64", "local/lib")
 """Library folders below a prefix; the last one is Debian's."""
@@ -224,7 +224,7 @@ def walk_path(path: str) -> Iterator[Tuple[str, os.stat_result]]:
             done = f"{done}/{part}"
             continue
         links += 1
-        if links > _MOST_LINKS:
+        if links > _MAX_LINKS:
             raise OSError(40, "Too many levels of symbolic links")
         target = os.readlink(f"{done}/{part}")
         done = "" if target.startswith("/") else done

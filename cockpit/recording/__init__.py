@@ -1,1 +1,1 @@
-"""What was seen, kept on disk: written as it happens, read at any moment of it."""
+"""Writes snapshots and events to disk, and reads the state at any recorded moment."""

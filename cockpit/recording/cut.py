@@ -1,4 +1,4 @@
-"""A part of a recording as a file of its own, for somebody else to look at."""
+"""Writes a part of a recording to a file of its own, for other people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVENTS_AT_ONCE = 1000
 
 
 def cut(recording: Recording, begin: float, end: float, path: Path) -> int:
-    """Write what was recorded in that time; how many frames. Raises `RecordingError`, `OSError`."""
+    """Write the part from `begin` to `end`; returns the number of frames. Raises `RecordingError` and `OSError`."""
     frames = 0
     with closing(SegmentWriter(path.parent, only=path)) as writer:
         for snapshot in recording.walk(begin, end):

@@ -1,4 +1,4 @@
-"""What happened at one moment: a finding, fault or job that began or ended, an act, cockpit's own coming and going."""
+"""The value of an event: a finding, fault, job or action that began or ended, or cockpit's own start and stop."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ Phase = Literal["begin", "worse", "end"]
 
 
 class Event(Value, frozen=True):
-    """One thing that happened. Never thinned, and written as soon as it is seen."""
+    """One event. Each is written as soon as it is seen, between two frames too."""
 
     at: float
     kind: str
-    """`finding`, `fault`, `job`, `act` or `recording`; of a later cockpit perhaps another one."""
+    """`finding`, `fault`, `job`, `act` or `recording`; a later cockpit may have more."""
     text: str
     """One sentence."""
     phase: Phase = "begin"
     subject: str | None = None
-    """What it is about, as people call it."""
+    """The name of the thing for people."""
     level: Level | None = None
-    """Of a finding its own; `critical` for a job that failed."""
+    """The level of a finding; `critical` for a job that failed."""
     key: str | None = None
-    """What begin and end have in common: `finding:…`, `fault:…`, `job:…`, `act:…`."""
+    """The same for begin and end: `finding:…`, `fault:…`, `job:…`, `act:…`."""
     about: tuple[str, ...] = ()
     """Keys of the rows it is about."""
     data: Mapping[str, Any] | None = None
-    """Of an act: `act`, `user`, `host`, `plan`, `outcome`, as in the log of acts."""
+    """Of an action: `act`, `user`, `host`, `plan`, `outcome`, as in the log of actions."""

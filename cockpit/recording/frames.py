@@ -1,11 +1,10 @@
-"""What a frame is: what has changed of a snapshot since the frame before; of a key frame all of it."""
+"""Makes frames from snapshots and snapshots from frames: a frame has the changes since the frame before, a key frame everything."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -29,10 +28,11 @@ from cockpit.model import (
     Snapshot,
 )
 from cockpit.recording.numbers import MAX_NUMBER, Heard, UserRow, Written, codes_of, rest_of, with_codes
+from cockpit.text.grouping import group_by
 
 if TYPE_CHECKING:
     JobRow = Job
-else:  # without its environment, which may be anything: never written, and never read
+else:  # a job without its runtime environment, which may have any content and is neither written nor read
     JobRow = msgspec.defstruct(
         "JobRow",
         [
@@ -44,27 +44,27 @@ else:  # without its environment, which may be anything: never written, and neve
     )
 Row = TypeVar("Row")
 MAX_ROWS = 200_000
-"""Rows of one table: twenty times those of the largest cluster that is tested."""
+"""Rows of one table: twenty times those of the largest tested cluster."""
 
 
 class FrameError(ValueError):
-    """A frame that doesn't follow from the one before it."""
+    """A frame is invalid, or does not follow the one before."""
 
 
 class Change(msgspec.Struct, Generic[Row], omit_defaults=True):
-    """What has changed of one table."""
+    """The change of one table."""
 
     unknown: bool = False
     edit: list[tuple[int, int] | Row] | None = None
-    """The rows in their order: runs of those before (begin, count), and new ones; `None`: as they were."""
+    """All rows in their order: runs of rows of the frame before as (begin, count), and new rows; `None`: the same rows."""
     at: list[int] = []
-    """Which rows have other numbers: each by how far it is from the one before."""
+    """The rows with changed numbers, each as the distance to the one before."""
     by: list[int] = []
-    """By how much each number of these rows has changed."""
+    """The difference of each number of these rows."""
 
 
 class Frame(msgspec.Struct, omit_defaults=True):
-    """The change of each table, and of what is not a table."""
+    """The changes of all tables, and of the other fields of a snapshot."""
 
     taken: float
     cluster: Cluster | UnsetType = UNSET
@@ -89,28 +89,27 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
 PLAIN = ("cluster", "growing", "actor_counts", "actors_complete", "demand")
 TABLES = ("nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "faults", "findings")
-"""Those of a snapshot; the others are made of it."""
+"""Tables that are fields of a snapshot; the others are made from it."""
 OTHER_TABLES = ("hosts", "memory_users", "heard", "written")
 Rows = tuple[Any, ...] | None
 
 
 class Tables(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A snapshot as rows, each fact once."""
+    """A snapshot as tables of rows, which have each fact once."""
 
     snapshot: Snapshot
     rows: Mapping[str, Rows]
 
 
 def tables_of(snapshot: Snapshot) -> Tables:
-    """The snapshot as rows."""
+    """The tables of a snapshot."""
     rows = {name: getattr(snapshot, name) for name in TABLES}
     hosts = snapshot.hosts.values()
     if snapshot.jobs is not None:  # their environments are never recorded
         rows["jobs"] = tuple([job if job.runtime_env is None else replace(job, runtime_env=None) for job in snapshot.jobs])
     rows["hosts"] = tuple([_host_row(host) for host in hosts])
-    rows["memory_users"] = tuple(
-        [UserRow(host.name, user) for host in hosts for user in sorted(host.memory_users, key=lambda one: one.pid)]
-    )
+    users = [(host.name, user) for host in hosts for user in sorted(host.memory_users, key=lambda one: one.pid)]
+    rows["memory_users"] = tuple([UserRow(name, user) for name, user in users])
     rows["heard"] = tuple([Heard(name, at) for name, at in snapshot.as_of.items()])
     logs = [(host.name, session, jobs) for host in hosts for session, jobs in host.wrote.items()]
     rows["written"] = tuple([Written(name, session, job, at) for name, session, jobs in logs for job, at in jobs.items()])
@@ -118,62 +117,53 @@ def tables_of(snapshot: Snapshot) -> Tables:
 
 
 def _host_row(host: Host) -> Host:
-    """A host without what other tables have."""
+    """A host without the facts that other tables have."""
+    # Only the times of stale facts: the others change with each sample, and are close to `taken`.
+    stale = {source: at for source, at in host.observed.items() if host.taken is not None and host.taken - at > STALE_AFTER_S}
     return replace(
         host,
         processes=None if host.processes is None else (),
         sessions=None if host.sessions is None else (),
         memory_users=(),
         wrote={},
-        observed=_failing_for_long(host),
+        observed=stale,
     )
 
 
-def _failing_for_long(host: Host) -> Mapping[str, float]:
-    """Sources of its probe whose facts are old. The times of the others change with each sample, and are close to `taken`."""
-    return {source: at for source, at in host.observed.items() if host.taken is not None and host.taken - at > STALE_AFTER_S}
-
-
 def snapshot_of(plain: Mapping[str, Any], rows: Mapping[str, Rows], taken: float) -> Snapshot:
-    """The snapshot that these rows are of."""
+    """The snapshot of these tables; `plain`: its other fields."""
     own: dict[str, Any] = {name: rows[name] for name in TABLES}
     own["faults"], own["findings"] = own["faults"] or (), own["findings"] or ()
     own["jobs"] = own["jobs"] and tuple([Job(**msgspec.structs.asdict(job)) for job in own["jobs"]])
-    heard = {one.key: one.at for one in rows["heard"] or () if one.at is not None}
-    return Snapshot(taken=taken, **plain, **own, hosts={host.name: host for host in _hosts_of(rows)}, as_of=heard)
+    as_of = {one.key: one.at for one in rows["heard"] or () if one.at is not None}
 
+    def by_host(table: str) -> dict[str, list[Any]]:
+        return group_by(rows[table] or (), lambda row: row.host)
 
-def _hosts_of(rows: Mapping[str, Rows]) -> Iterator[Host]:
-    processes, sessions = _by(rows["processes"], "host"), _by(rows["sessions"], "host")
-    users, written = _by(rows["memory_users"], "host"), _by(rows["written"], "host")
+    processes, sessions, users, written = map(by_host, ("processes", "sessions", "memory_users", "written"))
+    hosts: dict[str, Host] = {}
     for host in rows["hosts"] or ():
-        logs: dict[str, dict[str, float]] = defaultdict(dict)
+        logs: dict[str, dict[str, float]] = {}
         for one in written.get(host.name, ()):
             if one.at is not None:
-                logs[one.session][one.job] = one.at
-        yield replace(
+                logs.setdefault(one.session, {})[one.job] = one.at
+        hosts[host.name] = replace(
             host,
             processes=None if host.processes is None else tuple(processes.get(host.name, ())),
             sessions=None if host.sessions is None else tuple(sessions.get(host.name, ())),
             memory_users=tuple(sorted([one.user for one in users.get(host.name, ())], key=lambda user: -user.rss)),
             wrote=logs,
         )
-
-
-def _by(rows: Rows, field: str) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = defaultdict(list)
-    for row in rows or ():
-        found[getattr(row, field)].append(row)
-    return found
+    return Snapshot(taken=taken, **plain, **own, hosts=hosts, as_of=as_of)
 
 
 _MAYBE_ENDLESS = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")
-"""How infinity, and what is no number, begin in msgpack; no text has these bytes, a whole number may."""
+"""The first bytes of infinity and NaN in msgpack. No text has these bytes; an integer may."""
 _decoder = msgspec.msgpack.Decoder(Frame)
 
 
 def decode_frame(block: bytes) -> Frame:
-    """Raises `FrameError` for numbers that JSON doesn't have, and that nobody who draws one expects; msgspec's errors and `ValueError`."""
+    """Decode a frame. Raises `FrameError` for infinity and NaN, which no page expects; msgspec's errors; and `ValueError`."""
     frame = _decoder.decode(block)
     if _MAYBE_ENDLESS.search(block) and not _is_finite(frame):
         raise FrameError("a frame has values that are not numbers")
@@ -181,7 +171,7 @@ def decode_frame(block: bytes) -> Frame:
 
 
 def _is_finite(value: Any) -> bool:
-    """Asked of what was typed: untyped, each byte of a bomb would become an object."""
+    """Checks the decoded frame: without its types, each byte of a hostile block would become an object."""
     if isinstance(value, msgspec.Struct):
         return all(_is_finite(getattr(value, name)) for name in value.__struct_fields__)
     if isinstance(value, Mapping):
@@ -191,11 +181,11 @@ def _is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-# What has changed
+# Writing: from snapshots to frames
 
 
 def make_frame(before: Tables | None, now: Tables) -> Frame:
-    """What has changed since `before`; without one a key frame, with all there is."""
+    """The frame with the changes since `before`; without `before` a key frame."""
     changes: dict[str, Any] = {name: _change(before.rows[name] if before else None, now.rows[name]) for name in (*TABLES, *OTHER_TABLES)}
     plain = {name: getattr(now.snapshot, name) for name in PLAIN}
     if before is not None:
@@ -210,21 +200,36 @@ def _change(before: Rows, now: Rows) -> Change[Any] | None:
         return Change(unknown=True)
     if before is None:
         return Change(edit=list(now))
-    if len(before) == len(now) and all(map(_is_alike, before, now)):
+    if len(before) == len(now) and all(map(_has_same_rest, before, now)):
         return _numbers(before, now)
-    sources = list(_sources(before, now))
-    kept = [before[at] if at is not None else row for at, row in zip(sources, now, strict=True)]
+    # Rows that have changed in their numbers only are taken from the frame before, wherever they stood.
+    places = {row.key: place for place, row in enumerate(before)}
+    kept: list[Any] = []
+    edit: list[Any] = []
+    for row in now:
+        place = places.get(row.key)
+        if place is None or not _has_same_rest(before[place], row):
+            kept.append(row)
+            edit.append(row)
+            continue
+        kept.append(before[place])
+        run = edit[-1] if edit else None
+        if isinstance(run, tuple) and place == run[0] + run[1]:
+            edit[-1] = (run[0], run[1] + 1)
+        else:
+            edit.append((place, 1))
     change = _numbers(kept, now) or Change()
-    change.edit = list(_runs(sources, now))
+    change.edit = edit
     return change
 
 
-def _is_alike(one: Any, other: Any) -> bool:
-    """Whether they differ in numbers at most."""
+def _has_same_rest(one: Any, other: Any) -> bool:
+    """Whether two rows differ in their numbers at most."""
     return one is other or rest_of(one) == rest_of(other)
 
 
 def _numbers(before: Sequence[Any], now: Sequence[Any]) -> Change[Any] | None:
+    """The differences of the rows' numbers; `None`: there are none."""
     change: Change[Any] = Change(at=[], by=[])
     last = 0
     for place, (old, new) in enumerate(zip(before, now, strict=True)):
@@ -236,50 +241,29 @@ def _numbers(before: Sequence[Any], now: Sequence[Any]) -> Change[Any] | None:
     return change if change.at else None
 
 
-def _sources(before: Sequence[Any], now: Sequence[Any]) -> Iterator[int | None]:
-    """For each row the place at which it stood, where only its numbers have changed."""
-    places = {row.key: place for place, row in enumerate(before)}
-    for row in now:
-        at = places.get(row.key)
-        yield at if at is not None and _is_alike(before[at], row) else None
-
-
-def _runs(sources: Iterable[int | None], now: Sequence[Any]) -> Iterator[Any]:
-    begin = count = 0
-    for at, row in zip(sources, now, strict=True):
-        if at is not None and count and at == begin + count:
-            count += 1
-            continue
-        if count:
-            yield (begin, count)
-        begin, count = (at, 1) if at is not None else (0, 0)
-        if at is None:
-            yield row
-    if count:
-        yield (begin, count)
-
-
-# What a reader makes of it
+# Reading: from frames to snapshots
 
 
 class _Table:
-    """The rows of one table as of the last frame, and what their numbers have become since they were made."""
+    """The rows of one table at the last frame. Changed numbers are kept beside the rows until these are needed."""
 
     def __init__(self) -> None:
         self.known = False
         self.rows: list[Any] = []
         self.codes: list[list[int] | None] = []
+        """The numbers of each row; `None`: those that the row has."""
         self.changed: set[int] = set()
-        self._told: Rows = None
+        """The rows whose numbers have changed."""
+        self._result: Rows = None
 
     def apply(self, change: Change[Any]) -> None:
-        """Raises `FrameError`."""
+        """Apply the change of one frame. Raises `FrameError`."""
         if change.unknown:
             self.known, self.rows, self.codes, self.changed = False, [], [], set()
         elif change.edit is not None:
             self._edit(change.edit)
         self._add(change.at, change.by)
-        self._told = None
+        self._result = None
 
     def _edit(self, edit: Sequence[Any]) -> None:
         self.materialize()
@@ -317,13 +301,13 @@ class _Table:
             used += len(codes)
 
     def materialize(self) -> Rows:
-        """The rows with their numbers."""
+        """The rows with their current numbers."""
         for place in self.changed:
             self.rows[place] = with_codes(self.rows[place], iter(self.codes[place] or ()))
-        if self._told is None or self.changed:
-            self._told = tuple(self.rows)
+        if self._result is None or self.changed:
+            self._result = tuple(self.rows)
         self.changed = set()
-        return self._told if self.known else None
+        return self._result if self.known else None
 
 
 def _refuse_many(count: int) -> None:
@@ -332,7 +316,7 @@ def _refuse_many(count: int) -> None:
 
 
 class State:
-    """What frames that follow each other add up to, from a key frame on."""
+    """The state after a key frame and the frames that follow it."""
 
     def __init__(self) -> None:
         self.taken = 0.0
@@ -340,7 +324,7 @@ class State:
         self._tables = {name: _Table() for name in (*TABLES, *OTHER_TABLES)}
 
     def apply(self, frame: Frame) -> None:
-        """Raises `FrameError`."""
+        """Apply the next frame. Raises `FrameError`."""
         self.taken = frame.taken
         for name in PLAIN:
             if (value := getattr(frame, name)) is not UNSET:
@@ -350,5 +334,5 @@ class State:
                 table.apply(change)
 
     def snapshot(self) -> Snapshot:
-        """As of the last frame."""
+        """The snapshot at the last frame."""
         return snapshot_of(self._plain, {name: table.materialize() for name, table in self._tables.items()}, self.taken)

@@ -1,6 +1,6 @@
-"""Which numbers of a row change all the time, and how each becomes a small whole number, whose difference to the last is mostly one byte.
+"""Encodes the numbers of a row that change all the time as small integers, whose differences to the last frame mostly fit in a byte.
 
-0 is unknown. What a page doesn't show is rounded away: half a percent, half a second, a thousandth of an amount of bytes.
+0 is unknown. Numbers are rounded to what a page shows: half a percent, half a second, a thousandth of an amount of bytes.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from cockpit.model import (
 )
 
 MANTISSA_BITS = 10
-"""Of an amount of bytes: it is off by a two-thousandth at most, where a page shows three digits."""
+"""For amounts of bytes: the error is a two-thousandth at most, and a page shows three digits."""
 MAX_NUMBER = 1 << 62
-"""Greater than any number or code there is."""
+"""Greater than any number or code."""
 MAX_SHIFT = 62 - MANTISSA_BITS - 1
 LAST_LETTER = 0x7F
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """A number as a code from 1 on, and back; both keep the order."""
+    """Encodes a number as a code from 1 on, and decodes it; both keep the order."""
 
     encode: Callable[[Any], int]
     decode: Callable[[int], Any]
@@ -64,7 +64,7 @@ def _decode_amount(code: int) -> int:
 
 
 def _steps(size: float) -> Scale:
-    """In even steps of that size; those of a whole one are whole."""
+    """A scale with even steps of this size; an integer size decodes to integers."""
 
     def encode(value: float | None) -> int:
         known = value is not None and 0 <= value < MAX_NUMBER and math.isfinite(value)
@@ -84,14 +84,14 @@ LETTER = Scale(
 
 
 class Heard(Value, frozen=True):
-    """When a source's last good answer came."""
+    """The time of a source's last good answer."""
 
     key: str
     at: float | None
 
 
 class Written(Value, frozen=True):
-    """When the log of a job's driver was written to last."""
+    """The time when the log of a job's driver was written to last."""
 
     host: str
     session: str
@@ -105,7 +105,7 @@ class Written(Value, frozen=True):
 
 
 class UserRow(Value, frozen=True):
-    """One of the processes that hold most of a host's memory."""
+    """A process that holds much of a host's memory."""
 
     host: str
     user: MemoryUser
@@ -117,7 +117,7 @@ class UserRow(Value, frozen=True):
 
 
 class Layout:
-    """Which fields of a type hold numbers that change all the time, and which hold values of types that have a layout too."""
+    """The fields of a type: changing numbers (`hot`), values of types that have a layout too (`nested`), and the rest."""
 
     def __init__(self, row: type[Value], hot: Mapping[str, Scale], nested: Sequence[str] = ()) -> None:
         self.hot, self.nested = hot, tuple(nested)
@@ -156,29 +156,23 @@ LAYOUTS: Mapping[type, Layout] = {
     Written: Layout(Written, {"at": MOMENT}),
 }
 LAYOUT = f"{zlib.crc32(repr([(row.__name__, [*one.hot], one.nested) for row, one in LAYOUTS.items()]).encode()):08x}"
-"""Another whenever another field is packed."""
+"""It identifies the encoded fields: a recording with another layout can't be read."""
 
 
 def codes_of(value: Any) -> list[int]:
-    """The numbers of a row that change all the time."""
-    found: list[int] = []
-    _add_codes(value, found)
-    return found
-
-
-def _add_codes(value: Any, found: list[int]) -> None:
+    """The codes of a row's changing numbers."""
     if isinstance(value, tuple):
-        for one in value:
-            _add_codes(one, found)
-    elif (layout := LAYOUTS.get(type(value))) is not None:
-        for name, scale in layout.hot.items():
-            found.append(scale.encode(getattr(value, name)))
-        for name in layout.nested:
-            _add_codes(getattr(value, name), found)
+        return [code for one in value for code in codes_of(one)]
+    if (layout := LAYOUTS.get(type(value))) is None:
+        return []
+    codes = [scale.encode(getattr(value, name)) for name, scale in layout.hot.items()]
+    for name in layout.nested:
+        codes += codes_of(getattr(value, name))
+    return codes
 
 
 def rest_of(value: Any) -> Any:
-    """All the others: rows with the same rest have as many codes."""
+    """The other values of a row; rows with the same rest have the same number of codes."""
     if isinstance(value, tuple):
         return tuple([rest_of(one) for one in value])
     if (layout := LAYOUTS.get(type(value))) is None:
@@ -187,7 +181,7 @@ def rest_of(value: Any) -> Any:
 
 
 def with_codes(value: Any, codes: Iterator[int]) -> Any:
-    """The row with these numbers; one whose code is as before keeps what it was before it was rounded."""
+    """The row with these numbers. A number with the same code as before keeps its exact value."""
     if isinstance(value, tuple):
         return tuple([with_codes(one, codes) for one in value])
     if (layout := LAYOUTS.get(type(value))) is None:

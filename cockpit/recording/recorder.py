@@ -1,4 +1,4 @@
-"""Records what the poller publishes, in a thread of its own; says whether it does, and why not."""
+"""Records the snapshots of the poller in a thread, and states whether it records or why not."""
 
 from __future__ import annotations
 
@@ -13,107 +13,104 @@ from pathlib import Path
 
 import msgspec
 
-from cockpit.bug import bug
-from cockpit.clock import CLOCK, shift_of
 from cockpit.config.thresholds import RecordingLimits
 from cockpit.model import Cluster, Snapshot
-from cockpit.recording.acts_log import ActsLog
+from cockpit.recording.actions_log import ActionsLog
+from cockpit.recording.changes import events_between, has_news
 from cockpit.recording.events import Event, Phase
 from cockpit.recording.folder import SEGMENTS_IN_LIMIT, Lock, bytes_allowed, folder_name, make_folder, remove_old
-from cockpit.recording.happenings import events_between, has_news
 from cockpit.recording.writer import SEGMENT_BYTES, SegmentWriter
 from cockpit.text import explain_os_error
+from cockpit.text.bug import bug
+from cockpit.times.clock import CLOCK, shift_of
 
 STEP_S = 5.0
-"""Seconds between two frames, unless something begins or ends: Ray's own agents look no oftener."""
+"""Seconds between two frames without events: Ray's own agents sample no more often."""
 EARLY_S = 1.0
-"""By so much a frame may come sooner: snapshots come every 2 s, and else it would be a whole one later."""
+"""A frame may come so much earlier, since snapshots come every 2 s; else it would wait for the next one."""
 START_S = 15.0
-"""Seconds after which what has not said which Ray it is, is recorded by its address."""
+"""After so many seconds a Ray with an unknown session is recorded by its address."""
 RETRY_S = 30.0
-"""Seconds after which it is tried again to record: another cockpit may have ended, a disk has room."""
+"""Seconds after which recording is tried again: another cockpit may have ended, or the disk has space."""
 REMOVE_EVERY_S = 600.0
 MAX_WAITING = 4
-"""Snapshots that wait to be written; with a disk that hangs more would only fill memory."""
+"""Snapshots that wait to be written. If a disk hangs, more of them would only fill the memory."""
 END_PATIENCE_S = 0.5
 SMALLEST_LIMIT = 1 << 20
-"""Bytes: where less is allowed, it is not worth beginning."""
+"""If fewer bytes are allowed, nothing is recorded."""
 
 
 class RecorderState(msgspec.Struct, frozen=True):
-    """Whether it records, and in which file; else why not, in words."""
+    """The file that is written, or the reason why none is."""
 
     path: Path | None = None
     reason: str | None = None
-    """With a path: what is unusual about it."""
+    """With a path: what is unusual about the recording."""
     is_failure: bool = False
-    """It should be recorded, and is not."""
+    """Recording was wanted and fails."""
     cluster: Cluster = Cluster()
-    """Of which this is said."""
+    """The cluster that this is about."""
 
 
 class Recorder:
-    """Fed with every snapshot."""
+    """Records one cluster after the other, in `root`."""
 
     def __init__(
-        self, root: Path, limits: RecordingLimits | None = None, *, acts_log: Path | None = None, clock: Callable[[], float] = CLOCK
+        self, root: Path, limits: RecordingLimits | None = None, *, actions_log: Path | None = None, clock: Callable[[], float] = CLOCK
     ) -> None:
-        """`root`: where the folders of clusters lie; `acts_log`: of all cockpits of this user."""
+        """`root`: has the folders of clusters; `acts_log`: the log of actions of all cockpits of this user."""
         self.state = RecorderState()
         self._root, self._limits = root, limits or RecordingLimits()
-        self._acts = ActsLog(acts_log) if acts_log else None
+        self._actions = ActionsLog(actions_log) if actions_log else None
         self._shift = shift_of(clock)
         self._waiting: queue.Queue[Snapshot | None] = queue.Queue(MAX_WAITING + 1)
         self._thread: threading.Thread | None = None
         self._is_closed = False
-        self._heard = Snapshot()
+        self._last = Snapshot()
+        """The snapshot that was queued last."""
         self._named = Cluster()
-        """The last that has said which Ray it is."""
+        """The last cluster with a known session."""
         self._unknown_since: float | None = None
-        # Of the thread alone
+        # Used only in the thread
         self._before = Snapshot()
         self._cluster = Cluster()
         self._lock: Lock | None = None
         self._writer: SegmentWriter | None = None
         self._tried = self._removed = float("-inf")
 
-    def hear(self, snapshot: Snapshot) -> None:
-        """Have it written, if it is time; takes no time itself."""
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Queue it to be written, if a frame is due; never blocks."""
         if self._is_closed or not self._is_due(snapshot) or self._waiting.qsize() >= MAX_WAITING:
             return
-        self._heard = snapshot
+        self._last = snapshot
         self._waiting.put_nowait(snapshot)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Write what waits, but don't wait long for a disk that hangs."""
+        """Write the queued snapshots, but don't wait long for a disk that hangs."""
         if not self._is_closed and self._thread is not None:
-            self._waiting.put_nowait(None)  # it has one place more than snapshots may take
+            self._waiting.put_nowait(None)  # the queue has one place more than snapshots may take
             self._thread.join(END_PATIENCE_S)
         self._is_closed = True
 
     def state_of(self, cluster: Cluster) -> RecorderState:
-        """Whether that cluster is recorded; nothing is known while the last one was another."""
+        """The state for this cluster; an empty one while the last snapshot was of another cluster."""
         state = self.state
         return RecorderState() if _is_other(state.cluster, cluster) else state
 
     def _is_due(self, snapshot: Snapshot) -> bool:
-        if not self._is_known(snapshot):
-            return False
-        return not 0 <= snapshot.taken - self._heard.taken < STEP_S - EARLY_S or has_news(self._heard, snapshot)
-
-    def _is_known(self, snapshot: Snapshot) -> bool:
-        """Whether it is told which Ray it is, or was told before its dashboard fell silent, or never will be."""
+        """Whether a frame is due, and the session is known, was known before the dashboard failed, or has been unknown for long."""
         cluster = snapshot.cluster
         if cluster.session is not None:
             self._named, self._unknown_since = cluster, None
-        if cluster.session is not None or (self._named.session is not None and cluster.address == self._named.address):
-            return True
-        if self._unknown_since is None:
-            self._unknown_since = snapshot.taken
-        return snapshot.taken - self._unknown_since >= START_S
+        elif self._named.session is None or cluster.address != self._named.address:
+            if self._unknown_since is None:
+                self._unknown_since = snapshot.taken
+            if snapshot.taken - self._unknown_since < START_S:
+                return False
+        return not 0 <= snapshot.taken - self._last.taken < STEP_S - EARLY_S or has_news(self._last, snapshot)
 
     # In the thread
 
@@ -127,7 +124,7 @@ class Recorder:
             self._record(snapshot)
         except OSError as error:
             self._stop(_words(error))
-        except Exception as error:  # noqa: BLE001 a recording is never worth the screen
+        except Exception as error:  # noqa: BLE001 an error of the recorder must not end the screen
             self._stop(bug(error))
 
     def _record(self, snapshot: Snapshot) -> None:
@@ -138,8 +135,14 @@ class Recorder:
         writer = self._writer or self._begin(snapshot)
         if writer is None:
             return
-        self._remove_old()
-        events = [*events_between(self._before, snapshot), *self._new_acts(snapshot)]
+        if time.monotonic() - self._removed >= REMOVE_EVERY_S:
+            self._removed = time.monotonic()
+            if remove_old(self._root, self._limits) > 2 * bytes_allowed(self._root, self._limits):
+                raise OSError(errno.ENOSPC, "recordings take more space than their limit, and none is old enough to be removed")
+        events = [*events_between(self._before, snapshot)]
+        if self._actions is not None:
+            nodes = {name for node in snapshot.nodes or () for name in (node.host, node.ip, node.name)}
+            events += self._actions.take_new(nodes | snapshot.hosts.keys(), self._shift())
         if self._before.taken == 0.0:
             events.insert(0, _own(snapshot.taken, "begin", f"cockpit on {socket.gethostname()} started recording"))
         writer.write(snapshot, events)
@@ -147,6 +150,7 @@ class Recorder:
         self.state = RecorderState(writer.path, self.state.reason, cluster=self._cluster)
 
     def _begin(self, snapshot: Snapshot) -> SegmentWriter | None:
+        """Open the cluster's folder; `None`: another cockpit records it, or the last try is too recent. Raises `OSError`."""
         if time.monotonic() - self._tried < RETRY_S:
             return None
         self._tried, self._cluster = time.monotonic(), snapshot.cluster
@@ -167,25 +171,14 @@ class Recorder:
         self.state = RecorderState(None, unusual, cluster=self._cluster)
         return self._writer
 
-    def _remove_old(self) -> None:
-        if time.monotonic() - self._removed >= REMOVE_EVERY_S:
-            self._removed = time.monotonic()
-            if remove_old(self._root, self._limits) > 2 * bytes_allowed(self._root, self._limits):
-                raise OSError(errno.ENOSPC, "recordings take more space than their limit, and none is old enough to be removed")
-
-    def _new_acts(self, snapshot: Snapshot) -> list[Event]:
-        if self._acts is None:
-            return []
-        nodes = {name for node in snapshot.nodes or () for name in (node.host, node.ip, node.name)}
-        return self._acts.take_new(nodes | snapshot.hosts.keys(), self._shift())
-
     def _stop(self, reason: str) -> None:
-        """Until it is tried again."""
+        """Stop after an error; recording is tried again after `RETRY_S`."""
         self._end(None)
         self._tried = time.monotonic()
         self.state = RecorderState(None, f"not recorded: {reason}", is_failure=True, cluster=self._cluster)
 
     def _end(self, why: str | None) -> None:
+        """Close the segment, after an event with the reason if there is one, and release the lock."""
         writer, self._writer = self._writer, None
         try:
             if writer is not None and why is not None:
@@ -206,13 +199,13 @@ def _own(at: float, phase: Phase, text: str) -> Event:
 def _words(error: OSError) -> str:
     if error.errno == errno.ENOSPC:
         return "the disk is full" if error.strerror == os.strerror(errno.ENOSPC) else str(error.strerror)
-    if error.strerror == os.strerror(errno.EACCES):  # the kernel says so, and no reason of ours
+    if error.strerror == os.strerror(errno.EACCES):  # the reason is the kernel's, not one of ours
         return f"{error.filename}: permission denied; set XDG_STATE_HOME to a folder that you may write"
     return f"{error.filename}: {(error.strerror or '').lower()}" if error.filename else explain_os_error(error)
 
 
 def _is_other(before: Cluster, now: Cluster) -> bool:
-    """Another Ray is followed than the one that is recorded; one that has not yet said which it is, is not another."""
+    """Whether another Ray is followed now. While its session is unknown, only its address counts."""
     if now.session is None:
         return now.address is not None and before.address is not None and now.address != before.address
     return now.session != before.session

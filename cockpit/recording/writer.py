@@ -1,4 +1,4 @@
-"""Snapshots made into records, and appended: when a key frame is due, when a new segment begins."""
+"""Appends snapshots and events to segments; decides when a key frame is due and when a new segment begins."""
 
 from __future__ import annotations
 
@@ -32,20 +32,18 @@ from cockpit.recording.numbers import LAYOUT
 from cockpit.recording.redaction import pack_row, redact_texts
 
 KEY_EVERY_S, LARGE_KEY_EVERY_S = 300.0, 900.0
-"""Seconds from a key frame to the next: what is lost where a file is damaged, and what must be read to see a moment."""
+"""Seconds from a key frame to the next. Damage destroys at most so much, and a reader decodes at most so much to show a moment."""
 SEGMENT_S = 86400.0
 SEGMENT_BYTES = 256 << 20
 FSYNC_EVERY_S = 60.0
-ROWS_AT_ONCE = 100
-"""Rows that are packed before others may run: a key that is pressed meanwhile is drawn."""
 _encoder = msgspec.msgpack.Encoder()
 
 
 class SegmentWriter:
-    """Appends to one recording; only its own thread uses it."""
+    """Appends to one recording; only one thread may use it."""
 
     def __init__(self, folder: Path, *, own_name: str = "", segment_bytes: int = SEGMENT_BYTES, only: Path | None = None) -> None:
-        """`own_name`: stands in the names of its files, where no lock says that nobody else writes; `only`: all goes into this file."""
+        """`own_name`: part of the files' names, if no lock keeps other writers away; `only`: write everything to this file."""
         self._only = only
         self._folder, self._own_name, self._segment_bytes = folder, own_name, segment_bytes
         self.path: Path | None = None
@@ -56,24 +54,24 @@ class SegmentWriter:
         self._last_time = float("-inf")
         self._packer = Packer()
         self._checksum = 0
-        """Of the last frame."""
+        """The checksum of the last frame."""
         self._span = 0
-        """Bytes since the last key frame, unpacked."""
+        """Unpacked bytes since the last key frame."""
 
     def write(self, snapshot: Snapshot, events: Iterable[Event] = ()) -> None:
-        """Append what has changed since the last one. Raises `OSError`."""
+        """Append the changes since the last snapshot, and events. Raises `OSError`."""
         self._roll(snapshot)
         records = [self._pack_frame(snapshot), *self._pack_events(list(events), snapshot.taken)]
         self._append(b"".join(records))
         self._last_time = snapshot.taken
 
     def write_events(self, events: Sequence[Event], at: float) -> None:
-        """Append events alone, where a segment is open. Raises `OSError`."""
+        """Append events alone, if a segment is open. Raises `OSError`."""
         if self._file is not None:
             self._append(b"".join(self._pack_events(events, at)))
 
     def close(self) -> None:
-        """What was written is on the disk then; the next write begins a new segment."""
+        """Flush the segment to the disk and close it; the next write begins a new one."""
         if self._file is not None:
             file, self._file, self._last = self._file, None, None
             try:
@@ -82,7 +80,7 @@ class SegmentWriter:
                 os.close(file)
 
     def _roll(self, snapshot: Snapshot) -> None:
-        """Begin a new segment where the last is long enough, or the clock was set back."""
+        """Begin a new segment if the last is long enough, or the clock was set back."""
         is_full = self._written >= self._segment_bytes or snapshot.taken - self._begun >= SEGMENT_S
         if self._file is not None and (self._only or (not is_full and snapshot.taken >= self._last_time)):
             return
@@ -97,21 +95,21 @@ class SegmentWriter:
             begun=snapshot.taken,
             layout=LAYOUT,
         )
-        self.path = self._only or self._folder / self._name(snapshot.taken)
+        if self._only:
+            self.path = self._only
+        else:  # with a number, so that names are in order even if the clock was set back
+            numbers = [path.name.partition(".")[0] for path in list_segments(self._folder)]
+            number = max((int(text) for text in numbers if text.isdigit() and len(text) < 10), default=0) + 1
+            day = time.strftime("%Y-%m-%dT%H-%M", time.localtime(snapshot.taken))
+            self.path = self._folder / f"{number:06}.{day}{f'.{self._own_name}' if self._own_name else ''}{SUFFIX}"
         self._file = open_for_writing(self.path, checks_folder=self._only is None)
         self._written, self._begun, self._last = 0, snapshot.taken, None
         self._append(pack_header(header))
 
-    def _name(self, taken: float) -> str:
-        """Counted, so that they stand in their order also where the clock was set back."""
-        numbers = [path.name.partition(".")[0] for path in list_segments(self._folder)]
-        number = max((int(text) for text in numbers if text.isdigit() and len(text) < 10), default=0) + 1
-        day = time.strftime("%Y-%m-%dT%H-%M", time.localtime(taken))
-        return f"{number:06}.{day}{f'.{self._own_name}' if self._own_name else ''}{SUFFIX}"
-
     def _pack_frame(self, snapshot: Snapshot) -> bytes:
         now = tables_of(snapshot)
-        is_key = self._is_key_due(snapshot)
+        key_every_s = LARGE_KEY_EVERY_S if len(snapshot.nodes or ()) > LARGE_CLUSTER_NODES else KEY_EVERY_S
+        is_key = self._last is None or snapshot.taken - self._key_at >= key_every_s
         block = pack(make_frame(None if is_key else self._last, now))
         if not is_key and self._span + len(block) > MAX_SPAN_BYTES:
             is_key, block = True, pack(make_frame(None, now))
@@ -125,10 +123,6 @@ class SegmentWriter:
         data, self._checksum = pack_record(kind, snapshot.taken, self._packer.pack(block, anew=is_key), len(block), self._checksum)
         return data
 
-    def _is_key_due(self, snapshot: Snapshot) -> bool:
-        every = LARGE_KEY_EVERY_S if len(snapshot.nodes or ()) > LARGE_CLUSTER_NODES else KEY_EVERY_S
-        return self._last is None or snapshot.taken - self._key_at >= every
-
     def _pack_events(self, events: Sequence[Event], at: float) -> list[bytes]:
         if not events:
             return []
@@ -139,11 +133,12 @@ class SegmentWriter:
         return [pack_record(RecordKind.EVENTS, at, Packer().pack(block, anew=True), len(block))[0]]
 
     def _append(self, data: bytes) -> None:
-        """All of it, or nothing: what a full disk took of it is cut off again."""
+        """Append all of it or nothing: if the disk is full, what it has taken is cut off again."""
         if self._file is None:
             return
         try:
-            _write_whole(self._file, data)
+            if os.write(self._file, data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301 handled as if the write itself had failed
         except OSError:
             self._last = None  # the next begins with a key frame
             os.ftruncate(self._file, self._written)
@@ -154,24 +149,10 @@ class SegmentWriter:
             os.fsync(self._file)
 
 
-def _write_whole(file: int, data: bytes) -> None:
-    if os.write(file, data) != len(data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
 def pack(frame: Frame) -> bytes:
-    """In msgpack, without secrets; rows a few at a time."""
+    """The frame in msgpack, without secrets."""
     for name in (*TABLES, *OTHER_TABLES):
         change: Change[object] | None = getattr(frame, name)
         if change is not None and change.edit is not None:
-            change.edit = _pack_rows(change.edit)
+            change.edit = [row if isinstance(row, tuple) else pack_row(row) for row in change.edit]
     return _encoder.encode(frame)
-
-
-def _pack_rows(edit: Sequence[object]) -> list[object]:
-    packed: list[object] = []
-    for number, row in enumerate(edit):
-        packed.append(row if isinstance(row, tuple) else pack_row(row))
-        if number % ROWS_AT_ONCE == ROWS_AT_ONCE - 1:
-            time.sleep(0)
-    return packed

@@ -6,26 +6,26 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from cockpit.acts.table import ACTS, find_act
+from cockpit.actions.table import ACTIONS, find_action
 from cockpit.model import Actor, Job, Node, PlacementGroup, Session
 
-COMMANDS: Final = frozenset(act.id for act in ACTS if act.command)
+COMMANDS: Final = frozenset(action.id for action in ACTIONS if action.command)
 """Ids of actions that have a command of the same name."""
 _KEY_KINDS: Final[Mapping[type[Any], str]] = {Job: "job", Actor: "actor", PlacementGroup: "pg", Node: "node"}
 """The prefix of the keys of each kind of target."""
 
 
-def remedy_command(act: str | None, about: Iterable[str]) -> str | None:
+def remedy_command(action: str | None, about: Iterable[str]) -> str | None:
     """`cockpit stop-job ppo-7b`; `None`: the action has no command. `about`: the keys that the finding is about.
 
     If these name no target of the action, or several, the command has `ID`, or `NAME` of a session, instead.
     """
-    if act is None or act not in COMMANDS:
+    if action is None or action not in COMMANDS:
         return None
-    found, known = find_act(act), [key.split(":", 1) for key in about]
+    found, known = find_action(action), [key.split(":", 1) for key in about]
     if found.takes is not None:
         ids = [rest for kind, rest in known if kind == _KEY_KINDS.get(found.takes)]
-        return f"cockpit {act} {shlex.quote(ids[0]) if len(ids) == 1 else 'ID'}"
+        return f"cockpit {action} {shlex.quote(ids[0]) if len(ids) == 1 else 'ID'}"
     names = {rest.rpartition("/")[2] for kind, rest in known if kind == "session" and found.also_takes is Session}
     session = shlex.quote(names.pop()) if len(names) == 1 else "NAME"
-    return f"cockpit {act}" + (f" --session {session}" if names or session != "NAME" else "")
+    return f"cockpit {action}" + (f" --session {session}" if names or session != "NAME" else "")

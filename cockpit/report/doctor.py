@@ -32,8 +32,8 @@ from cockpit.report.grouping import Repeats
 from cockpit.report.incident.gather import make_account
 from cockpit.report.incident.html import account_html
 from cockpit.report.incident.markdown import account_markdown
+from cockpit.report.snapshot_text import finding_lines, hosts_probed
 from cockpit.report.status import status_json
-from cockpit.report.text import finding_lines, hosts_probed
 from cockpit.secrets import LineRedactor
 from cockpit.sources.probes.spawn import ENGINES, find_executor
 from cockpit.text import clean, plural
@@ -140,7 +140,7 @@ def _with_machine(line: str, finding: Finding, machines: Sequence[str]) -> str:
 
 
 def describe_reach(config: Config) -> str:
-    """How cockpit reaches other hosts, the origin of that setting, what it allows, and how to change it."""
+    """One sentence about how cockpit reaches other hosts: the program, the origin of that setting, its permissions, how to change it."""
     origin = config.origins.get("reach", "default")
     place = config.kubernetes if config.kubernetes and origin == config.kubernetes.origin else None
     if config.reach == THROUGH_RAY:
@@ -205,16 +205,23 @@ def write_bundle(
 
     `recorded`: more files by name, from which secrets have already been removed.
     """
+    kernel = os.uname()  # platform.platform() would start a process to get the processor's name
+    system = f"{kernel.sysname} {kernel.release} {kernel.machine}"
+    versions = {"cockpit": __version__, "python": platform.python_version(), "platform": system}
+    versions |= {package: _package_version(package) for package in _PACKAGES}
     files = {
         "doctor.txt": doctor_text(snapshot, checked, config),
         "status.json": doctor_json(snapshot, checked, config),
         "config.yaml": config_text(config),
-        "versions.txt": _versions(),
+        "versions.txt": "".join(f"{name}: {value}\n" for name, value in versions.items()),
         **_logs(snapshot),
     }
+    safe: dict[str, bytes] = {}
+    for name, text in files.items():
+        hide = LineRedactor()
+        safe[name] = "\n".join(clean(hide(line)) for line in text.split("\n")).encode("utf-8", "replace")
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as bundle:
-        safe = {name: _safe(text).encode("utf-8", "replace") for name, text in files.items()}
         for name, data in [*safe.items(), *(recorded or {}).items()]:
             entry = tarfile.TarInfo(f"cockpit-doctor/{name}")
             entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())
@@ -234,19 +241,6 @@ def last_half_hour(folder: Path) -> Mapping[str, bytes]:
             return {path.name: part, "report.md": account_markdown(account).encode(), "report.html": account_html(account).encode()}
     except RecordingError:
         return {}
-
-
-def _safe(text: str) -> str:
-    """The text without secrets and without control characters that would act on a terminal."""
-    hide = LineRedactor()
-    return "\n".join(clean(hide(line)) for line in text.split("\n"))
-
-
-def _versions() -> str:
-    kernel = os.uname()  # platform.platform() would start a process to get the processor's name
-    known = {"cockpit": __version__, "python": platform.python_version(), "platform": f"{kernel.sysname} {kernel.release} {kernel.machine}"}
-    known.update((package, _package_version(package)) for package in _PACKAGES)
-    return "".join(f"{name}: {value}\n" for name, value in known.items())
 
 
 def _package_version(package: str) -> str:

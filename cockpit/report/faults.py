@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from cockpit.alike import group_by
 from cockpit.model import Fault
+from cockpit.text.grouping import group_by
 
 _TOKEN = ("no token", "wrong token")
 _TITLES = {

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from cockpit.alike import group_by
 from cockpit.model import Finding, PlacementGroup, Snapshot
 from cockpit.placement import needs_words
+from cockpit.text.grouping import group_by
 
 LONG_REASON_CHARS = 60
 """A reason of this length or more is written once; after that it is a reference."""

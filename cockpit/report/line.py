@@ -8,21 +8,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from pathlib import Path
 
-import msgspec
-
-from cockpit.line_file import SUFFIX, line_path, lines_path
+from cockpit.files.atomic import OWNER_READS, write_whole
+from cockpit.files.status_line import SUFFIX, line_path, lines_path
 from cockpit.model import Quantity, Snapshot
 from cockpit.recording.folder import make_folder
 from cockpit.report.status import OK, exit_code
 from cockpit.text import UNKNOWN, count, plural
-from cockpit.whole_file import OWNER_READS, write_whole
 
 LINE_EVERY_S = 5.0
 """Shortest time between two lines, in seconds."""
-WRITE_EVERY_S = 30.0
-"""Seconds after which an unchanged line is written again, so that it does not count as old."""
 FORGET_S = 7 * 86400.0
 """Seconds after which an unused line is removed: each Ray may have a port of its own, and so a line of its own."""
 NAME_LETTERS = 30
@@ -52,29 +47,20 @@ def _sum(amounts: Collection[float | None]) -> str:
     return count(sum(known)) if known and len(known) == len(amounts) else UNKNOWN
 
 
-class LineToWrite(msgspec.Struct, frozen=True):
-    """The line of a snapshot, and its file."""
-
-    path: Path
-    text: str
-    code: int
-    is_answered: bool = True
-    """Whether Ray answered."""
+def is_worth_a_line(snapshot: Snapshot) -> bool:
+    """False for the first snapshots of a screen, which know nothing yet."""
+    return snapshot.cluster.reachable is False or (snapshot.cluster.reachable is True and snapshot.nodes is not None)
 
 
-def make_line(snapshot: Snapshot, named: Collection[str]) -> LineToWrite:
-    """The line of a snapshot; `named`: as for `exit_code`."""
-    code = exit_code(snapshot, named)
-    return LineToWrite(line_path(snapshot.cluster.address), line_text(snapshot, code), code, snapshot.cluster.reachable is True)
-
-
-def write_line(line: LineToWrite) -> None:
-    """Write the file, unless no Ray has ever answered at this address. Raises `OSError`."""
-    if not line.is_answered and not line.path.exists():
+def write_line(snapshot: Snapshot, named: Collection[str]) -> None:
+    """Write the line of a snapshot, unless no Ray has ever answered at its address. `named`: as for `exit_code`. Raises `OSError`."""
+    path = line_path(snapshot.cluster.address)
+    if not snapshot.cluster.reachable and not path.exists():
         return
     make_folder(lines_path())
-    content = {"text": line.text, "code": line.code, "written": time.time()}
-    write_whole(line.path, json.dumps(content) + "\n", OWNER_READS)
+    code = exit_code(snapshot, named)
+    content = {"text": line_text(snapshot, code), "code": code, "written": time.time()}
+    write_whole(path, json.dumps(content) + "\n", OWNER_READS)
 
 
 def remove_old_lines() -> None:
@@ -91,30 +77,22 @@ class LineWriter:
     def __init__(self, named: Collection[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._named, self._clock = named, clock
         self._thread: threading.Thread | None = None
-        self._made_at = self._written_at = float("-inf")
-        self._last: LineToWrite | None = None
+        self._begun = float("-inf")
+        self._is_tidy = False
 
     def hear(self, snapshot: Snapshot) -> None:
         """Take a new snapshot, and start a thread that writes its line if it is time."""
         now = self._clock()
-        if not is_worth_a_line(snapshot) or now - self._made_at < LINE_EVERY_S or (self._thread and self._thread.is_alive()):
+        if not is_worth_a_line(snapshot) or now - self._begun < LINE_EVERY_S or (self._thread and self._thread.is_alive()):
             return
-        self._made_at = now
-        self._thread = threading.Thread(target=self._write, args=(snapshot, now), name="line", daemon=True)
+        self._begun = now
+        self._thread = threading.Thread(target=self._write, args=(snapshot,), name="line", daemon=True)
         self._thread.start()
 
-    def _write(self, snapshot: Snapshot, now: float) -> None:
+    def _write(self, snapshot: Snapshot) -> None:
         """Errors are ignored: readers see the age of a line."""
-        line = make_line(snapshot, self._named)
-        if line == self._last and now - self._written_at < WRITE_EVERY_S:
-            return
         with suppress(OSError):
-            write_line(line)
-            if self._last is None:
+            write_line(snapshot, self._named)
+            if not self._is_tidy:
                 remove_old_lines()
-            self._last, self._written_at = line, now
-
-
-def is_worth_a_line(snapshot: Snapshot) -> bool:
-    """False for the first snapshots of a screen, which know nothing yet."""
-    return snapshot.cluster.reachable is False or (snapshot.cluster.reachable is True and snapshot.nodes is not None)
+                self._is_tidy = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar, get_args
 
 import msgspec
@@ -28,40 +28,23 @@ class MetricFacts(msgspec.Struct, frozen=True):
     code: int
     nodes: Mapping[str, Node]
     """By a unique name."""
+    living: Sequence[tuple[str, Node, Machine]]
+    """Nodes that Ray has not declared dead, with their names and machines."""
+    fresh: Sequence[tuple[str, Node, Machine]]
+    """Living nodes whose machines have fresh figures: Prometheus can't see the age of a figure."""
     reserved: Mapping[str, float | None]
     """Reserved GPUs by job id, for jobs that have not ended; `None`: unknown."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, code: int) -> MetricFacts:
         """`code`: the exit code of `cockpit status` for this snapshot."""
+        nodes = _name_nodes(snapshot.nodes or ())
+        living = [(name, node, snapshot.index.machine(node)) for name, node in nodes.items() if node.state != "DEAD"]
+        fresh = [row for row in living if (seen := row[2].seen) is not None and snapshot.taken - seen <= STALE_AFTER_S]
         look = sample_usage(snapshot)
         uses = {job.id: look.uses.get(Owner("job", job.job or job.id)) for job in snapshot.jobs or () if job.running}
         reserved = {job: use.reserved if use else look.none_reserved for job, use in uses.items()}
-        return cls(snapshot, code, _name_nodes(snapshot.nodes or ()), reserved)
-
-    @property
-    def living(self) -> Iterator[tuple[str, Node]]:
-        """Nodes that Ray has not declared dead, with their names."""
-        return ((name, node) for name, node in self.nodes.items() if node.state != "DEAD")
-
-    @property
-    def machines(self) -> Iterator[tuple[str, Machine]]:
-        """The machines of living nodes, with the nodes' names."""
-        return ((name, self.snapshot.index.machine(node)) for name, node in self.living)
-
-    def is_fresh(self, machine: Machine) -> bool:
-        """Whether the machine's figures are fresh: Prometheus can't see the age of a figure."""
-        return machine.seen is not None and self.snapshot.taken - machine.seen <= STALE_AFTER_S
-
-    @property
-    def fresh_nodes(self) -> Iterator[tuple[str, Node]]:
-        """Living nodes whose machines have fresh figures."""
-        return ((name, node) for name, node in self.living if self.is_fresh(self.snapshot.index.machine(node)))
-
-    @property
-    def fresh_machines(self) -> Iterator[tuple[str, Machine]]:
-        """Machines of living nodes with fresh figures."""
-        return ((name, machine) for name, machine in self.machines if self.is_fresh(machine))
+        return cls(snapshot, code, nodes, living, fresh, reserved)
 
 
 def _name_nodes(nodes: Iterable[Node]) -> dict[str, Node]:
@@ -96,17 +79,17 @@ def _of(
 
 
 _of_cluster = _of("", (), lambda facts: [((), facts)])
-_of_node = _of("node_", ("node",), lambda facts: (((name,), node) for name, node in facts.fresh_nodes))
-_of_machine = _of("node_", ("node",), lambda facts: (((name,), machine) for name, machine in facts.fresh_machines))
+_of_node = _of("node_", ("node",), lambda facts: (((name,), node) for name, node, _ in facts.fresh))
+_of_machine = _of("node_", ("node",), lambda facts: (((name,), machine) for name, _, machine in facts.fresh))
 _of_gpu = _of(
     "gpu_",
     ("node", "gpu"),
-    lambda facts: (((name, gpu.label), gpu) for name, machine in facts.fresh_machines for gpu in machine.current_gpus or ()),
+    lambda facts: (((name, gpu.label), gpu) for name, _, machine in facts.fresh for gpu in machine.current_gpus or ()),
 )
 _of_disk = _of(
-    "disk_", ("node", "path"), lambda facts: (((name, disk.path), disk) for name, machine in facts.fresh_machines for disk in machine.disks)
+    "disk_", ("node", "path"), lambda facts: (((name, disk.path), disk) for name, _, machine in facts.fresh for disk in machine.disks)
 )
-_of_resource = _of("node_", ("node",), lambda facts: (((name,), node.resources.get("GPU", Quantity())) for name, node in facts.living))
+_of_resource = _of("node_", ("node",), lambda facts: (((name,), node.resources.get("GPU", Quantity())) for name, node, _ in facts.living))
 """From Ray's node list, which stays fresh when a node's agent is silent."""
 _of_job = _of("job_", ("ray_job",), lambda facts: (((job,), gpus) for job, gpus in facts.reserved.items()))
 
@@ -125,10 +108,6 @@ def _count_nodes(snapshot: Snapshot) -> Mapping[str, int] | None:
     """Nodes by Ray's state; hosts that are no nodes don't count. `None`: Ray has listed no node."""
     states = [node.state for node in snapshot.nodes or () if node.id is not None]
     return _count(states, get_args(NodeState)) if states else None
-
-
-def _count_jobs(snapshot: Snapshot) -> Mapping[str, int] | None:
-    return None if snapshot.jobs is None else _count([job.status for job in snapshot.jobs])
 
 
 def _findings(facts: MetricFacts) -> Iterator[Sample]:
@@ -153,7 +132,7 @@ def _count(labels: Iterable[str], there: Iterable[str] = ()) -> dict[str, int]:
 
 
 def _ages(facts: MetricFacts) -> Iterator[Sample]:
-    return (((name,), max(0.0, facts.snapshot.taken - machine.seen)) for name, machine in facts.machines if machine.seen is not None)
+    return (((name,), max(0.0, facts.snapshot.taken - machine.seen)) for name, _, machine in facts.living if machine.seen is not None)
 
 
 def _up(facts: MetricFacts) -> Iterator[Sample]:
@@ -214,7 +193,9 @@ FAMILIES = (
     _of_gpu("power_watts", "Power that the GPU draws.", lambda gpu: gpu.power),
     _of_gpu("power_limit_watts", "Power that the GPU may draw.", lambda gpu: gpu.power_limit),
     _of_gpu("ecc_uncorrected_errors", "Uncorrected ECC errors since the driver was loaded.", lambda gpu: gpu.ecc),
-    Family("cockpit_jobs", "Jobs by state in Ray.", ("state",), _of_counts(_count_jobs)),
+    Family(
+        "cockpit_jobs", "Jobs by state in Ray.", ("state",), _of_counts(lambda snapshot: _count(job.status for job in snapshot.jobs or ()))
+    ),
     Family("cockpit_job_state", "The state of a job that has not ended; always 1.", ("ray_job", "state"), _job_states),
     _of_job("gpus_reserved", "GPUs that a job that has not ended has reserved in Ray.", lambda gpus: gpus),
     Family("cockpit_actors", "Actors by state in Ray.", ("state",), _of_counts(lambda snapshot: snapshot.actor_counts)),

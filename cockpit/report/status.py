@@ -186,7 +186,7 @@ class Remedy(msgspec.Struct, frozen=True):
     """`findings[].remedy`."""
 
     text: str
-    act: str | None
+    action: str | None = msgspec.field(name="act")
 
 
 class FindingStatus(msgspec.Struct, frozen=True):
@@ -291,25 +291,9 @@ def _each(values: tuple[Any, ...] | None, make: Any) -> Any:
 def _node(node: Node, machine: Machine, now: float, not_given: Sequence[Gpu] | None) -> NodeStatus:
     gpus = _each(machine.gpus, lambda gpu: _as(GpuStatus, gpu, given_to_ray=None if not_given is None else gpu not in not_given))
     gpus_seen = machine.seen if machine.gpus_seen is None else machine.gpus_seen
-    return NodeStatus(
-        id=node.id,
-        host=node.host,
-        ip=node.ip,
-        name=node.name,
-        head=node.head,
-        state=node.state,
-        message=node.message,
-        age=_age(machine.seen, now),
-        cpu=machine.cpu,
-        memory=machine.memory,
-        object_store=node.object_store,
-        shm=machine.shm,
-        disks=machine.disks,
-        filled=machine.filled,
-        resources=node.resources,
-        gpus=gpus,
-        gpus_age=None if gpus is None else _age(gpus_seen, now),
-    )
+    measured = {name: getattr(machine, name) for name in ("cpu", "memory", "shm", "disks", "filled")}
+    gpus_age = None if gpus is None else _age(gpus_seen, now)
+    return _as(NodeStatus, node, **measured, age=_age(machine.seen, now), gpus=gpus, gpus_age=gpus_age)
 
 
 def _waiting_time(thing: Actor | PlacementGroup, now: float) -> float | None:

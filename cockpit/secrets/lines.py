@@ -27,7 +27,16 @@ class LineRedactor:
 
     def __call__(self, line: str) -> str:
         """Return the line without secrets."""
-        shown = self._redact(line)
+        if self._prefix is not None and (body := re.compile(_BODY).fullmatch(line.removeprefix(self._prefix))):
+            # A line of a private key.
+            shown = f"{line[: len(line) - len(body[0]) + body.start(1)]}{HIDDEN}"
+        elif self._prefix is None and ("value" in line or self._before.rstrip().endswith(_CONTINUES)):
+            # The name of a secret may be on the line before.
+            begin = len(self._before) + 1
+            spans = find_secrets(f"{self._before}\n{line}")
+            shown = hide(line, [(max(0, start - begin), end - begin) for start, end in spans if end > begin])
+        else:
+            shown = redact(line)
         self.skip(line)
         return shown
 
@@ -40,14 +49,3 @@ class LineRedactor:
             if not (re.compile(_BODY).fullmatch(rest) or re.compile(_HEADER).fullmatch(rest)):
                 self._prefix = None
         self._before = line
-
-    def _redact(self, line: str) -> str:
-        # A line of a private key.
-        if self._prefix is not None and (body := re.compile(_BODY).fullmatch(line.removeprefix(self._prefix))):
-            return f"{line[: len(line) - len(body[0]) + body.start(1)]}{HIDDEN}"
-        if self._prefix is not None or not ("value" in line or self._before.rstrip().endswith(_CONTINUES)):
-            return redact(line)
-        # The name of a secret may be on the line before.
-        begin = len(self._before) + 1
-        spans = find_secrets(f"{self._before}\n{line}")
-        return hide(line, [(max(0, start - begin), end - begin) for start, end in spans if end > begin])

@@ -18,7 +18,7 @@ _WORDED: Final = tuple(rule for rule in (*TOOLS, *KEYS) if not rule.is_near)
 """Rules whose hints are at the beginning of a word."""
 _NEAR: Final = tuple(rule for rule in (*TOOLS, *KEYS) if rule.is_near)
 MAX_LIKELY_CHARS: Final = 128
-"""The beginning of a value that is read to decide whether it looks random."""
+"""The beginning of a value that decides whether it looks random."""
 _PRIVATE: Final = "PRIVATE KEY-----"
 
 Span = tuple[int, int]
@@ -100,27 +100,23 @@ def _find_names(text: str) -> list[re.Match[str]]:
 
 def _behind_names(rule: Rule, text: str, names: list[re.Match[str]]) -> Iterator[Span]:
     """Yield the secrets that follow one of the names."""
-    if not names:
-        return
     lead, done = re.compile(rule.lead), 0
     for name in names:
         if name.end() < done or (rule.after == "flag" and not name[0].startswith("-")):
             continue
         before = lead.match(text, name.end())
-        if before and secrecy(name[0]) and (span := _find_value(rule, text, before.end(), name[0])):
-            yield span
-            done = span[1]
-
-
-def _find_value(rule: Rule, text: str, start: int, name: str) -> Span | None:
-    """Return the span of a secret value that begins at `start`, or `None` if the value is no secret under this name."""
-    value = re.compile(rule.value)
-    if secrecy(name) < Secrecy.CERTAIN:
-        head = value.match(text, start, start + MAX_LIKELY_CHARS)
-        if head is None or not (looks_random(head[0]) or (secrecy(name) is Secrecy.LIKELY and is_key_variable(name, head[0]))):
-            return None
-    match = value.match(text, start)
-    return match.span() if match and not is_plain(match[0], name) else None
+        if before is None or not (level := secrecy(name[0])):
+            continue
+        value, start = re.compile(rule.value), before.end()
+        if level < Secrecy.CERTAIN:
+            # The value must look random too. Its beginning is enough to decide that.
+            head = value.match(text, start, start + MAX_LIKELY_CHARS)
+            if head is None or not (looks_random(head[0]) or (level is Secrecy.LIKELY and is_key_variable(name[0], head[0]))):
+                continue
+        match = value.match(text, start)
+        if match is not None and not is_plain(match[0], name[0]):
+            yield match.span()
+            done = match.end()
 
 
 def _anywhere(rule: Rule, text: str) -> Iterator[Span]:

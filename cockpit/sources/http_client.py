@@ -6,7 +6,7 @@ docs/decisions/0003-httpx-is-the-one-http-client.md has the reasons and the figu
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Final
 
@@ -14,25 +14,26 @@ import httpcore
 import httpx
 
 Params = Mapping[str, str | float]
+TakePart = Callable[[bytearray], None]
+"""Called with the part of a body that has arrived, after each read. It may remove bytes that it has processed."""
 CONNECT_TIMEOUT_S: Final = 5.0
-"""Only to connect: the caller limits the whole exchange."""
+"""The timeout of the connection alone. The caller limits the time of the whole exchange."""
 KEEPALIVE_S: Final = 60.0
-"""How long an idle connection is kept: longer than the pause between two questions; Ray's aiohttp keeps it for 75 s."""
+"""An idle connection is kept for longer than the pause between two questions. Ray's aiohttp keeps it for 75 s."""
 MAX_IDLE_CONNECTIONS: Final = 12
 MAX_HEAD_BYTES: Final = 4 << 10
-"""Of status line and headers, and of the size of a chunk. nginx takes no longer ones from a server either (`proxy_buffer_size`).
-
-Ray's have 300 bytes."""
+"""The longest status line with headers, and the longest line with the size of a chunk. Those of Ray have 300 bytes, and nginx has the same
+limit (`proxy_buffer_size`)."""
 READ_BYTES: Final = 4 << 10
-"""Read at once, so that not much more than MAX_HEAD_BYTES is parsed, and others have their turn between two reads."""
+"""The most that is read at once: so little more than MAX_HEAD_BYTES is parsed, and other tasks run between two reads."""
 
-# h11 needs time that grows with the square of the blanks in a header: 20 s for httpcore's 100 kB.
+# The time of h11 grows with the square of the blanks in a header: it is 20 s for httpcore's limit of 100 kB.
 httpcore.AsyncHTTP11Connection.MAX_INCOMPLETE_EVENT_SIZE = MAX_HEAD_BYTES
 httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = READ_BYTES
 
 
 class TooLargeError(Exception):
-    """A body is longer than what its reader accepts."""
+    """A body is longer than its reader accepts."""
 
 
 def open_client(
@@ -40,7 +41,7 @@ def open_client(
 ) -> httpx.AsyncClient:
     """A client that follows no redirect, keeps no cookie and asks for no compression; the caller reads bodies with `aiter_raw`.
 
-    `trust`: whose certificates are believed; `None`: nobody's, for plain http. `uses_environment`: go through its proxies.
+    `trust` has the certificates that are trusted; `None` for plain http. With `uses_environment`, the proxies of the environment are used.
     """
     return httpx.AsyncClient(
         verify=trust or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
@@ -55,20 +56,20 @@ def open_client(
 
 
 def load_trust() -> ssl.SSLContext:
-    """The certificates of this system and those that httpx brings; those of SSL_CERT_FILE or SSL_CERT_DIR in place of httpx's.
-
-    Raises `OSError`.
-    """
+    """Load the certificates of this system, and those of SSL_CERT_FILE or SSL_CERT_DIR, else those of httpx. Raises `OSError`."""
     trust = httpx.create_ssl_context()
     trust.load_default_certs()
     return trust
 
 
-async def read_body(answer: httpx.Response, most_bytes: int) -> bytes:
-    """The whole body. Raises `TooLargeError`, `httpx.TransportError`."""
-    body = bytearray()
-    async for piece in answer.aiter_raw():
-        body += piece
-        if len(body) > most_bytes:
+async def read_body(answer: httpx.Response, most_bytes: int, take: TakePart | None = None) -> bytes:
+    """The whole body, or the part that `take` has left. Raises `TooLargeError`, `httpx.TransportError`."""
+    body, received = bytearray(), 0
+    async for part in answer.aiter_raw():
+        body += part
+        received += len(part)
+        if received > most_bytes:
             raise TooLargeError
+        if take is not None:
+            take(body)
     return bytes(body)

@@ -1,4 +1,4 @@
-"""What a source is to whoever asks it; and work in a thread, for what a disk that never answers may keep waiting."""
+"""Defines sources of facts, and waits for answers and for threads with a time limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Facts_co = TypeVar("Facts_co", covariant=True)
 
 
 class SourceError(Exception):
-    """A source that can't be believed; its text is one sentence for a person: what was asked, and what came instead."""
+    """A source that can't be read or believed. The text is one sentence for a person, with the request and its result."""
 
     def __init__(self, text: str, cause: Cause | None = None) -> None:
         super().__init__(text)
@@ -26,33 +26,33 @@ class SourceError(Exception):
 
 
 class NotMeantError(SourceError):
-    """Nothing was done, because what is there is not, or not provably, what was meant."""
+    """Nothing was done, because the target is not provably the planned one."""
 
 
 class Source(msgspec.Struct, Generic[Facts_co], frozen=True):
-    """Something that is asked again and again, one request at a time."""
+    """Something that is read again and again, one request at a time."""
 
     name: str
     """Short, and part of the contract: it is the `source` of a fault. `ray.nodes`, `ray.jobs`, `probe`."""
     read: Callable[[], Awaitable[Facts_co]]
-    """Raises `SourceError`; anything else is a bug and may end the program."""
+    """Raises `SourceError`. Another exception is a bug and may end the program."""
     every: float | Callable[[], float]
-    """Seconds between the end of one answer and the next question; a function where the last answer decides."""
+    """The seconds between the end of an answer and the next request; a function if they depend on the last answer."""
     timeout: float = 5.0
 
     def pause(self) -> float:
-        """Seconds until the next question."""
+        """The seconds until the next request."""
         return self.every() if callable(self.every) else self.every
 
 
 HELD_S, READ_LATE_S = 0.2, 1.0
-"""Seconds by which a timeout comes late when the loop was held, and for which an answer is then still waited for."""
+"""If a timeout comes this much too late, the event loop was blocked; then the answer gets this much more time."""
 
 
 async def wait_within(seconds: float, answer: Awaitable[T]) -> T:
-    """The answer. Raises `asyncio.TimeoutError`; wait_for, before Python 3.12, loses a cancellation that comes together with the answer.
+    """The answer. Raises `asyncio.TimeoutError`. Before Python 3.12, wait_for loses a cancellation that comes together with the answer.
 
-    Where this program itself was stopped, or imported from a slow disk, the answer may have come and waits to be read.
+    If this program itself was stopped, the answer may have arrived and only has to be read.
     """
     task, loop = asyncio.ensure_future(answer), asyncio.get_running_loop()
     due = loop.time() + seconds
@@ -65,26 +65,26 @@ async def wait_within(seconds: float, answer: Awaitable[T]) -> T:
         return task.result()
     finally:
         if not task.cancel() and not task.cancelled():
-            task.exception()  # looked at, though nobody may want it any more: asyncio complains of what nobody has looked at
+            task.exception()  # asyncio warns about an exception that nobody has retrieved
 
 
 READ_TIMEOUT_S = 5.0
-"""Seconds. A sleeping disk takes about as long to wake up; one across a dead network never answers."""
+"""A sleeping disk takes about so long to wake up; a disk behind a dead network never answers."""
 
 
 async def run_in_thread(work: Callable[[], T], about: object, patience: float | None = None) -> T:
-    """What comes of the work. Raises `SourceError` with the file that it waits for, or else what it is `about`.
+    """The result of the work. Raises `SourceError` after `patience`, with the file that the work waits for, else with `about`.
 
-    A thread that never comes back ends with the program: nobody joins it, as the event loop would do with one of its own.
+    A thread that hangs ends with the program. The event loop would wait for a thread of its own pool.
     """
     limit = READ_TIMEOUT_S if patience is None else patience
     found: Future[T] = Future()
-    found.set_running_or_notify_cancel()  # from here on nobody's cancelling reaches the thread
+    found.set_running_or_notify_cancel()  # from here on, a cancellation can't reach the thread
 
     def run() -> None:
         try:
             found.set_result(work())
-        except Exception as error:  # noqa: BLE001 it is raised where somebody waits for it
+        except Exception as error:  # noqa: BLE001 it is raised in the task that waits
             found.set_exception(error)
 
     thread = threading.Thread(target=run, name="read", daemon=True)
@@ -101,7 +101,7 @@ async def run_in_thread(work: Callable[[], T], about: object, patience: float | 
 
 
 async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, or until it is set because its time has come: without a task, which whoever waits all the time would feel."""
+    """Wait for the event, which is set after so many seconds at the latest."""
     timer = asyncio.get_running_loop().call_later(seconds, event.set)
     try:
         await event.wait()

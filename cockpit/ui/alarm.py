@@ -1,4 +1,4 @@
-"""Terminal bell and desktop notification when a critical finding begins."""
+"""Rings the terminal bell and sends a desktop notification when a critical finding begins."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from cockpit.model import Finding, Snapshot
 from cockpit.text import clean
 
 SETTLING_S = 30.0
-"""Seconds after the first snapshot in which no alarm is raised: these findings were there before, detectors need some seconds."""
+"""Seconds after the first snapshot without alarms: these findings are older than cockpit, but detectors need some seconds."""
 MIN_ALARM_INTERVAL_S = 10.0
-"""Seconds between two alarms: the nodes of a rack die one after the other."""
+"""Seconds between two alarms, because the nodes of a rack die one after the other."""
 MAX_NOTIFICATION_CELLS = 200
-"""Length of a notification in terminal cells; desktops show no more."""
+"""Longest notification that desktops show, in terminal cells."""
 
 
 class Alarm:
-    """Remembers which findings have been announced, and when."""
+    """Remembers which findings were announced, and when."""
 
     def __init__(self) -> None:
         self._announced_keys: AbstractSet[str] = frozenset()
@@ -26,7 +26,7 @@ class Alarm:
         self._last_alarm = -math.inf
 
     def take_new(self, snapshot: Snapshot, hidden: AbstractSet[str]) -> Sequence[Finding]:
-        """Critical findings not announced yet; none within `MIN_ALARM_INTERVAL_S` of the last alarm, they come with a later call."""
+        """Critical findings not announced yet. Within `MIN_ALARM_INTERVAL_S` of the last alarm none: a later call returns them."""
         now = snapshot.taken
         self._first_taken = self._first_taken or now or None
         critical = {finding.key: finding for finding in snapshot.findings if finding.level == "critical"}
@@ -35,7 +35,7 @@ class Alarm:
         if fresh and not settling and now - self._last_alarm < MIN_ALARM_INTERVAL_S:
             self._announced_keys &= critical.keys()
             return ()
-        self._announced_keys = frozenset(critical)  # what has ended may begin anew
+        self._announced_keys = frozenset(critical)  # a finding that has ended is announced when it begins again
         if settling or not fresh:
             return ()
         self._last_alarm = now
@@ -43,13 +43,13 @@ class Alarm:
 
 
 def alarm_sequence(findings: Sequence[Finding], env: Mapping[str, str], *, ascii: bool = False) -> str:
-    """The bytes that make a terminal ring and notify: BEL and OSC 9.
+    """The bytes that let a terminal ring and notify: BEL and OSC 9.
 
-    tmux drops a plain OSC 9; a wrapped one it passes on where `allow-passthrough` is on.
+    tmux drops a plain OSC 9. A wrapped one it passes on if its option `allow-passthrough` is on.
     """
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     text = clean(findings[0].text)
     text = f"cockpit: {text if len(text) <= MAX_NOTIFICATION_CELLS else text[: MAX_NOTIFICATION_CELLS - 1] + '…'}{more}"
     notice = f"\x1b]9;{text.encode('ascii', 'replace').decode() if ascii else text}\x07"
-    inside = "TMUX" in env or env.get("TERM", "").startswith("tmux")  # the latter where ssh was typed into a pane
+    inside = "TMUX" in env or env.get("TERM", "").startswith("tmux")  # only TERM, if ssh runs in a pane of tmux
     return "\x07" + (f"\x1bPtmux;{notice.replace(chr(27), chr(27) * 2)}\x1b\\" if inside else notice)

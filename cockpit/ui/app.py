@@ -1,4 +1,4 @@
-"""The program: it owns what its screens work with, hands them new snapshots, and ends in good order."""
+"""The Textual app: owns the services, passes new snapshots to the screens, and ends the program."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from textual.screen import Screen
 from textual.widget import AwaitMount
 from textual.widgets import Input
 
-from cockpit.bug import bug
-from cockpit.clock import CLOCK
 from cockpit.config.settings import Config
 from cockpit.findings.followed_ray import replaced_words
 from cockpit.model import Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.text import clean
+from cockpit.text.bug import bug
+from cockpit.times.clock import CLOCK
 from cockpit.ui.alarm import Alarm, alarm_sequence
 from cockpit.ui.notices import say
 from cockpit.ui.recorded import RecordedPast
 from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.services import RunbookFactory, Services
+from cockpit.ui.styles import TonedApp
 from cockpit.ui.textual_internals import AsciiDriver, Palette
-from cockpit.ui.theme import DEFAULT_THEME, choose_signs, expect_theme, register_theme, register_themes, variable_defaults
-from cockpit.ui.tones import TonedApp
+from cockpit.ui.theme import DEFAULT_THEME, apply_before_start, choose_signs, register_theme, register_themes, variable_defaults
 
 if TYPE_CHECKING:
-    from cockpit.acts.executor import ActionExecutor
+    from cockpit.actions.executor import ActionExecutor
 
 SETTLE_DELAY_S = 0.5
-"""Seconds after which the first frame has been drawn."""
+"""Seconds after the start until the first frame has certainly been drawn."""
 
 
 class Cockpit(TonedApp):
-    """The application. At the bottom of its screens lie the pages of now, or those of a recording that is looked at alone."""
+    """The application. Its lowest screen is the `LiveScreen`, or the `ReplayScreen` of a recording without a cluster."""
 
     TITLE = "cockpit"
     CSS = """
     Screen { overflow: hidden; background: $background; }
     Toast { max-width: 100%; padding: 0 1; }
-    ActDialog Toast { display: none; }
+    ActionDialog Toast { display: none; }
     .ascii Toast, .ascii OptionList { border: none; }
     .ascii AddressDialog Vertical, .ascii NameDialog Vertical, .ascii #dialog { border: ascii $primary; }
     """
@@ -59,7 +59,7 @@ class Cockpit(TonedApp):
     ]
     COMMANDS: ClassVar[set[Any]] = {lambda: import_module("cockpit.ui.palette").Commands}
     greeting: str | None = None
-    """A sentence that the screen begins with."""
+    """A notification at the start."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class Cockpit(TonedApp):
     ) -> None:
         """Without `make_executor` nothing can be changed.
 
-        `replayed`: a recording that is looked at alone, without a cluster, first as of `begins_at`, else at its end.
+        `replayed`: a recording to show without a cluster, first at `begins_at`, else at its end.
         """
         super().__init__()
-        self._first_theme = register_theme(self, config.theme or DEFAULT_THEME)
-        expect_theme(self, self._first_theme[0])
+        self._theme_name, self._theme_mistake = register_theme(self, config.theme or DEFAULT_THEME)
+        apply_before_start(self, self._theme_name)
         choose_signs(self, ascii=config.ascii)
         if config.ascii:
             self.driver_class = AsciiDriver
@@ -105,40 +105,37 @@ class Cockpit(TonedApp):
     async def on_mount(self) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end, 128 + signal.SIGTERM)
         self.handle_stop_signals()
-        self.theme, mistake = self._first_theme
-        self._warn([mistake])
-        await AwaitMount(self.screen, [self.screen])  # a key that is pressed at once finds its table
+        self.theme = self._theme_name
+        if self._theme_mistake is not None:
+            say(self, self._theme_mistake, "warning")
+        await AwaitMount(self.screen, [self.screen])  # so that the table gets keys that are pressed at once
         self.set_timer(SETTLE_DELAY_S, self._start_deferred_work)
         if self.live is not None and self.monitor.is_started:
             self.live.draw()
-            # What is published before the first frame would be drawn without any room for it.
-            self.call_after_refresh(self._begin_to_follow, self.live)
+            # A snapshot published before the first frame would be drawn into a screen without a size.
+            self.call_after_refresh(self._start_monitor, self.live)
         elif self.live is not None:
-            self._begin_to_follow(self.live)
+            self._start_monitor(self.live)
         if self.greeting:
             say(self, self.greeting)
 
-    def _begin_to_follow(self, live: LiveScreen) -> None:
-        """The monitor may have looked for a while."""
+    def _start_monitor(self, live: LiveScreen) -> None:
+        """Run the monitor. It may have found several clusters before the screen was there."""
         self.monitor.choice.choose = live.choose_cluster
         if self.monitor.open_choices:
             live.choose_cluster(self.monitor.open_choices)
         self.run_worker(self.monitor.run(), name="monitor", exit_on_error=True)
 
     def _start_deferred_work(self) -> None:
-        """What can wait until the first frame has been drawn."""
-        self._warn(register_themes(self))
+        """Do the work that can wait until the first frame has been drawn."""
+        for mistake in register_themes(self):
+            say(self, mistake, "warning")
         self.after_first_frame()
 
-    def _warn(self, mistakes: Iterable[str | None]) -> None:
-        for mistake in mistakes:
-            if mistake is not None:
-                say(self, mistake, "warning")
-
-    # Facts
+    # Snapshots
 
     def take(self, snapshot: Snapshot) -> None:
-        """Store a new snapshot, ring for critical findings, and draw it."""
+        """Store a new snapshot, ring for new critical findings, and draw it."""
         services, cluster = self.services, snapshot.cluster
         if cluster.replaced not in (None, services.snapshot.cluster.replaced) and self.is_running:
             say(self, replaced_words(cluster), "warning")
@@ -149,22 +146,19 @@ class Cockpit(TonedApp):
         if self.live is not None and self.is_running:
             self.call_later(self.live.draw_newest)
 
-    # Keys that mean the same on every screen
+    # Keys that work the same on every screen
 
     async def on_event(self, event: events.Event) -> None:
-        """Every key and click passes here."""
-        if isinstance(event, events.Key) and not event.is_forwarded and not self._admits(event):
-            return
+        """Drop keys that a dialog of an action does not accept now. Textual passes every event here first."""
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            accepts_key = getattr(self.screen, "accepts_key", None)  # only `ActionDialog` has it, which is imported with the first action
+            if accepts_key is not None and not accepts_key(event):
+                return
         await super().on_event(event)
-
-    def _admits(self, key: events.Key) -> bool:
-        """A dialog that acts takes no key that was not meant for what it shows now."""
-        admits = getattr(self.screen, "admits", None)  # its class is imported with the first act
-        return admits is None or bool(admits(key))
 
     @property
     def page_screen(self) -> LiveScreen | ReplayScreen:
-        """The pages in front, or below a log or a dialog."""
+        """The topmost screen with pages, perhaps below a log or a dialog."""
         return next(screen for screen in reversed(self.screen_stack) if isinstance(screen, LiveScreen | ReplayScreen))
 
     def action_command_palette(self) -> None:
@@ -173,13 +167,13 @@ class Cockpit(TonedApp):
             self.push_screen(Palette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """What the palette offers: whatever lies over the pages, it is what can be done there."""
+        """The commands of the palette: those of the pages, even if a log or a dialog covers them."""
         from cockpit.ui.palette import all_commands
 
         return all_commands(self.page_screen, super().get_system_commands(screen))
 
     def action_help_quit(self) -> None:
-        """Show which key quits: ctrl+c copies where something is typed."""
+        """Show which key quits. Textual calls this for ctrl+c, unless an input copies its selection."""
         is_page = isinstance(self.screen, LiveScreen | ReplayScreen) and not isinstance(self.focused, Input)
         say(self, f"{'q' if is_page else 'ctrl+q'} quits cockpit")
 

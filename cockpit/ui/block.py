@@ -1,4 +1,4 @@
-"""Layout of a section on the screen: its lines, and cells cut or padded to their columns."""
+"""Lays sections out in lines, and cuts or pads cells to their columns."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from cockpit.ui.section import Cell, Column, Cut, Section, fit_columns
 from cockpit.ui.view import View
 
 GUTTER_CELLS: Final = 2
-"""A column for the mark of a finding, and one for those of cursor and tag: a colour alone says nothing on a monochrome screen."""
+"""A cell for the mark of a finding, and one for the signs of cursor and tag, as a monochrome screen shows no colour."""
 GAP_FROM_LINES: Final = 28
-"""Lines from which on a blank one parts the sections."""
-
+"""With so many lines a blank one separates the sections."""
 MIN_PANE_LINES: Final = 6
-"""With fewer the pane below the table says nothing that the row doesn't say."""
+"""With fewer lines the pane below the table shows nothing that the row does not show."""
 MEASURED_ROWS: Final = 100
-"""Rows of a section that decide how wide its columns grow, and how their names are cut: to measure thousands takes longer than to draw."""
+"""The first rows of a section decide how wide its columns grow and how names are cut: measuring thousands takes longer than drawing."""
 MAX_LENT_LINES: Final = 12
-"""Enough for the facts of most things."""
+"""Lines that the pane gets at most: enough for the facts of most things."""
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A section as it lies on the screen: its heading on line `top`, its rows below; `first` counts rows over all sections."""
+    """A section on the screen: its heading on line `top`, its rows below. `first`: its first row, counted over all sections."""
 
     section: Section[Any]
     rows: Sequence[Any]
@@ -38,18 +37,18 @@ class Block(msgspec.Struct, frozen=True):
     first: int
     hidden: int
     starts: Sequence[int]
-    """For each row its first line, counted from the first below the heading; and the line after the last row."""
+    """The first line of each row, counted from the line below the heading; and the line after the last row."""
     more: int = 0
-    """Rows that are not listed for want of room."""
+    """The number of rows for which there is no room."""
 
     @property
     def end(self) -> int:
-        """The line after its last."""
+        """The line after its last line."""
         return self.top + 1 + self.starts[-1]
 
     @property
     def row_count(self) -> str:
-        """How many rows are listed, and of how many."""
+        """The number of rows; `3/8` if only some of them are listed."""
         if self.section.fixed:
             return ""
         if self.section.rows is None:
@@ -62,14 +61,16 @@ class Block(msgspec.Struct, frozen=True):
         return self.top + 1 + self.starts[index]
 
     def height_of(self, index: int) -> int:
+        """The number of lines of a row."""
         return self.starts[index + 1] - self.starts[index]
 
     def row_at(self, line: int) -> int:
+        """The row on this line of the table."""
         return bisect_right(self.starts, line - self.top - 1) - 1
 
 
 def sort_rows(section: Section[Any], rows: Sequence[Any], title: str, view: View, *, reverse: bool) -> Sequence[Any]:
-    """By the column of this title; what is unknown goes last."""
+    """Sort the rows by the column with this title; unknown values go last."""
     column = next((column for column in section.columns if column.title == title and column.sort), None)
     if column is None or column.sort is None:
         return rows
@@ -81,9 +82,9 @@ def sort_rows(section: Section[Any], rows: Sequence[Any], title: str, view: View
 def lay_out(
     listed: Sequence[tuple[Section[Any], Sequence[Any], int]], width: int, height: int, view: View, *, lends: bool = False
 ) -> Iterator[Block]:
-    """Sections, each with its rows and the number of those hidden, one below the other.
+    """Lay sections out one below the other; `listed` has each section with its rows and the number of hidden rows.
 
-    Lines that would stay blank go first to rows beyond `least`, then to cells that are cut, from the top on; with `lends` not all of them.
+    Blank lines go first to rows beyond `least`, then to cut cells, from the top on. With `lends` some of them stay for the pane.
     """
     gap = 1 if height >= GAP_FROM_LINES else 0
     counts = [len(rows) if section.least is None else min(len(rows), section.least) for section, rows, _ in listed]
@@ -96,11 +97,10 @@ def lay_out(
     blank -= lent_lines(blank) if lends else 0
     top = first = 0
     for (section, rows, hidden), count in zip(listed, counts, strict=True):
-        longest = partial(_longest_cell, rows[:MEASURED_ROWS], view)
-        columns = tuple(
-            (_choose_cut(column, cells, rows[:MEASURED_ROWS], view), cells) for column, cells in fit_columns(section.columns, room, longest)
-        )
-        starts = _starts(rows, count, columns, blank, view)
+        measured = rows[:MEASURED_ROWS]
+        fitted = fit_columns(section.columns, room, partial(_longest_cell, measured, view))
+        columns = tuple((_choose_cut(column, cells, measured, view), cells) for column, cells in fitted)
+        starts = _row_starts(rows[:count], columns, blank, view)
         kept = rows if count == len(rows) else rows[len(rows) - count :] if section.newest_last else rows[:count]
         yield Block(section, kept, columns, top, first, hidden, starts, len(rows) - count)
         blank -= starts[-1] - count
@@ -113,7 +113,7 @@ def _longest_cell(rows: Sequence[Any], view: View, column: Column[Any]) -> int:
 
 
 def _choose_cut(column: Column[Any], width: int, rows: Sequence[Any], view: View) -> Column[Any]:
-    """The column, its names cut where most of them stay different."""
+    """The column with the cut at which most of its names still differ."""
     if not column.name:
         return column
     cells = {column.cell(row, view) for row in rows}
@@ -123,16 +123,17 @@ def _choose_cut(column: Column[Any], width: int, rows: Sequence[Any], view: View
 
 
 def lent_lines(blank: int) -> int:
-    """Of so many blank lines those that go to the pane before cells that are cut get the others."""
+    """Of so many blank lines, those that the pane gets; cut cells get the others."""
     return 0 if blank < MIN_PANE_LINES else min(MAX_LENT_LINES, max(MIN_PANE_LINES, blank // 2))
 
 
-def _starts(rows: Sequence[Any], count: int, columns: Iterable[tuple[Column[Any], int]], blank: int, view: View) -> Sequence[int]:
+def _row_starts(rows: Sequence[Any], columns: Iterable[tuple[Column[Any], int]], blank: int, view: View) -> Sequence[int]:
+    """The first line of each row, and the line after the last. Cut cells take the `blank` lines, from the top on."""
     folding = [(column, width) for column, width in columns if column.fold > 1]
     if blank <= 0 or not folding:
-        return range(count + 1)
+        return range(len(rows) + 1)
     starts = [0]
-    for row in rows[:count]:
+    for row in rows:
         wanted = max(len(fold_cell(column.cell(row, view), width, column.fold)) for column, width in folding)
         height = min(wanted, 1 + blank)
         blank -= height - 1
@@ -141,7 +142,7 @@ def _starts(rows: Sequence[Any], count: int, columns: Iterable[tuple[Column[Any]
 
 
 def fold_cell(cell: Cell, width: int, most: int) -> tuple[Cell, ...]:
-    """The cell in lines, `most` of them at most; one of several tones stays on one line."""
+    """The cell in up to `most` lines; a cell with several tones stays on one line."""
     cell = truncate_cell(cell)
     if isinstance(cell, str):
         return fold_text(cell, width, most)
@@ -150,7 +151,7 @@ def fold_cell(cell: Cell, width: int, most: int) -> tuple[Cell, ...]:
 
 @lru_cache(1024)
 def fold_text(text: str, width: int, most: int) -> tuple[str, ...]:
-    """The text in lines of so many columns, between words where that is possible; what is beyond the last of `most` stays on it."""
+    """The text in up to `most` lines, broken between words if possible; the last line has the whole rest."""
     lines: list[str] = []
     rest = clean(text)
     while len(lines) < most - 1 and text_width(rest) > max(2, width):
@@ -163,18 +164,18 @@ def fold_text(text: str, width: int, most: int) -> tuple[str, ...]:
 
 
 ARROWS = "▾▴v^"
-"""At a heading: sorted by it, the greatest first or the least; then the same in ASCII."""
+"""Signs of the sorted column: the greatest first, the least first; then both in ASCII."""
 
 
 def text_after(words: str, length: int) -> str:
-    """The text from position `length` on; the rest of a word cut there is blanked, but for the arrow of a heading."""
+    """The text from position `length` on. The rest of a word that is cut there is blanked, but the arrow of a heading stays."""
     rest = words[length:]
     cut = rest.split(" ", 1)[0] if words[length - 1 : length].strip() else ""
     return (cut[-1:] if cut[-1:] in ARROWS else "").rjust(len(cut)) + rest[len(cut) :]
 
 
 MAX_CELL_CHARS = 2_000
-"""Characters of a cell that are drawn at most: to measure a name of a million takes a second."""
+"""Longer cells are cut: measuring a name of a million characters takes a second."""
 
 
 def truncate_cell(cell: Cell) -> Cell:
@@ -185,55 +186,52 @@ def truncate_cell(cell: Cell) -> Cell:
 
 
 def text_width(text: str) -> int:
-    """Columns that a clean text takes. ASCII is not measured by Rich, whose cache would fill up with ages."""
+    """The cells of a clean text. Rich does not measure ASCII, as its cache would fill up with ages."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def cell_width(cell: Cell) -> int:
-    """Columns that a cell takes, all of it."""
+    """The cells of a whole table cell."""
     cell = truncate_cell(cell)
     return text_width(clean(cell)) if isinstance(cell, str) else sum(text_width(clean(text)) for text, _ in cell)
 
 
 def fit_text(text: str, width: int, *, right: bool = False, cut: Cut = "end") -> str:
-    """The text in exactly so many columns; an ellipsis says that some of it is missing, and stands where it is."""
+    """The text in exactly `width` cells; an ellipsis stands where a part of it is missing."""
     length = text_width(text)
     if length <= width:
         return " " * (width - length) + text if right else text + " " * (width - length)
     if width <= 0:
         return ""
-    end = {"end": 0, "middle": min(_tail_width(text) or (width - 1) // 2, width - 2), "front": width - 1}[cut]
-    return f"{set_cell_size(text, width - 1 - max(0, end))}…{_last_cells(text, max(0, end))}"
+
+    # The cells of the text's end that stay.
+    kept = width - 1 if cut == "front" else 0
+    if cut == "middle":
+        # The word after the last hyphen, as in a pod's name; half of the text if there is no short one, as in `node-17.cluster.example`.
+        word = text[text.rfind("-") :] if "-" in text else ""
+        is_short = 0 < text_width(word) <= MAX_TAIL_CELLS and " " not in word
+        kept = max(0, min(text_width(word) if is_short else (width - 1) // 2, width - 2))
+    begin = len(text)
+    while begin > 0 and text_width(text[begin - 1 :]) <= kept:
+        begin -= 1
+    pad = " " * (kept - text_width(text[begin:]))  # where a wide character does not fit
+    return f"{set_cell_size(text, width - 1 - kept)}…{pad}{text[begin:]}"
 
 
 CUTS: Final[tuple[Cut, ...]] = ("middle", "end", "front")
-"""Where a name may be cut, in the order in which that is tried."""
+"""The parts of a name that may be cut, in the order in which they are tried."""
 MAX_TAIL_CELLS = 8
-"""Of a name's end that is kept where its middle is cut: the hyphen, and the five letters of a pod or some digits."""
-
-
-def _tail_width(text: str) -> int:
-    """Of what stands after the last hyphen, with it; 0 where that is no short word, as in `node-17.cluster.example`."""
-    end = text[text.rfind("-") :] if "-" in text else ""
-    return text_width(end) if text_width(end) <= MAX_TAIL_CELLS and " " not in end else 0
-
-
-def _last_cells(text: str, width: int) -> str:
-    """Exactly so many columns of the text's end."""
-    begin = len(text)
-    while begin > 0 and text_width(text[begin - 1 :]) <= width:
-        begin -= 1
-    return " " * (width - text_width(text[begin:])) + text[begin:]
+"""The end of a name that stays when its middle is cut: the hyphen and the five letters of a pod, or some digits."""
 
 
 def fit_heading(title: str, arrow: str, width: int, *, right: bool) -> str:
-    """A column's title with its arrow in exactly so many columns: where there is no room for both, the title is cut."""
+    """A column's title with its arrow in exactly `width` cells; if there is no room for both, the title is cut."""
     return fit_text(fit_text(title, min(text_width(title), width - len(arrow))) + arrow, width, right=right)
 
 
 @lru_cache(1024)
 def lay_out_cell(cell: Cell, width: int, right: bool, cut: Cut = "end") -> tuple[tuple[str, str], ...]:
-    """A cell's words with the names of their styles, in exactly so many columns and one more; most cells have been seen before."""
+    """The pieces of a cell with the names of their styles, in exactly `width` cells and one blank. Most cells have been laid out before."""
     if isinstance(cell, str):
         return ((fit_text(clean(cell), width, right=right, cut=cut) + " ", ""),)
     pieces, left = [], width

@@ -1,4 +1,4 @@
-"""Columns that several pages have, and what the filter looks at in a process or an actor."""
+"""Columns that several pages share, and the text of processes and actors that the filter searches."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from cockpit.ui.view import View
 
 
 def text_column(title: str, width: int, text: Callable[[Row, View], str | None], **more: Any) -> Column[Row]:
-    """A text that rows are sorted by; `None` is not known."""
+    """A text, by which rows can be sorted; `None` is unknown."""
     return Column(title, width, lambda row, view: UNKNOWN if (known := text(row, view)) is None else known, sort=text, **more)
 
 
 def number_column(
     title: str, width: int, value: Callable[[Row, View], Any], say: Callable[[Any], str] = size, rank: int = 0
 ) -> Column[Row]:
-    """A number that rows are sorted by; bytes, unless `say` puts it into other words."""
+    """A number, by which rows can be sorted; `say` writes it, as bytes by default."""
     return Column(title, width, lambda row, view: say(value(row, view)), sort=value, right=True, rank=rank)
 
 
 def age_column(title: str, width: int, moment: Callable[[Row, View], float | None], rank: int = 0) -> Column[Row]:
-    """How long ago something was."""
+    """The time since a moment."""
     return Column(title, width, lambda row, view: cells.ago(moment(row, view), view), sort=moment, right=True, rank=rank)
 
 
 def reason_column(width: int, text: Callable[[Row, View], str | None], rank: int = 0) -> Column[Row]:
-    """Why something is as it is."""
+    """The reason for a state."""
     return Column("WHY", width, lambda row, view: ((text(row, view) or "", "dim"),), rank=rank, grow=True, fold=MAX_TEXT_LINES)
 
 
 def leaf(text: str, view: View) -> Cell:
-    """A name that stands below another."""
+    """A name, indented below the name of its parent."""
     return (("  - " if view.ascii else "  └ ", "faint"), (text, ""))
 
 
 def gpu_memory(process: Process) -> str:
-    """What it holds; empty where it has no GPU."""
+    """GPU memory that the process holds; empty if it holds no GPU."""
     return size(process.gpu_memory) if process.gpus else ""
 
 
@@ -51,11 +51,11 @@ GPU_MEMORY_COLUMN: Column[Process] = Column(
 
 
 def process_search(process: Process) -> str:
-    """What the filter looks at."""
+    """The text that the filter searches."""
     words = (process.kind, process.host, process.pid, process.user, process.command, process.name, process.job, process.session)
     return " ".join(map(str, (*words, *([cells.OTHER_RAY] if process.ours is False else []), *process.why)))
 
 
 def actor_search(actor: Actor) -> str:
-    """What the filter looks at."""
+    """The text that the filter searches."""
     return f"{actor.class_} {actor.name} {actor.state} {actor.job} {actor.node} {actor.pid} {actor.id} {actor.why}"

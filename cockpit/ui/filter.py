@@ -1,4 +1,4 @@
-"""The filter field: rows must contain what is typed into it."""
+"""The input of the filter: the table shows only rows that contain its text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cockpit.ui.table import Table
 
 
 class Filter(Input):
-    """Filters the table while it is typed into; hidden otherwise."""
+    """Filters the table at each typed character. Hidden while it has no focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "clear", "All rows", key_display="Esc")]
 
     class Closed(Message):
-        """Nothing is typed any more."""
+        """The field has been closed."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(id="filter", placeholder="filter text; !text: rows without it; Esc clears", compact=True, select_on_focus=False)
@@ -28,10 +28,10 @@ class Filter(Input):
         """Show the field with the current filter."""
         self.query_ancestor(FilterLine).display = True
         self.value = ("!" if self._table.inverted else "") + self._table.needle
-        self.screen.set_focus(self)  # now, not after the next refresh: what is typed ahead belongs to it
+        self.screen.set_focus(self)  # now, not after the next refresh: keys typed ahead belong to the field
 
     def close(self) -> None:
-        """Keep what is typed, go back to the rows."""
+        """Keep the text and go back to the rows."""
         self.query_ancestor(FilterLine).display = False
         self.screen.set_focus(self._table)
         self.post_message(self.Closed())
@@ -40,13 +40,13 @@ class Filter(Input):
         self._table.filter_rows(event.value.removeprefix("!"), inverted=event.value.startswith("!"))
 
     def action_clear(self) -> None:
-        """All rows again."""
+        """Show all rows again."""
         self.value = ""
         self.close()
 
 
 class FilterLine(Horizontal):
-    """The field, with its key before it as in a log."""
+    """The field with its key `/` before it, as in a log."""
 
     DEFAULT_CSS = """
     FilterLine { height: 1; dock: bottom; margin-bottom: 1; display: none; background: $panel; padding: 0 1; }

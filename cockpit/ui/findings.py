@@ -1,4 +1,4 @@
-"""Findings as the screen shows them: visible or hidden by the user, the rows they are about, and which key comes next."""
+"""The findings of a screen: visible and hidden ones, the marks of rows, and the keys that a user can press next."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cockpit.acts.table import find_operation
+from cockpit.actions.table import find_operation
 from cockpit.model import Finding, Level, Snapshot
 from cockpit.model.about import LISTS, gpu_nodes
 from cockpit.report.faults import by_cause
@@ -38,11 +38,13 @@ LOOK_KEYS: Mapping[str, tuple[str, ...]] = {
     "ray-replaced": ("a",),
     "workers-killed-oom": ("m",),
 }
-"""By the code of a finding: the keys that show its cause. `Enter` shows that of all others."""
+"""By code of a finding: the keys that show its cause. All other findings have `Enter`."""
+RECORDED_KEYS = frozenset({"m"})
+"""The keys of these that also work in a recorded moment."""
 
 
 class FindingIndex:
-    """Findings by the row they are about. Made once per snapshot, because every drawn line asks for its mark."""
+    """Findings by row. It is made once for each snapshot, because every drawn line needs its mark."""
 
     def __init__(self, findings: Sequence[Finding] = (), hidden: AbstractSet[str] = frozenset()) -> None:
         """`hidden` holds the keys of findings."""
@@ -51,26 +53,26 @@ class FindingIndex:
 
     @cached_property
     def counts(self) -> Mapping[Level, int]:
-        """How many are shown of each level."""
+        """The number of visible findings of each level."""
         return Counter(finding.level for finding in self.visible)
 
     @cached_property
     def marks(self) -> Mapping[str, Level]:
-        """By the key of a row: the worst that is found about it. What is found about a GPU is found about its node too."""
+        """By key of a row: the level of the worst finding about it. A finding about a GPU is also about its node."""
         marks: dict[str, Level] = {}
-        for finding in reversed(self.visible):  # the worst has the last word
+        for finding in reversed(self.visible):  # so that the worst, which comes first, is written last
             marks |= dict.fromkeys(finding.about, finding.level)
             marks |= dict.fromkeys(gpu_nodes(finding), finding.level)
         return marks
 
     def level(self, row: Any) -> Level | None:
-        """The worst that is found about a row, or about what it stands for."""
+        """The level of the worst finding about a row, or about the thing that the row stands for."""
         if not self.visible:
             return None
         return self.marks.get(row.key) or self.marks.get(getattr(getattr(row, "about", None), "key", ""))
 
     def about(self, key: str) -> Sequence[Finding]:
-        """What is found about the thing with this key, the worst first."""
+        """The findings about the thing with this key, the worst first."""
         return [finding for finding in self.visible if key in finding.about or key in gpu_nodes(finding)]
 
 
@@ -79,22 +81,18 @@ POOLS: Mapping[str, Callable[[Snapshot], Iterable[Any] | None]] = {
     "fault": lambda snapshot: by_cause(snapshot.faults),
     "finding": lambda snapshot: snapshot.findings,
 }
-"""All things of one kind that a page can be about, by how their keys begin."""
-
-
-RECORDED_KEYS = frozenset({"m"})
-"""Those of them that show the past too."""
+"""By the beginning of a key: all things of that type that a page can be about."""
 
 
 class HiddenFindings:
-    """Keys of findings. Nothing goes out of sight without a word: what hides or shows returns a sentence for the user."""
+    """The keys of findings that the user has hidden. Methods return a sentence for the user, so that no finding disappears unnoticed."""
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
         self._last: set[str] = set()
 
     def toggle(self, findings: Sequence[Finding]) -> str:
-        """Hide these; of those that are hidden: show them again, which needs no words."""
+        """Hide the visible ones of these findings, and show the hidden ones again; returns a sentence if any was hidden."""
         hiding = [finding for finding in findings if finding.key not in self.keys]
         self.keys ^= {finding.key for finding in findings}
         if not hiding:
@@ -105,32 +103,32 @@ class HiddenFindings:
         return f"Hidden until it clears: {hiding[0].level}, {hiding[0].subject}. z shows it again; page 6 lists what is hidden"
 
     def undo(self) -> str:
-        """Show again what was hidden last."""
+        """Show the findings again that were hidden last."""
         back = self._last & self.keys
         self.keys -= back
         return f"{plural(len(back), 'finding')} shown again" if back else "Nothing was hidden just now; page 6 lists what is hidden"
 
     def forget_cleared(self, findings: Sequence[Finding]) -> None:
-        """What has cleared and comes again is new."""
+        """A finding that clears and comes again is new, and visible."""
         self.keys &= {finding.key for finding in findings}
 
 
 class NextStep(msgspec.Struct, frozen=True):
-    """What a user can press next."""
+    """A key that a user can press next."""
 
     key: str
     text: str
 
 
-def next_steps(finding: Finding, *, has_acts: bool, past: bool = False) -> tuple[NextStep, ...]:
-    """First what shows the cause, then the act that mends it; an act that ends nothing alive comes first.
+def next_steps(finding: Finding, *, has_actions: bool, past: bool = False) -> tuple[NextStep, ...]:
+    """The keys that show the cause, then the action that helps; an action that ends nothing alive comes first.
 
-    Of the past there are no logs, stacks or acts.
+    In a recorded moment (`past`) there are no logs, stacks or actions.
     """
     keys = [key for key in LOOK_KEYS.get(finding.code, ()) if (finding.about or key == "a") and (key in RECORDED_KEYS or not past)]
     looks = tuple(NextStep(key, LOOK_WORDS[key]) for key in (*keys, *(() if keys else ("Enter",))))
-    if not (has_acts and finding.remedy and finding.remedy.act):
+    if not (has_actions and finding.remedy and finding.remedy.action):
         return looks
-    act = find_operation(finding.remedy.act)
-    step = NextStep(act.first_key, f"{act.title}: shows its plan first")
-    return (step, *looks) if act.ends_nothing_alive else (*looks, step)
+    action = find_operation(finding.remedy.action)
+    step = NextStep(action.first_key, f"{action.title}: shows its plan first")
+    return (step, *looks) if action.ends_nothing_alive else (*looks, step)

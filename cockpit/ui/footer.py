@@ -1,4 +1,4 @@
-"""The line of keys below every page: one widget that draws it, because a widget a key is made anew whenever a key's meaning changes."""
+"""Draws the footer with the keys that work now."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from textual.widgets import Input
 from cockpit.text import clean
 
 KeyPlace = tuple[int, str]
-"""Where a key stands among the others, and what it is called now."""
+"""Position among the other keys, and label."""
 Key = tuple[str, str, str]
-"""The key to press, how it is shown, and what it does."""
-
-
+"""Textual's name of a key, its name on the screen, and its label."""
 LASTING_ACTIONS = frozenset(["quit", "help"])
-"""There is room for them on every screen: whoever knows no key finds the others, and the way out."""
+"""Drawn on every screen: with these keys a new user finds all others, and the way out."""
 FOOTER_LINES = 1
 
 
 class Footer(Widget):
-    """Replaces Textual's own footer, which makes a widget for each key whenever one changes, and leaks them."""
+    """Replaces Textual's footer, which creates a widget for each key whenever one changes, and leaks them."""
 
     ALLOW_SELECT = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"footer--key", "footer--description"}
@@ -42,7 +40,7 @@ class Footer(Widget):
     """
 
     def __init__(self, place: Callable[[Binding], KeyPlace | None]) -> None:
-        """`place`: where a key stands now, the least first; `None`: it means nothing for what is selected, and needs no room."""
+        """`place`: returns position and label of a key, the lowest position first; `None` leaves the key out."""
         super().__init__()
         self._place = place
         self._keys: tuple[Key, ...] = ()
@@ -52,19 +50,15 @@ class Footer(Widget):
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._update_keys)
 
-    def on_unmount(self) -> None:
-        """Its screen may be gone before it."""
-        self.screen.bindings_updated_signal.unsubscribe(self)
-
     def _update_keys(self, screen: Screen[Any]) -> None:
-        """Without the terminal's focus no key applies; the footer then stays as it was."""
+        """Ask for the keys again. While the terminal has no focus, Textual has no active keys, and the footer stays unchanged."""
         if not (self.app.app_focus and self.is_attached):
             return
-        places: dict[str, tuple[int, Key]] = {}  # each action once, by the first of its keys
+        places: dict[str, tuple[int, Key]] = {}  # each action once, with its first key
         is_typing = isinstance(screen.focused, Input)
         for _, binding, _, _ in screen.active_bindings.values():
             shown = clean(self.app.get_key_display(binding))
-            if not binding.show or binding.action in places or (is_typing and len(shown) == 1):  # a single sign would be typed
+            if not binding.show or binding.action in places or (is_typing and len(shown) == 1):  # a single character would be typed
                 continue
             if (place := self._place(binding)) is not None:
                 places[binding.action] = (place[0], (binding.key, shown, clean(place[1])))
@@ -75,7 +69,7 @@ class Footer(Widget):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 there is one
-        """As many keys as there is room for, each with its whole label, and in any case help and the way out."""
+        """Draw as many keys as fit, each with its whole label, always with `LASTING_ACTIONS`."""
         key, description = (self.get_component_rich_style(f"footer--{part}") for part in ("key", "description"))
         base = self.rich_style
         segments = [
@@ -91,7 +85,7 @@ class Footer(Widget):
                 self.app.simulate_key(key)
 
     def _places(self) -> Iterator[tuple[Key, int, int]]:
-        """The keys that are drawn, with the first cell of each and the one after its last."""
+        """The drawn keys, each with its first cell and the cell after its last."""
         keys = list(self._keys)
         while sum(map(_width, keys)) - 1 > self.size.width and (others := [key for key in keys if key not in self._lasting]):
             keys.remove(others[-1])

@@ -1,4 +1,4 @@
-"""The lines above every page: a summary of the cluster, the open page, and failing sources and old data."""
+"""Draws the lines above every page: a summary of the cluster, the list of pages, and failing sources."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import LEVELS, Fault, Snapshot
-from cockpit.moment import moment_text
+from cockpit.model import LEVELS, Snapshot
 from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN, age, clean, count, plural, ratio, share_percent, size
+from cockpit.times.moments import format_time
 from cockpit.ui import cells
 from cockpit.ui.marks import Piece, Tone
 from cockpit.ui.pages import PAGES
 from cockpit.ui.section import Page
+from cockpit.ui.styles import draw_pieces
 from cockpit.ui.table import Table
-from cockpit.ui.tones import draw_pieces
 from cockpit.ui.view import View
 
 if TYPE_CHECKING:
@@ -34,46 +34,64 @@ if TYPE_CHECKING:
 MAX_FAULT_LINES = 3
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 ADDRESS_CELLS = 12
-"""Of an address that is kept at the cost of others: `:41207`, `gpu-17:8265`."""
+"""Length of a short address, for which groups are dropped if necessary: `:41207`, `gpu-17:8265`."""
 MAX_ADDRESS_CELLS = 60
-"""Cells of the longest address that is shown whole."""
+"""Length up to which an address is shown whole."""
 WIDE_COLUMNS = 100
-"""Columns from which on the names of the pages stand apart."""
+"""Width from which on there are blanks between the names of pages."""
 PAGE_LINE = 1
-"""The line with the names of the pages, counted from 0."""
+"""Number of the line with the names of the pages, from 0."""
 Group = tuple[Piece, ...]
+"""The text of one number of the summary, such as `nodes 2/2`."""
 
 
 def summary(view: View, width: int) -> list[Group]:
-    """The summary of the cluster in one line: from when it is if not from now, where, then all groups, as long as `width` allows."""
+    """The summary of the cluster in one line, as groups that fit into `width`; of the past it begins with the time."""
     if view.ago is None:
         return _summary(view, width)
-    long, short = _past(view)
-    past = long if _width((long, *(make(view, True) for make in GROUPS))) <= width else short
+    # Drawn in reverse, so that nobody takes the numbers after it for the present.
+    when: Piece = (f" PAST {format_time(view.now, view.now + view.ago)} ", "past")
+    past: Group = (when, (f" {age(view.ago)} ago", "bold"))
+    if _width((past, *(make(view, True) for make in GROUPS))) > width:
+        past = (when, (f" {age(view.ago)}", "bold"))
     return [past, *_summary(view, width - _width([past]))]
 
 
-def _past(view: View) -> Iterator[Group]:
-    """Drawn like nothing else: what stands below it is not how things are. The longest form first."""
-    when: Piece = (f" PAST {moment_text(view.now, view.now + (view.ago or 0))} ", "past")
-    yield when, (f" {age(view.ago)} ago", "bold")
-    yield when, (f" {age(view.ago)}", "bold")
-
-
 def _summary(view: View, width: int) -> list[Group]:
+    cluster = view.snapshot.cluster
+    session = (cluster.session or "").removeprefix("session_")[:19]
+    are_several = len({each.name for each in view.snapshot.sessions or () if each.live}) > 1
+    ray: Piece = ("Ray", "dim")
+    link = " "
+    if cluster.reachable is False:
+        ray, link = (f"{'x' if view.ascii else '✖'} no dashboard", "bad"), " at "
+
+    # All groups in their short form, without those that would leave no room for a short address.
     groups = {make: make(view, True) for make in GROUPS}
     for make in LESS_THAN_THE_ADDRESS if view.ago is None else ():
-        if _width((*groups.values(), _where_in(view, ADDRESS_CELLS))) > width:
+        if _width((*groups.values(), (ray, (link + _address(view, ADDRESS_CELLS), "")))) > width:
             del groups[make]
-    where = list(_where(view, width - _width(groups.values())))
-    ray = next((form for form in where if _width((form, *groups.values())) <= width), ())
+
+    # Ray with its address, the longest form that fits. If several Rays live here, the time of the session's start tells them apart.
+    whole_address = _address(view, MAX_ADDRESS_CELLS)
+    room = width - _width(groups.values()) - len(ray[0] + link) - 2
+    forms: list[Group] = [(ray, (link + whole_address, "")), (ray, (link + _address(view, room), "")), (ray,)]
+    if are_several and session:
+        forms.insert(0, (ray, (f" {whole_address} {session[11:]}", "")))
+    first = next((form for form in forms if _width((form, *groups.values())) <= width), ())
+
+    # The groups in their long form, then Ray with version and session, as long as there is room.
     for make in GROUPS_BY_PRIORITY:
         longer = {**groups, make: make(view, False)} if make in groups else groups
-        if _width((ray, *longer.values())) <= width:
+        if _width((first, *longer.values())) <= width:
             groups = longer
-    ray = next((form for form in (*_who(view), ray) if _width((form, *groups.values())) <= width), ray)
-    shown = [group for group in (ray, *groups.values()) if group]
-    while len(shown) > 1 and _width(shown) > width:  # half a number would be another one
+    if cluster.reachable is not False and cluster.ray_version is not None:
+        versioned: Group = ((f"Ray {cluster.ray_version} ", "bold"), (whole_address, ""))
+        forms = [(*versioned, (f" {session}", "dim")), *(() if are_several else (versioned,))]
+        first = next((form for form in forms if _width((form, *groups.values())) <= width), first)
+
+    shown = [group for group in (first, *groups.values()) if group]
+    while len(shown) > 1 and _width(shown) > width:  # drop whole groups: half a number would be a wrong number
         shown.pop()
     return shown
 
@@ -86,49 +104,8 @@ def _cells(pieces: Iterable[Piece]) -> int:
     return sum(cell_len(clean(text)) for text, _ in pieces)
 
 
-def _who(view: View) -> Iterator[Group]:
-    """Which Ray it is, with what nobody misses where there is no room."""
-    cluster = view.snapshot.cluster
-    if cluster.reachable is not False and cluster.ray_version is not None:
-        ray: Group = ((f"Ray {cluster.ray_version} ", "bold"), (_address(view, MAX_ADDRESS_CELLS), ""))
-        yield (*ray, (f" {_session(view)}", "dim"))
-        if not _are_several(view):
-            yield ray
-
-
-def _where(view: View, room: int) -> Iterator[Group]:
-    """Which Ray it is, the longest form first. Only where several live here its session is worth the room of other groups."""
-    begin, link = _is_it_there(view)
-    if _are_several(view) and _session(view):
-        when = _session(view)[11:]  # the time, as owners of another Ray are told apart
-        yield begin, (f" {_address(view, MAX_ADDRESS_CELLS)} {when}", "")
-    for longest in (MAX_ADDRESS_CELLS, room - len(begin[0] + link) - 2):
-        yield _where_in(view, longest)
-    yield (begin,)
-
-
-def _where_in(view: View, longest: int) -> Group:
-    """With an address of so many cells."""
-    begin, link = _is_it_there(view)
-    return begin, (link + _address(view, longest), "")
-
-
-def _is_it_there(view: View) -> tuple[Piece, str]:
-    if view.snapshot.cluster.reachable is False:
-        return (f"{'x' if view.ascii else '✖'} no dashboard", "bad"), " at "
-    return ("Ray", "dim"), " "
-
-
-def _are_several(view: View) -> bool:
-    return len({session.name for session in view.snapshot.sessions or () if session.live}) > 1
-
-
-def _session(view: View) -> str:
-    return (view.snapshot.cluster.session or "").removeprefix("session_")[:19]
-
-
 def _address(view: View, room: int) -> str:
-    """`gpu-17.cluster.local:8265`; where that is too long `gpu-17:8265`, of this host `:8265`; else its end, which tells most."""
+    """`gpu-17.cluster.local:8265`; if too long `gpu-17:8265`, for this host `:8265`; else its end, where the port is."""
     whole = (view.snapshot.cluster.address or UNKNOWN).removeprefix("http://")
     host, _, port = whole.rpartition(":")
     near = "" if host in LOOPBACK else host if host.replace(".", "").isdigit() else host.partition(".")[0]
@@ -189,15 +166,15 @@ def _jobs(view: View, terse: bool) -> Group:
 
 
 def _age(view: View, terse: bool) -> Group:
-    heard = view.snapshot.as_of.get("ray.nodes") or max((host.taken or 0 for host in view.snapshot.hosts.values()), default=0) or None
-    old = heard is None or view.now - heard > STALE_AFTER_S
-    if view.ago is not None and not old:
-        return ()  # beside how long ago that was it would only be mistaken
-    return ((f"{age(None if heard is None else view.now - heard)}{'' if terse else ' ago'}", "stale" if old else "dim"),)
+    read_at = view.snapshot.as_of.get("ray.nodes") or max((host.taken or 0 for host in view.snapshot.hosts.values()), default=0) or None
+    is_old = read_at is None or view.now - read_at > STALE_AFTER_S
+    if view.ago is not None and not is_old:
+        return ()  # so nobody confuses it with the age of the moment
+    return ((f"{age(None if read_at is None else view.now - read_at)}{'' if terse else ' ago'}", "stale" if is_old else "dim"),)
 
 
 def _findings(view: View, terse: bool) -> Group:
-    """How many of each level; where there is no room it is said on the next line."""
+    """Number of findings of each level. Without room for it here, the next line shows it."""
     counts = () if terse else tuple(_finding_counts(view))
     return (("findings", "dim"), *counts) if counts else ()
 
@@ -210,7 +187,7 @@ def _finding_counts(view: View) -> Iterator[Piece]:
 
 
 def _hidden(view: View, _: bool) -> Group:
-    """How many of each level the user has hidden: nobody else would know that there is a critical one."""
+    """Number of hidden findings of each level, so that a hidden critical one is not forgotten."""
     hidden = Counter(finding.level for finding in view.index.findings.hidden)
     marks = [f"{cells.level_mark(level, ascii=view.ascii)[0]}{hidden[level]}" for level in LEVELS if hidden[level]]
     return ((f"{' '.join(marks)} hidden", "dim"),) if marks else ()
@@ -218,23 +195,24 @@ def _hidden(view: View, _: bool) -> Group:
 
 GROUPS: tuple[Callable[[View, bool], Group], ...] = (_findings, _hidden, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)
 GROUPS_BY_PRIORITY = (_findings, _actors, _gpus, _gpu_memory, _age, _jobs)
-"""The groups in the order in which they get their long form."""
+"""The order in which groups get their long form."""
 LESS_THAN_THE_ADDRESS = (_gpu_memory, _jobs, _actors, _gpus)
-"""What goes before it, in this order: whoever doesn't see which Ray this is may stop the wrong one. In the past nothing can be stopped."""
+"""Groups that are dropped, in this order, to keep the address: a user who can't see which Ray this is may stop the wrong one.
+
+The past needs no address, because nothing can be stopped there.
+"""
 
 
 def fault_lines(snapshot: Snapshot) -> list[tuple[str, float]]:
-    """A sentence for each cause of failing sources and for each dead node, with the time since when (0: not known)."""
-    titles = snapshot.index.titles
-    lines = [(_sentence(fault, titles.of_host(fault.host or "")), fault.since) for fault in by_cause(snapshot.faults)]
+    """A sentence for each cause of failing sources and for each dead node, with the time of its beginning (0: unknown)."""
+    lines: list[tuple[str, float]] = []
+    for fault in by_cause(snapshot.faults):
+        title = snapshot.index.titles.of_host(fault.host or "")
+        place = f"{title}: " if fault.host and fault.host not in fault.text and title not in fault.text else ""
+        lines.append((f"{place}{fault.text}{also_down(fault)}", fault.since))
     dead = [node for node in snapshot.nodes or () if node.state == "DEAD"]
     living = {node.ip for node in snapshot.nodes or () if node.state == "ALIVE"}
     return lines + [(f"{node.title} is dead: {node.message or 'Ray gives no reason'}", 0.0) for node in dead if node.ip not in living]
-
-
-def _sentence(fault: Fault, title: str) -> str:
-    place = f"{title}: " if fault.host and fault.host not in fault.text and title not in fault.text else ""
-    return f"{place}{fault.text}{also_down(fault)}"
 
 
 def page_line(
@@ -245,9 +223,9 @@ def page_line(
     *,
     ascii: bool,
 ) -> tuple[Piece, ...]:
-    """The line of pages: which is open, the details opened from it, notes such as PAUSED, and `counts`, which are never cut.
+    """The line of pages, with the detail pages opened from the open one, notes such as PAUSED, and `counts`, which are never cut.
 
-    The other pages have their names, or short ones, where there is room for all of that, else their numbers alone.
+    The other pages are shown by name, by short name, or by number alone, depending on the room.
     """
     opened: list[Piece] = [(f" {'>' if ascii else '›'} {page.heading[:width]}", "bold") for page in pages[1:]]
     rest = (*opened, *((f"  {text}", tone) for text, tone in notes))
@@ -259,7 +237,7 @@ def page_line(
 
 
 def _tabs(page: Page, gap: str, names: Sequence[str]) -> list[Piece]:
-    """A piece for each page; the open one always has its whole name."""
+    """A piece for each page. The open page always has its whole name."""
     tabs: list[Piece] = []
     for number, kind in enumerate(PAGES, 1):
         is_here = isinstance(page, kind)
@@ -269,7 +247,7 @@ def _tabs(page: Page, gap: str, names: Sequence[str]) -> list[Piece]:
 
 
 def _cut(pieces: Iterable[Piece], room: int, dots: str) -> Iterator[Piece]:
-    """As much of them as there is room for; dots say that there is more."""
+    """The pieces cut to `room` cells; `dots` mark where text is missing."""
     for text, tone in pieces:
         if cell_len(text) <= room:
             yield text, tone
@@ -281,7 +259,7 @@ def _cut(pieces: Iterable[Piece], room: int, dots: str) -> Iterator[Piece]:
 def page_notes(
     page: Page, table: Table, recorded: RecorderState | None = None, *, time: str | None, readonly: bool
 ) -> Iterator[tuple[str, Tone]]:
-    """What differs from the normal display: `time` (paused, playing), tree, read-only, tags, filter; whether it is recorded, or why not."""
+    """Notes on the state of the display: `time` (paused, playing), tree, read-only, tags, filter; `rec`, or why nothing is recorded."""
     if time:
         yield time, "warn"
     if page.tree:
@@ -299,7 +277,7 @@ def page_notes(
 
 
 class Header(Widget):
-    """Drawn line by line, because it changes with every snapshot."""
+    """The header. Draws its lines itself, because they change with every snapshot."""
 
     DEFAULT_CSS = "Header { height: auto; dock: top; background: $panel; color: $foreground; }"
 
@@ -317,7 +295,7 @@ class Header(Widget):
         self._lines: list[tuple[Piece, ...]] = [(), ()]
 
     def show(self, view: View, pages: Sequence[Page], notes: Iterable[tuple[str, Tone]]) -> int:
-        """The newest of everything, and how many lines that takes. Of `pages` the last is open; `notes`: what differs from the normal."""
+        """Draw new data and return the number of lines. The last of `pages` is open. `notes`: see `page_notes`."""
         before = self._lines
         self.view, self._pages, self._notes = view, tuple(pages), tuple(notes)
         self._compose_lines()
@@ -334,7 +312,15 @@ class Header(Widget):
         glance = tuple(piece for group in groups for piece in ((" ", ""), *group, (" ", "")))
         counts = () if counts_fit else tuple(_finding_counts(self.view))
         where = page_line(self._pages, width, self._notes, counts, ascii=self.view.ascii) if self._pages else ()
-        self._lines = [glance, where, *self._fault_pieces(width)]
+        self._lines = [glance, where]
+        mark, dots = ("x", "..") if self.view.ascii else ("✖", "…")
+        faults = fault_lines(self.view.snapshot)
+        listed = faults if len(faults) <= MAX_FAULT_LINES else faults[: MAX_FAULT_LINES - 1]
+        for text, since in listed:
+            pieces: list[Piece] = [(f" {mark} ", "bad"), (f"{age(self.view.now - since)} " if since else "", "dim"), (text, "bad")]
+            self._lines.append(tuple(_cut(pieces, width, dots)))
+        if len(listed) < len(faults):
+            self._lines.append(((f" {mark} {plural(len(faults) - len(listed), 'more problem')}: press F", "bad"),))
 
     def on_resize(self) -> None:
         self._compose_lines()
@@ -352,12 +338,3 @@ class Header(Widget):
 
     def render_line(self, y: int) -> Strip:
         return draw_pieces(self, self._lines[y]) if y < len(self._lines) else Strip.blank(self.size.width, self.rich_style)
-
-    def _fault_pieces(self, width: int) -> Iterator[tuple[Piece, ...]]:
-        mark, faults = "x" if self.view.ascii else "✖", fault_lines(self.view.snapshot)
-        listed = faults if len(faults) <= MAX_FAULT_LINES else faults[: MAX_FAULT_LINES - 1]
-        for text, since in listed:
-            pieces: list[Piece] = [(f" {mark} ", "bad"), (f"{age(self.view.now - since)} " if since else "", "dim"), (text, "bad")]
-            yield tuple(_cut(pieces, width, ".." if self.view.ascii else "…"))
-        if len(listed) < len(faults):
-            yield ((f" {mark} {plural(len(faults) - len(listed), 'more problem')}: press F", "bad"),)

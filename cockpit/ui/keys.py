@@ -1,4 +1,4 @@
-"""Which rows and pages a key is for, and where it stands in the line of keys."""
+"""Tables of the rows and pages that each key needs, and the order of keys in the footer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cockpit.check.preset_list import PresetEntry
 from cockpit.model import Actor, Finding, Job, Node, PlacementGroup, Process, Session
 
 SWITCHES = ("tree", "dead", "growth", "user")
-"""Actions that some pages alone have: `Page.switches`."""
+"""Actions that only some pages have, listed in `Page.switches`."""
 REQUIRED_ROWS: Mapping[str, tuple[type[Any], str]] = {
     "hide": (Finding, "a finding"),
     "edit": (PresetEntry, "a preset"),
@@ -17,21 +17,21 @@ REQUIRED_ROWS: Mapping[str, tuple[type[Any], str]] = {
 }
 """The type of row that an action needs, and its name."""
 WRITING_ACTIONS = frozenset(["export", "edit", "save"])
-"""Actions that a read-only cockpit does not have."""
+"""Actions that write files: not possible with --readonly."""
 OFFERED_ROWS: Mapping[str, tuple[type[Any], ...]] = {
     "log": (Job, Actor, Process, Node, PlacementGroup, Session, Finding),
     "environment": (Process,),
     "memory": (Node,),
     "stack": (Process, Actor, Job),
 }
-"""The types of row for which the line of keys offers an action; elsewhere its key says what it needs."""
+"""Types of rows for which the footer lists an action. On other rows the key shows what it needs."""
 FOOTER_ORDER = (
     "open", "mend", "act on row", "log", "hide", "edit", "save", "stack", "environment", "tree", "dead", "user", "growth", "filter",
     "memory", "sort", "act", "gpu_memory", "raw", "pause", "quit", "pane", "address", "step", "event", "moment", "help",
 )  # fmt: skip
-"""What is for the row under the cursor comes first: there is no room for all."""
+"""Keys for the row under the cursor come first, because the footer has no room for all."""
 
 
 def rank(name: str) -> int:
-    """The place of an action in the line of keys, without its parameters."""
+    """Position of an action in the footer; `name` is without parameters."""
     return FOOTER_ORDER.index(name) if name in FOOTER_ORDER else len(FOOTER_ORDER)

@@ -1,4 +1,4 @@
-"""The newest lines of a log. Those before them are cut."""
+"""Keeps the newest lines of a log and cuts the older ones."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cockpit.ui.log_colours import MAX_DRAWN_CHARS, SLACK_CHARS, drop_overwritte
 
 MAX_LINES: Final = 200_000
 MAX_BYTES: Final = 128 << 20
-"""Memory for lines: 200,000 of usual length take 60 to 90 MiB, but a line may have thousands of characters."""
+"""Limit for the memory of lines: 200,000 of usual length take 60 to 90 MiB, but a line may have thousands of characters."""
 
 
 class LogLines:
-    """Lines are numbered from 0 since the last `clear`, and keep their number when older ones are cut."""
+    """Lines have numbers, from 0 since the last `clear`, and keep them when older lines are cut."""
 
     def __init__(self, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> None:
         self.max_lines, self.max_bytes = max_lines, max_bytes
@@ -23,26 +23,26 @@ class LogLines:
 
     def clear(self) -> None:
         self.cut = 0
-        """How many of the oldest lines are no longer kept; also the number of the oldest that is."""
+        """How many lines have been cut; also the number of the oldest line that is kept."""
         self._lines: list[str] = []
         self._searched: list[str] = []
-        """The same lines as they are searched, so that a search of all lines takes some hundredths of a second."""
+        """The same lines without colours, in lower case, so that a search of all lines takes some hundredths of a second."""
         self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._lines)
 
     def __getitem__(self, number: int) -> str:
-        """The line of that number; it must be kept."""
+        """The line of that number, which must not be cut."""
         return self._lines[number - self.cut]
 
     @property
     def end(self) -> int:
-        """The number that the next line will have."""
+        """The number of the next line."""
         return self.cut + len(self._lines)
 
     def slice(self, begin: int, end: int) -> list[str]:
-        """The lines from one number to before another, as far as they are kept."""
+        """The lines from `begin` to before `end`, without those that were cut."""
         return self._lines[max(0, begin - self.cut) : max(0, end - self.cut)]
 
     def searched(self, number: int) -> str:
@@ -50,7 +50,7 @@ class LogLines:
         return self._searched[number - self.cut]
 
     def cut_in_words(self) -> str:
-        """`older lines are cut: 800,000 (limit 200,000 lines, 128M)`; empty where none are."""
+        """`older lines are cut: 800,000 (limit 200,000 lines, 128M)`; empty if none are."""
         return f"older lines are cut: {self.cut:,} (limit {self.max_lines:,} lines, {size(self.max_bytes)})" if self.cut else ""
 
     def extend(self, lines: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Which lines of a log have a text."""
+"""Finds the lines of a log that contain a text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final
 from cockpit.ui.log_lines import LogLines
 
 MAX_QUOTED_CHARS: Final = 20
-"""Characters of a text that is looked for that are repeated in words."""
+"""Characters of a searched text that the status repeats."""
 
 
 class LineSearch:
-    """The numbers of the lines that have one of some texts, in any case; inverted, of those that have none.
+    """Finds the numbers of the lines that contain one of some texts, ignoring case; inverted: lines that contain none.
 
     Without texts it finds nothing.
     """
@@ -24,16 +24,16 @@ class LineSearch:
         self.invert = invert
         self._folded = tuple(text.casefold() for text in self.texts)
         self.pattern = re.compile(f"(?:{'|'.join(map(re.escape, self.texts))})+", re.IGNORECASE) if self.texts and not invert else None
-        """What it finds in a drawn line; an inverted search finds nothing there."""
+        """Matches in a drawn line; `None` for an inverted search."""
         self.found: list[int] = []
         self.seen = 0
-        """The number of the first line that it hasn't looked at."""
+        """Number of the first line that has not been searched yet."""
 
     def __bool__(self) -> bool:
         return bool(self.texts)
 
-    def look(self, lines: LogLines, among: Sequence[int]) -> None:
-        """Look at those of the lines `among` these numbers that are new, and forget those that were cut."""
+    def update(self, lines: LogLines, among: Sequence[int]) -> None:
+        """Search the new lines `among` these numbers, and drop found lines that were cut."""
         del self.found[: bisect_left(self.found, lines.cut)]
         if self.texts:
             new = among[bisect_left(among, self.seen) :]
@@ -41,69 +41,69 @@ class LineSearch:
         self.seen = lines.end
 
     def has(self, searched: str) -> bool:
-        """Whether it finds a line, given as it is searched."""
+        """Whether the search finds a line; `searched`: the line from `LogLines.searched`."""
         return any(text in searched for text in self._folded) is not self.invert
 
     def position(self, number: int) -> int | None:
-        """The line's place among those found, from 1."""
+        """Position of a line among the found lines, from 1."""
         place = bisect_left(self.found, number)
         return place + 1 if self.found[place : place + 1] == [number] else None
 
     def next(self, number: int) -> int | None:
-        """The first line found from this one on."""
+        """The first found line from this number on."""
         place = bisect_left(self.found, number)
         return self.found[place] if place < len(self.found) else None
 
     def previous(self, number: int) -> int | None:
-        """The last line found up to this one."""
+        """The last found line up to this number."""
         place = bisect_right(self.found, number)
         return self.found[place - 1] if place else None
 
 
 class LogSearches:
-    """What is looked for in one log: only the lines of the filter can be scrolled to, and search and marks look among them alone."""
+    """Filter, search and marks of one log. Search and marks only search the lines that pass the filter."""
 
     def __init__(self, lines: LogLines) -> None:
         self._lines = lines
         self.filter, self.search, self.marks = LineSearch(), LineSearch(), LineSearch()
 
     def set_filter(self, text: str, *, invert: bool) -> None:
-        """Another filter; search and marks begin anew."""
+        """Replace the filter, and restart search and marks."""
         self.filter = LineSearch([text], invert=invert)
-        self.begin_anew()
+        self.restart()
 
     def set_search(self, text: str) -> None:
-        """Another text to highlight."""
+        """Replace the text to highlight."""
         self.search = LineSearch([text])
 
     def set_marks(self, texts: Iterable[str]) -> None:
-        """Other texts whose lines are marked; of a text of several lines each counts."""
+        """Replace the texts whose lines are marked. Each line of a text is searched by itself."""
         self.marks = LineSearch(line.strip() for text in texts for line in text.splitlines())
 
-    def begin_anew(self) -> None:
-        """The same, in a log that begins anew."""
+    def restart(self) -> None:
+        """Forget all found lines, and search from the first line again."""
         self.filter = LineSearch(self.filter.texts, invert=self.filter.invert)
         self.search, self.marks = LineSearch(self.search.texts), LineSearch(self.marks.texts)
 
-    def look(self) -> None:
-        """Look at the lines that are new."""
-        self.filter.look(self._lines, range(self._lines.cut, self._lines.end))
-        self.search.look(self._lines, self.rows)
-        self.marks.look(self._lines, self.rows)
+    def update(self) -> None:
+        """Search the new lines."""
+        self.filter.update(self._lines, range(self._lines.cut, self._lines.end))
+        self.search.update(self._lines, self.rows)
+        self.marks.update(self._lines, self.rows)
 
     @property
     def rows(self) -> Sequence[int]:
-        """The numbers of the lines that can be scrolled to."""
+        """Numbers of the lines that pass the filter."""
         return self.filter.found if self.filter else range(self._lines.cut, self._lines.end)
 
     @property
     def stops(self) -> LineSearch:
-        """What one goes through from line to line."""
+        """The search whose lines `n` and `N` go to."""
         return self.search or self.marks
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
-        """What is highlighted."""
+        """The pattern to highlight."""
         return self.search.pattern or self.filter.pattern
 
     def filter_in_words(self) -> str:
@@ -115,7 +115,7 @@ class LogSearches:
         return f"{len(self.filter.found):,} of {lines} {'without' if self.filter.invert else 'with'} {_quote(self.filter.texts[0])}"
 
     def stops_in_words(self, current: int | None, note: str) -> str:
-        """`match 3 of 41`, `marked line 2 of 3`; the note is about the way there."""
+        """`match 3 of 41`, `marked line 2 of 3`. `note` is about the last step, such as `, from the top`."""
         if not self.stops:
             return note
         count = len(self.stops.found)

@@ -1,4 +1,4 @@
-"""A view of a log that never ends: it keeps the newest lines, draws only those on the screen, and stays where its reader is."""
+"""The widget that shows a log: keeps the newest lines, draws those on the screen, and follows the end or stays at its place."""
 
 from __future__ import annotations
 
@@ -22,23 +22,21 @@ from cockpit.ui.log_search import LogSearches
 from cockpit.ui.log_strips import LineDrawing, find_places, shift_to_see
 
 REDRAW_INTERVAL_S: Final = 1 / 15
-"""Seconds between two looks at what has arrived: more often nobody can read."""
+"""Seconds between two updates with new lines; faster changes can't be read."""
 OPENING_S: Final = 3.0
-"""Seconds in which a log's first lines come in: a marked line among them is gone to, a later one is not."""
-GOAL_PARTS: Final = 3
-"""Of so many parts of the screen the first is above the line that is gone to."""
+"""Seconds from the first lines on in which the view goes to marked lines. It ignores marked lines that arrive later."""
+TARGET_DIVISOR: Final = 3
+"""A line that the view goes to is drawn this fraction of the screen below the top, with context above it."""
 SHIFT_CELLS: Final = 16
-"""Cells moved to the side by one key."""
-
-
+"""Cells by which one key press moves the lines sideways."""
 _Place = tuple[int, int]
-"""What a line of the screen shows: the number of a line, and which part of it when it is wrapped."""
+"""Content of a screen line: the number of a log line, and the number of its part if it is wrapped."""
 
 
 class LogView(ScrollView, can_focus=True, inherit_bindings=False):
-    """The newest lines of a log. While it follows, the end stays in sight; else the same lines do, as long as they are kept."""
+    """Shows the newest lines of a log. While it follows, the end stays visible; else the same lines do, until they are cut."""
 
-    ALLOW_SELECT = False  # what is selected would be lines that have moved on
+    ALLOW_SELECT = False  # a selection would not move with the lines
     COMPONENT_CLASSES: ClassVar[set[str]] = {"log--match", "log--current", "log--mark", "log--more"}
     DEFAULT_CSS = """
     LogView {
@@ -69,10 +67,10 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
     ]
 
     class Changed(Message):
-        """`status` may say something else now."""
+        """`status` may have changed."""
 
         def can_replace(self, message: Message) -> bool:
-            """Only the newest matters."""
+            """Only the newest message matters."""
             return isinstance(message, LogView.Changed)
 
     def __init__(self, *, ascii: bool = False, clock: Callable[[], float] = monotonic) -> None:
@@ -89,21 +87,21 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._rows: Sequence[int] = range(0)
         """The numbers of the lines that can be scrolled to."""
         self._anchor = 0
-        """The number of the topmost line its reader scrolled to."""
+        """Number of the topmost line that the user scrolled to."""
         self._current: int | None = None
-        """The number of the line with a match or a mark that was gone to last."""
+        """Number of the line with a match or a mark that the view went to last."""
         self._own_shift = 0
-        """Cells by which that line alone is moved to the side, so that its match is seen; all others are moved by `left`."""
+        """Cells by which only that line is moved sideways, so that its match is visible. All other lines are moved by `left`."""
         self._note = ""
-        """About the last step from match to match."""
+        """Note on the last step from match to match."""
         self._opening_ends: float | None = None
-        """Until then marked lines are gone to; infinite before there are lines."""
-        self._moving = self._update_due = False
+        """Time until which the view goes to marked lines; infinite before the first lines, `None` if it no longer goes there."""
+        self._is_moving = self._update_due = False
         self._layout: tuple[object, list[_Place]] = (None, [])
         self._drawn_places: list[_Place] | None = None
         self._strips: LRUCache[tuple[int, int | None, int, bool], list[Strip]] = LRUCache(1024)
 
-    # What is kept, and what is looked for in it
+    # Lines and searches
 
     def extend(self, lines: Sequence[str]) -> None:
         """Add lines, without their line ends."""
@@ -114,30 +112,30 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
                 self.set_timer(REDRAW_INTERVAL_S, self._update)
 
     def clear(self) -> None:
-        """Begin anew, with the same filter, search and marks, following."""
+        """Remove all lines and follow the end. Filter, search and marks stay."""
         self.lines.clear()
-        self._searches.begin_anew()
+        self._searches.restart()
         self._anchor, self._current, self.follow = 0, None, True
-        self._begin_anew()
+        self._restart()
 
     def filter(self, text: str, *, invert: bool = False) -> None:
-        """Show only lines in which the text is found, in any case; inverted: those without it. No text: all of them."""
+        """Show only lines that contain a text, ignoring case; inverted: lines without it. An empty text shows all lines."""
         self._searches.set_filter(text, invert=invert)
-        self._begin_anew()
+        self._restart()
 
     def search(self, text: str) -> None:
-        """Highlight the text wherever it is found, in any case. No text: nothing."""
+        """Highlight all matches of a text, ignoring case. An empty text highlights nothing."""
         self._searches.set_search(text)
         self._current = self._opening_ends = None
-        self._begin_anew()
+        self._restart()
 
     def mark(self, texts: Sequence[str]) -> None:
-        """Put a sign at each line that has one of these texts, as the log writes it; go to the last that is there at the beginning."""
+        """Mark each line that contains one of these texts. At the beginning, go to the last marked line."""
         self._searches.set_marks(texts)
         self._opening_ends = float("inf") if self._searches.marks else None
-        self._begin_anew()
+        self._restart()
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         self._note, self._own_shift = "", 0
         self._redraw()
         if self.is_mounted:
@@ -147,11 +145,11 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._strips.clear()
         self._drawn_places, self._layout = None, (None, [])
 
-    # What is shown of it
+    # The visible part
 
     @property
     def status(self) -> str:
-        """In words: how much there is, what is found, whether it follows, what is left out."""
+        """A text with the number of lines and matches, whether the view follows the end, and how many lines were cut."""
         current = self._current if self._current is not None and self._is_in_sight(self._current) else None
         parts = [self._searches.filter_in_words(), self._searches.stops_in_words(current, self._note)]
         parts.append("following" if self.follow else f"paused at line {max(self._anchor, self.lines.cut) + 1:,}")
@@ -160,14 +158,16 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return (" - " if self.ascii else " · ").join(filter(None, parts))
 
     def _update(self) -> None:
-        """Show what has arrived or is looked for since the last time."""
+        """Search the new lines and draw what has changed."""
         self._update_due = False
-        self._searches.look()
+        self._searches.update()
         self._rows = self._searches.rows
         self._open_at_mark()
         last = self._first_fitting(len(self._rows), self.size.height)
         self.virtual_size = Size(1, last + self.size.height)
-        self._move_to(last if self.follow else bisect_left(self._rows, self._anchor))
+        self._is_moving = True  # this scroll is not the user's wish
+        self.scroll_to(y=last if self.follow else bisect_left(self._rows, self._anchor), animate=False, force=True)
+        self._is_moving = False
         self.post_message(self.Changed())
         if self._places() != self._drawn_places:
             self._drawn_places = self._places()
@@ -184,7 +184,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._step(-1)
 
     def _step(self, by: int) -> None:
-        """Go to the next stop in this direction; past the last line go on at the other end."""
+        """Go to the next match or marked line in this direction, from the last one to the first."""
         self._opening_ends, self._note = None, ""
         self._update()
         stops = self._searches.stops
@@ -201,6 +201,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._update()
 
     def _open_at_mark(self) -> None:
+        """Go to the last marked line, until `OPENING_S` after the first lines."""
         if self._opening_ends is None or not len(self.lines):
             return
         now = self._clock()
@@ -211,41 +212,29 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
             self._go_to(last)
 
     def _go_to(self, number: int) -> None:
-        """Bring a line into sight, with what stands above it, and stay there."""
+        """Scroll to a line, with some lines above it, and stop following."""
         row, top = bisect_left(self._rows, number), self.scroll_offset.y
         if row < top or not self._is_in_sight(number):
-            top = self._first_fitting(row + 1, max(1, self.size.height // GOAL_PARTS))
+            top = self._first_fitting(row + 1, max(1, self.size.height // TARGET_DIVISOR))
         self._anchor = self._rows[top]
         self.follow, self._current = False, number
-        self._show_match(number)
+        # Move only this line sideways if its match is beyond the edge: the other lines may be short, and would look empty there.
+        self.left = self._own_shift = 0
+        whole, pattern = self._drawing.whole(number), self._searches.stops.pattern
+        if not self.wrap and pattern and (found := find_places(whole, pattern)):
+            self._own_shift = shift_to_see(*found[0], whole.cell_length, self._width)
         self._redraw()
 
     def _is_in_sight(self, number: int) -> bool:
         return any(shown == number for shown, _ in self._places())
 
-    def _show_match(self, number: int) -> None:
-        """Move that line alone sideways, if what was found in it is not seen beside its beginning: the others would be empty there."""
-        self.left = self._own_shift = 0
-        whole, pattern = self._drawing.whole(number), self._searches.stops.pattern
-        if not self.wrap and pattern and (found := find_places(whole, pattern)):
-            self._own_shift = shift_to_see(*found[0], whole.cell_length, self._width)
-
-    def _shift_of(self, number: int) -> int:
-        return self._own_shift if self._own_shift and number == self._current else self.left
-
     # Moving
 
-    def _move_to(self, row: float) -> None:
-        """Scroll without taking it for the reader's wish."""
-        self._moving = True
-        self.scroll_to(y=row, animate=False, force=True)
-        self._moving = False
-
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Scrolling up stops following, scrolling down to the end starts it again, whether by key, wheel or bar."""
+        """Stop following when the user scrolls up, by key, wheel or scroll bar; follow again when they reach the end."""
         super().watch_scroll_y(old_value, new_value)
         row = round(new_value)
-        if not self._moving and row < len(self._rows):
+        if not self._is_moving and row < len(self._rows):
             self.follow = new_value >= self.max_scroll_y
             self._opening_ends = None
             self._anchor = self._rows[row]
@@ -256,7 +245,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self.scroll_to(y=self.scroll_offset.y + by, animate=False, force=True)
 
     def action_page(self, by: int) -> None:
-        """Scroll by a screen less one line."""
+        """Scroll by the lines of the screen less one."""
         top, height = self.scroll_offset.y, self.size.height
         down = max(1, len({number for number, _ in self._places()}) - 1)
         up = max(1, top - self._first_fitting(top, height - 1))
@@ -267,7 +256,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self.scroll_to(y=0, animate=False, force=True)
 
     def action_end(self) -> None:
-        """Go to the newest line and stay with it."""
+        """Go to the newest line and follow the end."""
         self.follow, self._opening_ends = True, None
         self._update()
         self.post_message(self.Changed())
@@ -289,18 +278,18 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._update()
 
     def on_mount(self) -> None:
-        """Show what came before there was a screen."""
+        """Show the lines that arrived before the widget was mounted."""
         self._update()
 
     def on_resize(self) -> None:
-        """Another height has another end."""
+        """Scroll to the end for the new height."""
         self._update()
 
     # Drawing
 
     @property
     def _width(self) -> int:
-        """Cells for a line's text, beside the scroll bar, which `size` counts in, and the signs of marked lines."""
+        """Cells for the text of a line, without the scroll bar, which `size` includes, and without the column of marks."""
         return max(1, self.scrollable_content_region.width - bool(self._searches.marks))
 
     def notify_style_update(self) -> None:
@@ -319,6 +308,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return self._parts(number)[part]
 
     def _places(self) -> list[_Place]:
+        """The content of each screen line."""
         now = (self.scroll_offset.y, self.follow, self.wrap, self._width, self.size.height, len(self._rows), self._rows[:1])
         if self._layout[0] != now:
             self._layout = now, self._lay_out()
@@ -339,7 +329,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return found[-height:]
 
     def _first_fitting(self, end: int, room: int) -> int:
-        """The first of the rows before `end` that fit together into so many lines of the screen; at least one does."""
+        """The first of the rows before `end` that fit together into `room` screen lines; at least one row."""
         if not self.wrap:
             return max(0, end - room)
         row = end
@@ -348,10 +338,10 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return max(0, min(row, end - 1))
 
     def _parts(self, number: int) -> list[Strip]:
-        """A line as it is drawn: one strip, or several when it is wrapped; blank when it has been cut in the meantime."""
+        """Draw a line: one strip, or several if it is wrapped; a blank one if the line has been cut."""
         if not self.lines.cut <= number < self.lines.end:
             return [Strip.blank(self.scrollable_content_region.width, self._style(""))]
-        left = None if self.wrap else self._shift_of(number)
+        left = None if self.wrap else self._own_shift if self._own_shift and number == self._current else self.left
         is_apart = left is not None and left != self.left
         key = (number, left, self._width, is_apart)
         if key not in self._strips:

@@ -1,4 +1,4 @@
-"""Sentences at the edge of the screen, and what is said while a key waits for an answer."""
+"""Shows notifications, for errors and for long waits too."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from cockpit.ui.textual_internals import take_back_notifications
 
 Answer = TypeVar("Answer")
 WAIT_NOTICE_DELAY_S: Final = 0.7
-"""Seconds after which it is said what is waited for."""
+"""Seconds of waiting after which a notice says what cockpit waits for."""
 
 
 def say(node: DOMNode, text: str, severity: Any = "information") -> None:
-    """Show a notification in place of the last one: it tells of the newest key. Text from a cluster is never markup."""
+    """Show a notification in place of the last one, which belonged to an older key. Text from a cluster is never markup."""
     take_back_notifications(node.app, "information")
     node.app.notify(clean(text), severity=severity, markup=False, timeout=6)
 
 
 @contextmanager
-def telling_failures(node: DOMNode, severity: str = "warning") -> Iterator[None]:
-    """A source that fails meanwhile ends the work, and says why."""
+def showing_failures(node: DOMNode, severity: str = "warning") -> Iterator[None]:
+    """Show a `SourceError` from the block as a notification, and continue after the block."""
     try:
         yield
     except SourceError as error:
         say(node, str(error), severity)
 
 
-async def await_aloud(node: DOMNode, work: Coroutine[Any, Any, Answer], words: str) -> Answer:
-    """The answer; while it takes long the screen says in these words what is waited for."""
+async def await_with_notice(node: DOMNode, work: Coroutine[Any, Any, Answer], notice: str) -> Answer:
+    """Return the result of `work`; if it takes long, show `notice` until it is there."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait({task}, timeout=WAIT_NOTICE_DELAY_S)
         if task.done():
             return task.result()
-        say(node, words)
+        say(node, notice)
         answer = await task
         take_back_notifications(node.app, "information")
         return answer

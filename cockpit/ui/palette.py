@@ -1,4 +1,4 @@
-"""The command palette: pages, acts and keys, found by their names, by what they do, and by other words for that."""
+"""The command palette: finds pages, actions and keys by name, description or synonym."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.app import SystemCommand
 from textual.command import Hit, Hits
 from textual.system_commands import SystemCommandsProvider
 
-from cockpit.acts.table import ACTS
+from cockpit.actions.table import ACTIONS
 from cockpit.ui.pages import PAGES
 from cockpit.ui.screens.help import binding_help, key_name, own_bindings
 from cockpit.ui.screens.live import LiveScreen
@@ -57,33 +57,33 @@ OTHER_WORDS: Final[Mapping[str, str]] = {
     "Screenshot": "svg picture image save",
     "Quit": "exit leave",
 }
-"""By the name of a command: how else somebody may call it."""
+"""Synonyms, by the name of a command."""
 NOT_IN_PALETTE: Final = frozenset(["page", "quit", "command_palette", "keep_filter", "back", "leave", "move", "suspend_process"])
-"""Actions of keys that it offers in another way, or that mean nothing from there."""
-FOUND_BY_WORDS: Final = 0.1
-"""The score of a command whose name does not match: below all that do."""
+"""Actions of keys that the palette offers in another way, or that do nothing when called from there."""
+SYNONYM_SCORE: Final = 0.1
+"""Score of a command that only its description or synonyms match: below all matches by name."""
 
 
 class Commands(SystemCommandsProvider):
-    """Finds a command by its name; also by what it does, and by other words for that."""
+    """Finds a command by its name, else by its description and synonyms."""
 
     async def search(self, query: str) -> Hits:
         matcher, words = self.matcher(query), query.casefold().split()
         for name, about, run, _ in self.app.get_system_commands(self.screen):
-            told = f"{name} {about} {OTHER_WORDS.get(name, '')}".casefold()
+            text = f"{name} {about} {OTHER_WORDS.get(name, '')}".casefold()
             if (score := matcher.match(name)) > 0:
                 yield Hit(score, matcher.highlight(name), run, help=about)
-            elif all(word in told for word in words):
-                yield Hit(FOUND_BY_WORDS, name, run, help=about)
+            elif all(word in text for word in words):
+                yield Hit(SYNONYM_SCORE, name, run, help=about)
 
 
 def all_commands(screen: LiveScreen | ReplayScreen, theirs: Iterable[SystemCommand]) -> Iterator[SystemCommand]:
-    """Pages, actions where they are possible, keys, and some of Textual's own, `theirs`."""
+    """Pages, possible actions, keys, and some of Textual's commands, `theirs`."""
     pages = screen.page_view
     for number, page in enumerate(PAGES):
         yield SystemCommand(page.title, f"Open page {number + 1}", partial(pages.action_page, number))
-    if isinstance(screen, LiveScreen) and screen.meant_actions is not None:
-        for action in ACTS:
+    if isinstance(screen, LiveScreen) and screen.fitting_actions is not None:
+        for action in ACTIONS:
             yield SystemCommand(action.title, f"Key {action.first_key}: {action.help}", partial(screen.begin, (action,)))
     for node in pages.key_nodes:
         for binding in own_bindings(node):

@@ -1,4 +1,4 @@
-"""The pane below the table: on a large terminal, what Enter would open for the row under the cursor."""
+"""The pane below the table: on a large terminal it shows the page that Enter would open for the row under the cursor."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from cockpit.ui.table import Table
 from cockpit.ui.view import View
 
 PANE_SCREEN: Final = (140, 36)
-"""Columns and lines of the terminal from which on there is a pane."""
+"""A terminal with so many columns and lines has a pane."""
 PANE_DELAY_S: Final = 0.05
-"""Seconds without a move of the cursor after which the pane follows it: longer than a held key takes to repeat."""
+"""The pane follows when the cursor has not moved for so long: longer than a held key takes to repeat."""
 SHARE_OF_LONG_TABLE: Final = 3
-"""Of a table that must be scrolled anyway the pane takes one line in so many."""
+"""The pane takes one line in so many from a table that must be scrolled anyway."""
 
 
 def is_large(screen: Size) -> bool:
-    """Whether there is a pane on a terminal of this size."""
+    """Whether a terminal of this size has a pane."""
     return screen.width >= PANE_SCREEN[0] and screen.height >= PANE_SCREEN[1]
 
 
 def pane_height(lines: int, room: int, *, may_cover: bool) -> int:
-    """Lines for the pane below a table of so many `lines`, which never pushes off the screen what would fit on it."""
+    """The lines of the pane below a table with so many `lines`. It never pushes rows off the screen that would fit on it."""
     if lines > room:
         return room // SHARE_OF_LONG_TABLE if may_cover else 0
     return room - lines if room - lines >= MIN_PANE_LINES else 0
 
 
 class Part(Table, can_focus=False):
-    """Sections to be read: no cursor, no keys, no scrolling."""
+    """Sections without a cursor, keys or scrolling."""
 
     DEFAULT_CSS = "Part { width: 1fr; height: 100%; overflow: hidden hidden; scrollbar-size: 0 0; }"
     BINDINGS: ClassVar[list[BindingType]] = []
     start = -1
 
     def _repaint(self, scroll: int | None) -> None:  # noqa: ARG002 it is not scrolled
-        """From one row to the next most headings, names and blanks stay."""
+        """Draw changed lines only: from one row to the next most headings, names and blanks stay."""
         self._refresh_changed()
 
     def on_click(self, event: events.Click) -> None:
-        """Nothing is chosen here."""
+        """Ignore clicks: there is nothing to choose."""
         event.prevent_default()
 
 
 class Pane(Horizontal):
-    """Facts of the thing at the left, what belongs to it at the right: the same sections as on its page."""
+    """The page of a thing: its facts at the left, the other sections at the right."""
 
     DEFAULT_CSS = """
     Pane { height: 0; display: none; border-top: solid $faint; border-title-color: $text-muted; border-title-align: left; }
@@ -64,26 +64,22 @@ class Pane(Horizontal):
     def __init__(self) -> None:
         self._left, self._right = Part(), Part()
         super().__init__(self._left, self._right)
-        self._last: tuple[object, ...] = ()
 
-    def show(self, row: Any, lines: int, view: View, *, fresh: bool) -> None:
-        """What Enter would open for this row, in so many lines; none: nothing. Not `fresh`: only where it is another row."""
-        last = (row and row.key, view.index, view.width, lines)
-        if last == self._last and not fresh:
-            return
+    def show(self, row: Any, lines: int, view: View) -> None:
+        """Show the page of this row in so many lines; 0 hides the pane."""
         page = detail_of(row) if lines and row is not None else None
-        self._last = last
         self.set_class(view.ascii, "plain")
         self.styles.height = lines
         self.display = page is not None
         if page is None:
             return
         half = replace(view, width=view.width // 2, height=lines - 1)
-        sections = page.sections(half)
-        alone = len(sections) == 1
-        self._right.display = not alone
-        self._left.show(page.sections(replace(half, width=view.width)) if alone else sections[:1], half, str(last[0]))
-        self._right.show(sections[1:], half, str(last[0]))
+        left, *right = page.sections(half)
+        if not right:
+            left = page.sections(replace(half, width=view.width))[0]
+        self._right.display = bool(right)
+        self._left.show([left], half, row.key)
+        self._right.show(right, half, row.key)
         beyond = max(part.lines for part in (self._left, self._right)) - lines + 1
         more = f", {plural(beyond, 'more line')}" if beyond > 0 else ""
         title = f"Enter: opens the row{more}  v: hides this"
@@ -92,7 +88,7 @@ class Pane(Horizontal):
 
 
 class Body(Vertical):
-    """The table, and below it the pane, which follows the cursor a moment later: no key waits for it."""
+    """The table and the pane below it. The pane follows the cursor a moment later, so that no key waits for it."""
 
     DEFAULT_CSS = "Body { height: 1fr; }"
 
@@ -104,34 +100,35 @@ class Body(Vertical):
         self._timer: Timer | None = None
 
     def show(self, *, lends: bool, may_cover: bool) -> None:
-        """The pane anew, for what the table says now.
+        """Update the pane after the table.
 
-        `lends`: every row has more to say, so that the pane comes before texts that are cut; `may_cover`: also before rows of a long table.
+        `lends`: every row can be opened, so the pane gets blank lines before cut texts do.
+        `may_cover`: it may also take lines from a long table.
         """
         self._lends, self._may_cover = lends, may_cover
         has_pane = self.is_wanted and is_large(self.app.size)
         if self._table.lends != (lends and has_pane):
             self._table.lends = lends and has_pane
             self._table.lay_out_again()
-        self._pane.show(self._table.selected, self._lines(), self._table.view, fresh=True)
+        self._pane.show(self._table.selected, self._lines(), self._table.view)
 
     @property
     def row(self) -> Any:
-        """What the pane shows, or will in a moment; `None` without a pane."""
+        """The row that the pane shows, or will show in a moment; `None` without a pane."""
         return self._table.selected if self._lines() else None
 
     def toggle(self) -> bool:
-        """Hide the pane or show it again; whether that can be seen."""
+        """Hide the pane or show it again. Returns false if there is no room to show it."""
         self.is_wanted = not self.is_wanted
         self.show(lends=self._lends, may_cover=self._may_cover)
         return self._pane.display is self.is_wanted
 
     def on_resize(self) -> None:
-        """How much room there is for the pane is known only now."""
+        """Show the pane: its room is known only now."""
         self._follow_table()
 
     def on_table_moved(self) -> None:
-        """Rows that a held key passes are left out."""
+        """Follow the cursor, but not to the rows that a held key passes."""
         if self._timer is None:
             self._timer = self.set_timer(PANE_DELAY_S, self._follow_table)
         else:
@@ -139,7 +136,7 @@ class Body(Vertical):
 
     def _follow_table(self) -> None:
         self._timer = None
-        self._pane.show(self._table.selected, self._lines(), self._table.view, fresh=False)
+        self._pane.show(self._table.selected, self._lines(), self._table.view)
 
     def _lines(self) -> int:
         if not self.is_wanted or not is_large(self.app.size):

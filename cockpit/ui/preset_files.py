@@ -1,4 +1,4 @@
-"""A preset's file: copied for its owner, edited in the user's editor; and what is looked at before a job becomes one."""
+"""Copies and edits preset files, and samples all hosts before a job is saved as a preset."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,25 +19,30 @@ from cockpit.presets import copy_preset
 from cockpit.presets.folder import READY_MADE
 
 SAVE_PATIENCE_S: Final = 15.0
-"""Seconds in which every host is looked at for a preset; what has not been seen by then is named in it as unknown."""
+"""Seconds for sampling all hosts. The preset names facts of hosts that did not answer as unknown."""
 
 
 def own_copy(entry: PresetEntry) -> Path:
-    """Its file; of a ready-made preset a copy that its user may edit."""
+    """The file of a preset; for a ready-made preset a copy that the user may edit."""
     path = Path(entry.path)
     return copy_preset(entry.name) if path.parent == READY_MADE else path
 
 
 def edit_file(app: App[Any], path: Path) -> None:
-    """Have it edited in the terminal, which the screen leaves meanwhile. Raises `OSError`, `ValueError`, `SuspendNotSupported`."""
+    """Suspend the screen and edit a file in the user's editor. Raises `OSError`, `ValueError`, `SuspendNotSupported`."""
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "") or ["vi"]
-    with _ignore_sigint(), app.suspend():
-        subprocess.run([*editor, str(path)], check=False)
+    # Ctrl+c in the editor is meant for the editor. The editor inherits `SIG_IGN`, but not a handler.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        with app.suspend():
+            subprocess.run([*editor, str(path)], check=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
     app.refresh()
 
 
-async def look_at_all_hosts(monitor: ClusterMonitor) -> Snapshot:
-    """What is known once a probe has looked at every host: while Ray is well, workers are not probed."""
+async def sample_all_hosts(monitor: ClusterMonitor) -> Snapshot:
+    """Sample every host, workers too, which are not probed while Ray is well. Returns the snapshot after that."""
     end = time.monotonic() + SAVE_PATIENCE_S
     usual, monitor.selection.everywhere = monitor.selection.everywhere, True
     try:
@@ -50,13 +53,3 @@ async def look_at_all_hosts(monitor: ClusterMonitor) -> Snapshot:
         monitor.selection.everywhere = usual
     monitor.poller.rejoin()
     return monitor.poller.snapshot
-
-
-@contextmanager
-def _ignore_sigint() -> Iterator[None]:
-    """ctrl+c in the editor is meant for the editor. A handler, unlike `SIG_IGN`, is not inherited."""
-    before = signal.signal(signal.SIGINT, lambda *_: None)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

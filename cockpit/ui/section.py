@@ -1,8 +1,8 @@
-"""What a page says: sections of rows under columns, as plain values that a table draws; and what a page is."""
+"""The base class of pages, and the sections that they return: rows under columns, as plain values that a table draws."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -14,48 +14,46 @@ from cockpit.ui.view import View
 
 Row = TypeVar("Row")
 MAX_TEXT_LINES: Final = 8
-"""Lines of a row over which a sentence goes where they would stay blank."""
-
+"""A sentence is folded over up to so many lines if they would stay blank."""
 MAX_NAME_CELLS: Final = 60
-"""Cells to which a column of names grows at most."""
+"""A column of names grows up to so many cells."""
 MAX_GROWING_CELLS: Final = 320
-"""Cells that a long text counts for at most, so that it leaves some of the room to the others."""
+"""A longer text counts as long as this, so that it leaves some of the room to other columns."""
 MIN_GROWING_CELLS: Final = 8
-"""Cells that a column keeps which has to make room: the screen's edge may cut it then."""
-
+"""A column that makes room keeps so many cells, even if the screen's edge cuts it then."""
 NO_ANSWER: Final = "unknown: no answer from Ray yet"
 
 Cell: TypeAlias = str | tuple[Piece, ...]
 Cut: TypeAlias = Literal["middle", "end", "front"]
-"""Which part of a text is missing where it is cut."""
+"""The part of a cut text that is missing."""
 Pairs: TypeAlias = Iterator[tuple[str, Cell]]
-"""Names and values, for `facts`."""
+"""Names and values for `facts`."""
 
 
 class Column(msgspec.Struct, Generic[Row], frozen=True):
-    """One column. Its text may be foreign and hostile: the table cleans whatever it draws."""
+    """One column. Its text may be foreign and hostile: the table cleans everything that it draws."""
 
     title: str
     width: int
     cell: Callable[[Row, View], Cell]
     sort: Callable[[Row, View], Any] | None = None
-    """What it sorts by; `None` values go last in both directions."""
+    """The sort key; `None` values go last in both directions."""
     right: bool = False
-    """Numbers: right-aligned, and sorted the greatest first."""
+    """For numbers: right-aligned, and sorted with the greatest first."""
     grow: bool = False
-    """Takes room that is left, as much as its longest cell needs."""
+    """The column takes free room, as much as its longest cell needs."""
     name: bool = False
-    """Has names: it takes room that is left before those that only grow, and names that differ look different where they are cut."""
+    """The column has names: it takes free room before columns that only grow, and its names are cut so that they still differ."""
     cut: Cut = "end"
-    """Where its texts are cut; of names the layout chooses."""
+    """The part of a text that is cut; for names the layout chooses it."""
     rank: int = 0
-    """Where there is no room the highest rank goes first; 0 stays."""
+    """If room is missing, the column with the highest rank is left out first; 0 is always shown."""
     fold: int = 1
-    """Lines over which a long text may go, where lines would stay blank."""
+    """A long text is folded over up to so many lines, if they would stay blank."""
 
 
 class Section(msgspec.Struct, Generic[Row], frozen=True):
-    """Rows of one kind. `rows` is `None` when they are not known, which is not the same as none."""
+    """Rows of one kind. If `rows` is `None`, they are unknown, which is not the same as none."""
 
     key: str
     title: str
@@ -64,15 +62,15 @@ class Section(msgspec.Struct, Generic[Row], frozen=True):
     nothing: str = "none"
     """Shown when there are no rows."""
     search: Callable[[Row], str] = str
-    """What the filter looks at."""
+    """The text that the filter searches."""
     dim: Callable[[Row, View], bool] = lambda _row, _view: False
     """Whether the row's facts are old."""
     total: int | None = None
-    """How many there are, when `rows` are only the first of them."""
+    """The number of all rows, if `rows` has only the first of them."""
     least: int | None = None
-    """How many rows are listed where there is no room for all; `None`: all, as a table can be scrolled."""
+    """If there is no room for all rows, so many are listed; `None`: all, as a table can be scrolled."""
     newest_last: bool = False
-    """Where there is no room for all rows the last are listed, not the first."""
+    """If there is no room for all rows, the last ones are listed, not the first."""
     more: str = ""
     """The key that lists the others."""
     fixed: bool = False
@@ -82,38 +80,38 @@ class Section(msgspec.Struct, Generic[Row], frozen=True):
 
     @property
     def sentence(self) -> str:
-        """Shown in place of rows."""
+        """The sentence in place of rows."""
         return self.unknown if self.rows is None else self.nothing
 
 
 class Page:
-    """One page, or the detail of one thing. It keeps its own switches and nothing of what it shows."""
+    """A page of the screen. It keeps its own switches, but no rows."""
 
     title: ClassVar[str] = ""
     short_title: ClassVar[str | None] = None
-    """Where there is no room for all titles."""
+    """The title when there is no room for all titles."""
     switches: ClassVar[frozenset[str]] = frozenset()
-    """Which of `keys.SWITCHES` it has."""
+    """The switches of the page, of `keys.SWITCHES`."""
     tree: bool = False
     user: str | None = None
-    """Whose processes alone are listed."""
+    """List only the processes of this user."""
 
     @property
     def heading(self) -> str:
-        """Where we are, for the line under the header."""
+        """The name of the page, for the line under the header."""
         return self.title
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """What to show now."""
+        """The sections of the page now."""
         raise NotImplementedError
 
 
 def fit_columns(
     columns: Sequence[Column[Any]], width: int, measure: Callable[[Column[Any]], int] = lambda _: 1000
 ) -> tuple[tuple[Column[Any], int], ...]:
-    """The columns for which there is room. What is left goes to names, then to those that grow; the last of these gives what is missing.
+    """The columns for which there is room, with their widths. Free room goes to names, then to columns that grow.
 
-    `measure`: how many cells the longest text of a column needs. What nobody needs goes to the last column, if it grows.
+    The last column that grows gives up what is missing, or takes what no column needs. `measure`: cells of a column's longest text.
     """
     kept = list(columns)
     while sum(column.width + 1 for column in kept) > width and any(column.rank for column in kept):
@@ -132,10 +130,7 @@ def fit_columns(
 
 
 def _grow(widths: list[int], wanted: Mapping[int, int], spare: int) -> int:
-    """Share what is left among columns that want more: first those that need little get all of it, the others by how much they lack.
-
-    Returns what none of them has a use for.
-    """
+    """Share free room among columns that want more, and return the rest. Small wants are met, large ones get a share in proportion."""
     lacking = {number: cells - widths[number] for number, cells in wanted.items() if cells > widths[number]}
     for number in sorted(lacking, key=lambda number: lacking[number]):
         if lacking[number] <= spare // len(lacking):
@@ -148,33 +143,33 @@ def _grow(widths: list[int], wanted: Mapping[int, int], spare: int) -> int:
 
 
 class PageRow(msgspec.Struct, frozen=True):
-    """A line of a page that is no fact of the cluster itself; what it stands for is in its `about`, where it has one."""
+    """A row that is no value of the model. Its `about`, if it has one, is the value that it stands for."""
 
 
 class Item(PageRow, Generic[Row], frozen=True):
-    """A row that stands for no value of the model."""
+    """A row with a key of its own around any value."""
 
     key: str
     of: Row
     about: object = None
-    """What opens on Enter."""
+    """The thing that Enter opens."""
 
 
 class FactRow(PageRow, frozen=True):
-    """A row of text: one fact, with what it is called."""
+    """A row of text: the name and the value of one fact."""
 
     key: str
     name: str
     value: Cell
     about: object = None
-    """What opens on Enter."""
+    """The thing that Enter opens."""
 
 
 VALUE_COLUMN: Final[Column[FactRow]] = Column("", 20, lambda line, _: line.value, grow=True)
 
 
-def facts(key: str, title: str, pairs: Sequence[tuple[str, Cell]], width: int) -> Section[FactRow]:
-    """Names and values of one thing; a long value is broken into lines, never cut: it is what people came to read."""
+def facts(key: str, title: str, pairs: Iterable[tuple[str, Cell]], width: int) -> Section[FactRow]:
+    """Names and values of one thing. A long value is broken into lines, never cut: people came to read it."""
     room = max(20, width - 20)
     lines = [
         FactRow(f"{key}:{number}:{part}", name if part == 0 else "", piece)
@@ -189,7 +184,7 @@ def facts(key: str, title: str, pairs: Sequence[tuple[str, Cell]], width: int) -
 
 
 def paragraphs(key: str, title: str, texts: Sequence[str], width: int) -> Section[FactRow]:
-    """Lines of text, each broken where it is longer than the room; what is left of it stands further in."""
+    """Lines of text. A line longer than the room is broken, and its other parts are indented."""
     pieces = [
         FactRow(f"{key}:{number}:{part}", "", "  " * (part > 0) + str(piece))
         for number, text in enumerate(texts)
@@ -199,11 +194,11 @@ def paragraphs(key: str, title: str, texts: Sequence[str], width: int) -> Sectio
 
 
 MAX_FACT_CHARS = 100_000
-"""Characters of one fact that are broken into lines: some hundred screens of them."""
+"""A longer fact is cut: these are some hundred screens."""
 
 
 def _break_lines(value: Cell, room: int) -> list[Cell]:
-    """Between words; a word that is longer than the room, or one of wide characters, anywhere."""
+    """Break a text between words; a word that is longer than the room, or has wide characters, anywhere."""
     if not isinstance(value, str):
         return [value]
     if len(value) > MAX_FACT_CHARS:

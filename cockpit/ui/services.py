@@ -1,4 +1,4 @@
-"""What the app owns and its screens work with: the monitor, who carries out actions, the recording, and the newest snapshot."""
+"""The objects that the app owns and its screens share: monitor, executor, recording and the newest snapshot."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from cockpit.ui.recorded import RecordedPast
 from cockpit.ui.view import Index
 
 if TYPE_CHECKING:
-    from cockpit.acts.executor import ActionExecutor
-    from cockpit.acts.recover.runbook import Recovery
+    from cockpit.actions.executor import ActionExecutor
+    from cockpit.actions.recover.runbook import Recovery
     from cockpit.recording.recorder import Recorder
 
 RunbookFactory: TypeAlias = "Callable[..., AbstractAsyncContextManager[Recovery]]"
-"""Makes the runbook of a preset: which step it begins with, which are left out. Raises `InputError`, `StepError`; nothing is done yet."""
+"""Makes the runbook of a preset from its first step and the steps to skip, without running it. Raises `InputError`, `StepError`."""
 
 
 class Services:
-    """One for each app."""
+    """The services of one app."""
 
     def __init__(
         self,
@@ -43,31 +43,31 @@ class Services:
         self.history = History(monitor.poller.tracker.memory, monitor.poller.usage)
         self.hidden = HiddenFindings()
         self.snapshot = Snapshot()
-        """The newest one, drawn or not."""
+        """The newest snapshot, even if it has not been drawn."""
         self.recorder: Recorder | None = None
-        """Writes what is seen."""
+        """Records the snapshots."""
         self.recorded: RecordedPast | None = None
-        """Reads what was recorded; `None`: nothing is."""
+        """Reads the recording; `None`: there is none."""
         self.why_unrecorded = "nothing is recorded here"
         self._next_index = Index(self.snapshot)
 
     def take(self, snapshot: Snapshot) -> None:
-        """A snapshot has been published."""
+        """Store a published snapshot."""
         self.snapshot = snapshot
         if self._next_index.snapshot is not snapshot:
             self.look_up(snapshot)
         self.hidden.forget_cleared(snapshot.findings)
 
     def look_up(self, snapshot: Snapshot) -> None:
-        """What takes longest of drawing a snapshot. Of a large cluster a thread may do it, before the snapshot is published."""
+        """Add a snapshot to the history and index it: the slowest part of drawing. For a large cluster a thread does it in advance."""
         self.history.record(snapshot)
         before = self._next_index
-        index = Index(snapshot, before, self.hidden.keys)
+        index = Index(snapshot, self.hidden.keys)
         if len(snapshot.nodes or ()) > THREAD_MIN_NODES:
-            index.look_up_again(before)
+            index.precompute(before)
         self._next_index = index
 
     def find_index(self, snapshot: Snapshot) -> Index:
-        """As it was made ahead, unless the user has hidden something since."""
+        """The index of a snapshot: the prepared one, unless the user has hidden or shown a finding since."""
         index = self._next_index
-        return index if index.is_of(snapshot, self.hidden.keys) else Index(snapshot, index, self.hidden.keys)
+        return index if index.is_of(snapshot, self.hidden.keys) else Index(snapshot, self.hidden.keys)

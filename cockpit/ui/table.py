@@ -1,4 +1,4 @@
-"""The one table of this program: sections of rows, of which only those on the screen are ever drawn."""
+"""The table widget: shows sections of rows and draws only the lines on the screen."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from cockpit.ui.section import Section
 from cockpit.ui.view import View
 
 MAX_PLACES = 100
-"""Pages of which it is remembered where the cursor was left: those left longest ago are forgotten first."""
+"""Pages whose cursor place is kept; the place of the page left longest ago is dropped first."""
 
 
 class CursorPlace(msgspec.Struct, frozen=True):
-    """Where a cursor lies, and how far its page is scrolled."""
+    """The place of the cursor on a page, and how far the page is scrolled."""
 
     key: str | None = None
-    """Of the row; `None`: nobody has moved the cursor."""
+    """Key of the row; `None`: the user has not moved the cursor."""
     at: int = 0
-    """Counted over the rows of all sections, for when that row is gone."""
+    """Number of the row over all sections, used if the row of that key is gone."""
     scroll: int = 0
-    """Lines above the screen."""
+    """Lines scrolled off at the top."""
 
 
 class Table(ScrollView, can_focus=True):
-    """Shows sections. When they are replaced, a cursor that the user has moved stays on the same thing, not on the same line."""
+    """Shows sections. When they are replaced, a cursor that the user has moved stays on the same row, not on the same line."""
 
     DEFAULT_CSS = "Table { height: 1fr; scrollbar-size: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -57,7 +57,7 @@ class Table(ScrollView, can_focus=True):
     ]
 
     start: ClassVar[int] = 0
-    """The row on which the cursor is at first."""
+    """The row of the cursor at the beginning."""
 
     @dataclass
     class Opened(Message):
@@ -75,21 +75,21 @@ class Table(ScrollView, can_focus=True):
         reason: str
 
     class Moved(Message):
-        """The cursor is elsewhere."""
+        """The cursor has moved, or other rows are shown."""
 
     def __init__(self) -> None:
         super().__init__()
         self.view = View()
         self.blocks: tuple[Block, ...] = ()
         self.at = self.start
-        """The cursor, counted over the rows of all sections."""
+        """The row under the cursor, counted over all sections."""
         self._has_moved = False
         self._page = ""
         self._places: dict[str, CursorPlace] = {}
-        """Where the cursor of each page was left, for when somebody comes back."""
+        """The place where the cursor of each page was left."""
         self.lines = 0
         self.lends = False
-        """Whether there is a pane below that takes lines which would stay blank."""
+        """Whether a pane below the table takes lines that would stay blank."""
         self.tagged: set[str] = set()
         self.needle, self.inverted = "", False
         self.sorts: dict[str, tuple[str, bool]] = {}
@@ -97,11 +97,9 @@ class Table(ScrollView, can_focus=True):
         self._expected_room = 0
         self._drawing = Drawing(self)
         self._on_screen: dict[int, Strip] = {}
-        """Each line as it was drawn last."""
-        self._drawn: dict[tuple[int, int], Strip] = {}
-        """Lines that were drawn and wait to be painted, by their place and the scroll offset; empty once what they show has changed."""
+        """Each line as it was drawn last, by its number on the screen."""
 
-    # What is shown
+    # Rows and cursor
 
     @property
     def _place(self) -> CursorPlace:
@@ -109,63 +107,71 @@ class Table(ScrollView, can_focus=True):
         return CursorPlace(None if selected is None else selected.key, self.at, self.scroll_offset.y)
 
     def show(self, sections: Sequence[Section[Any]], view: View, page: str | None = None, *, expected_room: int = 0) -> None:
-        """Replace everything. Another `page` than the last opens where its cursor was left, or at its top.
+        """Replace the sections. Another `page` than before opens where its cursor was left, else at its top.
 
-        `expected_room`: lines that it and the pane will have after the next layout, so that one frame looks as the next.
+        `expected_room`: lines of table and pane after the next layout, so that the frame before the layout looks the same.
         """
         is_other = page not in (None, self._page)
         place = self._place
         if page is not None and is_other:
-            self._places.pop(self._page, None)  # so that the one left last stands last
+            self._places.pop(self._page, None)  # so the page left last is at the end
             self._places[self._page], self._page = place, page
             if len(self._places) > MAX_PLACES:
                 del self._places[next(iter(self._places))]
             place = self._places.get(page, CursorPlace())
             self._has_moved = place.key is not None
         self._sections, self.view, self._expected_room = tuple(sections), view, expected_room or self._expected_room
-        listed = [(section, *self._rows_of(section)) for section in self._sections]
+        listed: list[tuple[Section[Any], Sequence[Any], int]] = []  # with its rows, and the number of rows hidden by the filter
+        for section in self._sections:
+            rows: Sequence[Any] = section.rows or ()
+            if section.fixed:
+                listed.append((section, rows, 0))
+                continue
+            found = rows
+            if self.needle:
+                found = [row for row in rows if (self.needle in section.search(row).casefold()) is not self.inverted]
+            title, reverse = self.sorts.get(section.key, ("", False))
+            listed.append((section, sort_rows(section, found, title, view, reverse=reverse), len(rows) - len(found)))
         self.blocks = tuple(lay_out(listed, self.size.width or view.width, self.room, view, lends=self.lends))
         self.lines = self.blocks[-1].end if self.blocks else 0
         self.at = self._find(place) if self._has_moved else self.start
-        if is_other:
-            self._drawing.forget_rows()
         self._repaint(place.scroll if is_other else None)
 
     def continue_from(self, other: Table) -> None:
-        """Show the rows of another moment as another table did: in its order, with its filter, tags and cursors."""
+        """Take over order, filter, tags and cursors of another table."""
         self.sorts, self.tagged, self.needle, self.inverted = other.sorts, other.tagged, other.needle, other.inverted
         self._places = {**other._places, other._page: other._place}
-        self._page = ""  # the page is opened anew, where its cursor was left
+        self._page = ""  # so that `show` opens the page where its cursor was left
 
     def go_to_top(self) -> None:
-        """And stay there when other rows come."""
+        """Move the cursor to the top and keep it there when rows change."""
         self._go(0)
         self._has_moved = False
 
     def forget_place(self, page: str) -> None:
-        """Have a page open at its top the next time."""
+        """Let a page open at its top the next time."""
         self._places.pop(page, None)
 
     def filter_rows(self, needle: str, *, inverted: bool = False) -> None:
-        """Show only rows in which the text is found, in any case; inverted: those without it."""
+        """Show only rows that contain a text, ignoring case; inverted: rows without it."""
         self.needle, self.inverted = needle.casefold(), inverted
         self.show(self._sections, self.view)
         self.post_message(self.Moved())
 
     @property
     def room(self) -> int:
-        """Lines that sections may take without being scrolled: its own, and those that a pane below it has been lent."""
+        """Lines for sections without scrolling: those of the table and of the pane below it."""
         around = self.parent if isinstance(self.parent, Widget) else self
         return self._expected_room or around.size.height
 
     @property
     def count(self) -> int:
-        """Rows over all sections."""
+        """Number of rows in all sections."""
         return self.blocks[-1].first + len(self.blocks[-1].rows) if self.blocks else 0
 
     @property
     def block(self) -> Block | None:
-        """The section that the cursor is in."""
+        """The section of the cursor."""
         return self._block_of(self.at)
 
     @property
@@ -175,22 +181,12 @@ class Table(ScrollView, can_focus=True):
 
     @property
     def chosen(self) -> list[Any]:
-        """The tagged rows, or else the one under the cursor."""
+        """The tagged rows, else the row under the cursor."""
         tagged = [row for block in self.blocks for row in block.rows if row.key in self.tagged] if self.tagged else []
         return tagged or ([self.selected] if self.selected is not None else [])
 
-    def _rows_of(self, section: Section[Any]) -> tuple[Sequence[Any], int]:
-        rows: Sequence[Any] = section.rows or ()
-        if section.fixed:
-            return rows, 0
-        found = rows
-        if self.needle:
-            found = [row for row in rows if (self.needle in section.search(row).casefold()) is not self.inverted]
-        title, reverse = self.sorts.get(section.key, ("", False))
-        return sort_rows(section, found, title, self.view, reverse=reverse), len(rows) - len(found)
-
     def _find(self, place: CursorPlace) -> int:
-        """Where the same thing is now; if it is gone, the same line, as near as can be."""
+        """The number of the row with the place's key; if that row is gone, the number nearest to the old one."""
         if place.key is not None:
             if (now := self._row(place.at)) is not None and now.key == place.key:
                 return place.at
@@ -212,26 +208,21 @@ class Table(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._drawing.forget_styles()
-        self._drawn.clear()
 
     def render_line(self, y: int) -> Strip:
-        place = (y, self.scroll_offset.y)
-        strip = self._drawn.pop(place) if place in self._drawn else self._draw_line(*place, self.size.width)
-        self._on_screen[y] = strip
+        strip = self._on_screen[y] = self._draw_line(y, self.scroll_offset.y, self.size.width)
         return strip
 
     def _refresh_changed(self) -> None:
-        """Have those lines painted that look different now: from one snapshot to the next most stay."""
-        self._drawn.clear()
-        top, width = self.scroll_offset.y, self.size.width  # Textual works them out anew each time: a tenth of a line's time
+        """Let Textual draw only the lines that look different now: most lines are the same in the next snapshot."""
+        top, width = self.scroll_offset.y, self.size.width
         for y in range(self.size.height):
             before, strip = self._on_screen.get(y), self._draw_line(y, top, width)
             if strip is not before and strip != before:
-                self._drawn[y, top] = strip
                 self.refresh(Region(0, y, width, 1))
 
     def _draw_line(self, y: int, top: int, width: int) -> Strip:
-        """A heading, a row, or nothing; `top`: lines that are scrolled off."""
+        """Draw a heading, a row, or a blank line; `top`: lines scrolled off."""
         line = y + top
         number = bisect_right([block.top for block in self.blocks], line) - 1
         block = self.blocks[number] if number >= 0 else None
@@ -241,13 +232,13 @@ class Table(ScrollView, can_focus=True):
             return self._drawing.draw_blank(width)
         index = block.row_at(line)
         on_cursor, is_tagged = block.first + index == self.at, block.rows[index].key in self.tagged
-        lines = self._drawing.draw_row(block, index, self.view, width, on_cursor=on_cursor, is_tagged=is_tagged)
-        return lines[line - block.line_of(index)]
+        row_line = line - block.line_of(index)
+        return self._drawing.draw_row(block, index, row_line, self.view, width, on_cursor=on_cursor, is_tagged=is_tagged)
 
     # Moving
 
     def _region_of(self, number: int) -> Region:
-        """The lines of a row, counted over all sections."""
+        """The lines of a row, whose number counts over all sections."""
         block = self._block_of(number)
         if block is None:
             return Region(0, 0, 1, 1)
@@ -255,22 +246,21 @@ class Table(ScrollView, can_focus=True):
         return Region(0, block.line_of(index), self.size.width, block.height_of(index))
 
     def _repaint(self, scroll: int | None) -> None:
-        """All of it; scrolled down by so many lines where another page is opened."""
+        """Draw the new sections; on another page than before, scrolled down by `scroll` lines. The pane overrides this."""
         self.virtual_size = Size(self.size.width, self.lines)
         if scroll is not None:
             self.scroll_to(0, scroll, animate=False, force=True, immediate=True)
-        self._keep_in_sight()
+        self._scroll_to_cursor()
         self._refresh_changed()
 
-    def _keep_in_sight(self) -> None:
+    def _scroll_to_cursor(self) -> None:
         region = Region(0, 0, 1, 1) if self.at == 0 else self._region_of(self.at)
         self.scroll_to_region(region, animate=False, force=True, spacing=Spacing(top=1), x_axis=False, immediate=True)
 
     def _go(self, number: int) -> None:
         before, self.at, self._has_moved = self.at, max(0, min(number, self.count - 1)), True
-        self._drawn.clear()
         offset = self.scroll_offset
-        self._keep_in_sight()
+        self._scroll_to_cursor()
         if self.scroll_offset == offset:
             for place in {before, self.at}:
                 self.refresh(self._region_of(place).translate((0, -offset.y)))
@@ -299,7 +289,7 @@ class Table(ScrollView, can_focus=True):
         if self.selected is None:
             self.post_message(self.Refused("Open: there is no row here"))
         else:
-            self._has_moved = True  # whoever comes back wants this row, wherever it is then
+            self._has_moved = True  # on the way back the cursor is on this row again, wherever the row is then
             self.post_message(self.Opened(self.selected))
 
     def action_tag(self) -> None:
@@ -320,7 +310,6 @@ class Table(ScrollView, can_focus=True):
 
     def untag(self, keys: set[str]) -> None:
         self.tagged -= keys
-        self._drawn.clear()
         self.refresh()
         self.post_message(self.Moved())
         self.post_message(self.Tagged())
@@ -338,7 +327,7 @@ class Table(ScrollView, can_focus=True):
         self.show(self._sections, self.view)
 
     def on_click(self, event: events.Click) -> None:
-        """A row: select it, twice: open it. A heading: sort by that column, again: reverse."""
+        """Click on a row: select it; double-click: open it. Click on a heading: sort by that column; again: in reverse."""
         line = event.y + self.scroll_offset.y
         block = next((block for block in reversed(self.blocks) if block.top <= line), None)
         if block is None or line >= block.end:
@@ -366,6 +355,6 @@ class Table(ScrollView, can_focus=True):
         self.lay_out_again()
 
     def lay_out_again(self) -> None:
-        """Columns come and go with the room."""
+        """Lay out the sections for the current size."""
         self.show(self._sections, self.view)
         self.post_message(self.Moved())

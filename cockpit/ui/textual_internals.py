@@ -1,4 +1,4 @@
-"""The private names of Textual that cockpit uses, each with its reason: the one file to look at when Textual is updated."""
+"""Wraps the private names of Textual that cockpit uses; when Textual is updated, only this file must be checked."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from cockpit.text import to_ascii
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver, which draws on stdout and survives a terminal that is left, gone, or sends nonsense."""
+    """Textual's driver, drawing on stdout, and robust against a terminal that is suspended, gone, or sends invalid sequences."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        """`_file`: Textual draws on stderr, which is not the terminal in `cockpit 2>file`."""
+        """Textual draws on stderr, which is not the terminal in `cockpit 2>file`."""
         super().__init__(*args, **options)
         self._file = sys.__stdout__
 
     def run_input_thread(self) -> None:
-        """Read keys. Textual's parser raises errors at some sequences that no terminal should send: keys after one must still work."""
+        """Read keys. Textual's parser raises errors at some invalid sequences, and the keys after them must still work."""
         while not self.exit_event.is_set():
             with suppress(Exception):  # an OSError too: the terminal is gone, and `cockpit.cli.screen` ends the program
                 super().run_input_thread()
 
     def write(self, data: str) -> None:
-        """Write only while a thread reads `_writer_thread`'s queue: it takes 30 texts, and the next one would wait for ever.
+        """Write only while a thread reads the queue of `_writer_thread`: it holds 30 texts, and the next write would block for ever.
 
-        There is no such thread while an editor has the terminal, in the background of a shell, and after the terminal is gone.
+        There is no such thread while an editor uses the terminal, in the background of a shell, and after the terminal is gone.
         """
         if self._writer_thread is not None and self._writer_thread.is_alive():
             super().write(data)
 
 
 class AsciiDriver(TerminalDriver):
-    """For `--ascii`: whatever widget draws a sign, an ASCII one is written."""
+    """For `--ascii`: writes an ASCII character for any other character that a widget draws."""
 
     def write(self, data: str) -> None:
         super().write(to_ascii(data))
 
 
 class PatchedApp(App[None]):
-    """An App whose process can be stopped and continued, and which shows no values of variables when it fails."""
+    """An App that can be stopped and continued, and that prints no values of variables when it fails."""
 
     def get_driver_class(self) -> type[TerminalDriver]:
         return TerminalDriver
@@ -58,8 +58,8 @@ class PatchedApp(App[None]):
     def handle_stop_signals(self) -> None:
         """Have the event loop handle SIGTSTP and SIGCONT, which Textual handles inside the signal handler.
 
-        A handler runs at any moment: also while the main thread holds the lock of the writer's queue, and then waits for that lock for
-        ever. And after a SIGSTOP, which no program hears of, Textual would start its threads a second time.
+        A signal handler may run while the main thread holds the lock of the writer's queue, and would then wait for that lock for ever.
+        And after a SIGSTOP, which a program can't handle, Textual would start its threads a second time.
         """
         if self._driver is not None and self._driver.can_suspend:
             loop = asyncio.get_running_loop()
@@ -68,7 +68,7 @@ class PatchedApp(App[None]):
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """As Textual does it; meanwhile both signals do what they do to any program, so that ctrl+z in an editor stops cockpit too."""
+        """Suspend as Textual does. Meanwhile both signals have their default effect, so that ctrl+z in an editor stops cockpit too."""
         with super().suspend():
             handlers = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTSTP, signal.SIGCONT)}
             try:
@@ -78,16 +78,17 @@ class PatchedApp(App[None]):
                     signal.signal(number, handler)
 
     def action_suspend_process(self) -> None:
-        """Stop the whole process group, as a terminal does at ctrl+z: Textual stops itself alone, and a `make` around it runs on.
+        """Stop cockpit; `fg` brings it back.
 
-        The kernel ignores SIGTSTP where no shell could continue the group.
+        The whole process group stops, as at ctrl+z in a terminal: Textual would stop only itself, and a `make` that started it would run
+        on. The kernel ignores SIGTSTP if no shell could continue the group.
         """
         if self._driver is not None and self._driver.can_suspend:
             with self.suspend():
                 os.killpg(0, signal.SIGTSTP)
 
     def _retake_terminal(self) -> None:
-        """After a SIGSTOP: the shell has changed the terminal's modes and overwritten the screen."""
+        """Set up the terminal after a SIGSTOP: the shell has changed its modes and drawn over the screen."""
         with self.suspend():
             pass
 
@@ -102,17 +103,17 @@ class PatchedApp(App[None]):
         self._close_messages_no_wait()
 
     def _fatal_error(self) -> None:
-        """Textual prints a traceback with the values of all variables, a token among them."""
+        """Replaces Textual's traceback, which has the values of all variables, tokens too."""
         if error := sys.exc_info()[1]:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """Called with an exception that nobody caught."""
+        """End because of an uncaught exception."""
         self.end_with_message(type(error).__name__)
 
 
 def take_back_notifications(app: App[Any], severity: str) -> None:
-    """Remove the notifications of this severity. Textual's `clear_notifications` removes all."""
+    """Remove the notifications of one severity. Textual's `clear_notifications` removes all."""
     for notification in list(app._notifications):
         if notification.severity == severity:
             app._unnotify(notification)

@@ -1,4 +1,4 @@
-"""Colours: the files in themes/ become Textual's themes, and a mistake in one is named with its file, line and key."""
+"""Reads theme files, checks them, and makes Textual themes of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cockpit.text import clean
 DEFAULT_THEME: Final = "midnight"
 COLORS: Final = ("primary", "secondary", "accent", "foreground", "background", "surface", "panel", "success", "warning", "error")
 OWN_VARIABLES: Final = ("faint", "heat-low", "heat-mid", "heat-high", "kill-line", "reserved", "stale")
-"""The variables that are ours; Textual's own may be set as well."""
+"""Variables of cockpit. A theme file may set Textual's variables too."""
 _ANSI: Final = ("ansi_bright_black", "ansi_cyan", "ansi_green", "ansi_yellow", "ansi_magenta", "ansi_magenta", "ansi_bright_black")
 _SHADE: Final = re.compile(r"(?P<color>.+?)(?: (?:100|\d{1,2})%)?")
 _WORDS_OF_STYLE: Final = {"none", "not", "bold", "dim", "italic", "underline", "reverse", "strike"}
@@ -36,41 +36,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     variables: dict[str, Any] = {}
 
 
-MIDNIGHT: Final = Theme(
-    name=DEFAULT_THEME,
-    primary="#5fafff",
-    secondary="#3d7ab8",
-    accent="#ffb86b",
-    foreground="#c8d0dc",
-    background="#0b0e14",
-    surface="#11161f",
-    panel="#1a212d",
-    success="#7fd962",
-    warning="#ffb454",
-    error="#f4727e",
-    variables={
-        "text-muted": "#98a4b5",
-        "faint": "#66748a",
-        "heat-low": "#4f9fd8",
-        "heat-mid": "#7fd962",
-        "heat-high": "#ffb454",
-        "kill-line": "#ff5c8a",
-        "reserved": "#b794f6",
-        "stale": "#8a8fa3",
-        "text-success": "#7fd962",
-        "text-warning": "#ffb454",
-        "text-error": "#f4727e",
-        "block-cursor-background": "#24466b",
-        "block-cursor-foreground": "#ffffff",
-        "block-cursor-blurred-background": "#1d2a3b",
-        "block-cursor-blurred-foreground": "#dce4ee",
-    },
-)
-"""What themes/midnight.yaml says, which is there to be copied: to read it took a twentieth of the start."""
-
-
 def load_theme(path: Path) -> Theme:
-    """Raises `InputError`, one sentence that names file, line and key."""
+    """Read a theme file. Raises `InputError`, one sentence with file, line and key."""
     try:
         document = Document.read(path)
     except FileNotFoundError as error:
@@ -85,7 +52,7 @@ def load_theme(path: Path) -> Theme:
 
 
 def register_theme(app: App[Any], wanted: str) -> tuple[str, str | None]:
-    """The name of the theme to use, the default where there is none of that name; and what is wrong, if anything."""
+    """Register a theme. Returns the name of the theme to use, the default if the wanted one can't be used, and what is wrong with it."""
     theme, mistake = find_theme(wanted)
     if theme is not None:
         app.register_theme(theme)
@@ -94,10 +61,10 @@ def register_theme(app: App[Any], wanted: str) -> tuple[str, str | None]:
     return (register_theme(app, DEFAULT_THEME)[0] if wanted != DEFAULT_THEME else app.theme), mistake
 
 
-def expect_theme(app: App[Any], name: str) -> None:
-    """Before anything is drawn: a theme that is set later has all styles read twice, a twentieth of the start.
+def apply_before_start(app: App[Any], name: str) -> None:
+    """Set the theme before the app runs. Set later, it makes Textual read all styles twice: 15 ms of the start.
 
-    Textual makes itself ready for a dark theme, and for another one only when that is set.
+    Not for light themes and those of the terminal's own colours: Textual prepares itself for a dark one.
     """
     theme = app.get_theme(name)
     if theme is not None and theme.dark and not theme.ansi:
@@ -106,7 +73,7 @@ def expect_theme(app: App[Any], name: str) -> None:
 
 
 def register_themes(app: App[Any]) -> list[str]:
-    """Register every theme for the palette; returns a sentence for each that can't be used."""
+    """Register every theme for the palette. Returns a sentence for each that can't be used."""
     themes, mistakes = load_themes((shipped_folder(), user_folder()))
     for theme in themes:
         if theme.name != app.theme:
@@ -115,13 +82,11 @@ def register_themes(app: App[Any]) -> list[str]:
 
 
 def find_theme(name: str) -> tuple[Theme | None, str]:
-    """The user's theme of that name, else ours; when there is none, a sentence that says why."""
+    """The user's theme of that name, else cockpit's; without one, a sentence that says why."""
     file = find_theme_file(name)
     if file is None:
         names = {file.stem for folder in (shipped_folder(), user_folder()) for file in folder.glob("*.yaml")}
         return None, f"Unknown theme {name}; themes: {', '.join(sorted(names))}"
-    if name == DEFAULT_THEME and file.parent == shipped_folder():
-        return MIDNIGHT, ""
     try:
         return load_theme(file), ""
     except InputError as mistake:
@@ -129,32 +94,32 @@ def find_theme(name: str) -> tuple[Theme | None, str]:
 
 
 def why_no_theme(name: str) -> str | None:
-    """`None`: there is one of that name, ours, the user's or Textual's."""
+    """Why there is no theme of that name; `None`: the user, cockpit or Textual has one."""
     theme, mistake = find_theme(name)
     return None if theme is not None or name in BUILTIN_THEMES else mistake
 
 
 def load_themes(folders: Iterable[Path]) -> tuple[tuple[Theme, ...], tuple[InputError, ...]]:
-    """Every theme that can be used, and what is wrong with the others; of two with one name the later folder's counts."""
+    """All themes that can be used, and the mistakes in the others. Of two themes with one name the one in the later folder is used."""
     themes, mistakes = {}, []
     for path in (path for folder in folders for path in sorted(folder.glob("*.yaml"))):
         try:
             themes[path.stem] = load_theme(path)
-        except InputError as mistake:  # noqa: PERF203 one bad file hides no other
+        except InputError as mistake:  # noqa: PERF203 one bad file must not hide the others
             mistakes.append(mistake)
     return tuple(themes.values()), tuple(mistakes)
 
 
 @cache
 def _variable_names(*, ansi: bool) -> frozenset[str]:
-    """What Textual makes of a theme of this kind."""
+    """Names of the variables that Textual derives from such a theme."""
     return frozenset(Theme(name="", primary="red", ansi=ansi).to_color_system().generate())
 
 
 def variable_defaults(theme: Theme) -> dict[str, str]:
-    """Our own variables for a theme that does not set them, such as Textual's built-in ones, made from its colours."""
+    """Values for cockpit's variables in themes that don't set them, such as Textual's, made from the theme's colours."""
     if theme.ansi:
-        # Textual 8.2.8 leaves some of its own variables out of such a theme, and an undefined one ends the program
+        # Textual 8.2.8 does not define all its variables for such a theme, and an undefined variable ends the program.
         left_out = _variable_names(ansi=False) - _variable_names(ansi=True)
         return {**dict.fromkeys(left_out, "ansi_default"), **dict(zip(OWN_VARIABLES, _ANSI, strict=True))}
     names = theme.to_color_system().generate()
@@ -184,7 +149,7 @@ def _check_values(document: Document, section: str, values: Mapping[str, Any], a
 
 
 def _is_valid(name: str, value: str) -> bool:
-    """Whether Textual's CSS will take the value: what it can't read ends the program."""
+    """Whether Textual's CSS accepts the value. A value that it does not accept would end the program."""
     if "-style" in name:  # also link-style-hover
         return bool(value) and _WORDS_OF_STYLE.issuperset(value.split())
     match = _SHADE.fullmatch(value)
@@ -197,12 +162,12 @@ def _is_valid(name: str, value: str) -> bool:
 
 
 class PlainScrollBar(ScrollBarRender):
-    """Without the signs that Textual draws the ends with."""
+    """A scroll bar without the partial blocks that Textual draws at its ends."""
 
     VERTICAL_BARS = HORIZONTAL_BARS = [ScrollBarRender.BLANK_GLYPH] * 8
 
 
 def choose_signs(app: App[Any], *, ascii: bool) -> None:
-    """Borders by the class `ascii` of the app; scrollbars for all of this program, as Textual has one kind for all."""
+    """Set the class `ascii` of the app for borders, and the renderer of scroll bars, which Textual has once for the whole program."""
     app.set_class(ascii, "ascii")
     ScrollBar.renderer = PlainScrollBar if ascii else ScrollBarRender

@@ -1,8 +1,8 @@
-"""The line of time: a stretch of a recording with what happened in it, and the moment that is shown."""
+"""The time line: shows a stretch of a recording, its events and gaps, and the moment on the screen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,16 +13,16 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from cockpit.model import LEVELS
-from cockpit.moment import moment_text
+from cockpit.times.moments import format_time
 from cockpit.ui import cells
 from cockpit.ui.marks import Piece, Tone
-from cockpit.ui.tones import draw_pieces
+from cockpit.ui.styles import draw_pieces
 
 if TYPE_CHECKING:
     from cockpit.recording.events import Event
 
 SPANS_S: Final = (900.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0)
-"""Seconds that the line may cover: from a quarter of an hour to a week."""
+"""Seconds that the line can cover: from a quarter of an hour to a week."""
 MARKS: Final[Mapping[tuple[str, str], tuple[str, str, Tone]]] = {
     ("finding", "end"): ("◇", "~", "dim"),
     ("fault", "begin"): ("✖", "x", "bad"),
@@ -32,34 +32,37 @@ MARKS: Final[Mapping[tuple[str, str], tuple[str, str, Tone]]] = {
     ("job", "begin"): ("●", "o", "ok"),
     ("job", "end"): ("○", "c", "dim"),
 }
-"""By kind of event, and whether it begins or ends: its sign, that of --ascii, its tone. A finding begins with the sign of its level."""
+"""Sign, ASCII sign and tone, by kind and phase of an event. The begin of a finding has the sign of its level."""
 OTHER_MARK: Final = ("•", "*", "dim")
 TONES: Final[Mapping[str | None, Tone]] = {"critical": "bad", "warning": "warn", "info": "accent"}
 RECORDED, GAP, OUTSIDE, HERE = ("─", "-"), ("·", "."), (" ", " "), ("┃", "|")
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """What the line shows."""
+    """The data of the line: a stretch of time and its events."""
 
     begin: float
     end: float
     recorded: tuple[float, float]
-    """From when to when there is a recording at all."""
+    """Begin and end of the recording."""
     gaps: Sequence[tuple[float, float]] = ()
     events: Sequence[Event] = ()
 
 
 def stretch_around(moment: float, span: float) -> tuple[float, float]:
-    """So many seconds with the moment in their middle half; they stay the same for as long as it is there, so that nothing slides."""
+    """`span` seconds around a moment. They stay the same while the moment is in their middle half, so that the line does not slide."""
     begin = moment // (span / 2) * (span / 2) - span / 4
     return begin, begin + span
 
 
 def draw_line(shown: Stretch, moment: float, now: float, width: int, *, ascii: bool) -> tuple[list[Piece], int, int]:
-    """The pieces of the line, a cell each between its labels; then the first cell of those, and their number."""
-    begin, end = (f" {moment_text(edge, now, seconds=False)} " for edge in (shown.begin, shown.end))
+    """The pieces of the line, the first cell of the track between its labels, and the number of its cells."""
+    begin, end = (f" {format_time(edge, now, seconds=False)} " for edge in (shown.begin, shown.end))
     count = max(1, width - len(begin) - len(end))
-    marks = dict(_marks(shown, count, ascii=ascii))
+    marks: dict[int, Piece] = {}
+    for event in sorted(shown.events, key=_severity):  # so that the worst event in a cell is drawn last
+        if shown.begin <= event.at < shown.end:
+            marks[cell_of(shown, event.at, count)] = event_mark(event, ascii=ascii)
     line = [marks.get(cell) or (_track(shown, cell, count)[ascii], "faint") for cell in range(count)]
     if 0 <= (here := cell_of(shown, moment, count)) < count:
         line[here] = (line[here][0] if here in marks else HERE[ascii], "cursor")
@@ -67,29 +70,23 @@ def draw_line(shown: Stretch, moment: float, now: float, width: int, *, ascii: b
 
 
 def cell_of(shown: Stretch, moment: float, count: int) -> int:
-    """In which of so many cells a moment lies."""
+    """The cell of a moment, on a track of `count` cells."""
     return int((moment - shown.begin) / (shown.end - shown.begin) * count // 1)
 
 
 def moment_of(shown: Stretch, cell: int, count: int) -> float:
-    """What a click on a cell means: the last event in it, else its middle."""
+    """The moment of a click on a cell: its last event, else its middle."""
     happened = [event.at for event in shown.events if cell_of(shown, event.at, count) == cell]
     return max(happened) if happened else shown.begin + (cell + 0.5) / count * (shown.end - shown.begin)
 
 
-def _marks(shown: Stretch, count: int, *, ascii: bool) -> Iterator[tuple[int, Piece]]:
-    """Of several in one cell the worst has it; what begins comes before what ends."""
-
-    def harm(event: Event) -> int:
-        return -len(LEVELS) - 1 if _is_over(event) else -len(LEVELS) if event.level is None else -LEVELS.index(event.level)
-
-    for event in sorted(shown.events, key=harm):
-        if shown.begin <= event.at < shown.end:
-            yield cell_of(shown, event.at, count), event_mark(event, ascii=ascii)
+def _severity(event: Event) -> int:
+    """Sort key: events that are over come first, the worst come last."""
+    return -len(LEVELS) - 1 if _is_over(event) else -len(LEVELS) if event.level is None else -LEVELS.index(event.level)
 
 
 def event_mark(event: Event, *, ascii: bool) -> Piece:
-    """One cell that says what kind of event it is, and how bad."""
+    """The sign of an event, which shows its kind and level."""
     if event.kind == "finding" and event.phase != "end" and event.level is not None:
         return cells.level_mark(event.level, ascii=ascii)
     sign, plain, tone = MARKS.get((event.kind, event.phase), OTHER_MARK)
@@ -97,7 +94,7 @@ def event_mark(event: Event, *, ascii: bool) -> Piece:
 
 
 def event_text(event: Event) -> str:
-    """What happened, in a sentence."""
+    """The event as a sentence."""
     if event.phase == "worse":
         return f"now {event.level}: {event.text}"
     return f"cleared: {event.text}" if _is_over(event) else event.text
@@ -108,7 +105,7 @@ def _is_over(event: Event) -> bool:
 
 
 def _track(shown: Stretch, cell: int, count: int) -> tuple[str, str]:
-    """Whether anything is recorded of a cell."""
+    """The signs of a cell without an event: recorded, gap, or outside the recording."""
     each = (shown.end - shown.begin) / count
     begin = shown.begin + cell * each
     if begin + each <= shown.recorded[0] or begin > shown.recorded[1]:
@@ -117,13 +114,13 @@ def _track(shown: Stretch, cell: int, count: int) -> tuple[str, str]:
 
 
 class TimeLine(Widget):
-    """One row above the keys, only while the past is shown. A click goes there."""
+    """The line above the footer while the past is shown. A click goes to that moment."""
 
     DEFAULT_CSS = "TimeLine { height: 1; display: none; background: $panel; color: $foreground; }"
 
     @dataclass
     class Clicked(Message):
-        """Somebody wants to see another moment."""
+        """The user has clicked on another moment."""
 
         moment: float
 
@@ -134,7 +131,7 @@ class TimeLine(Widget):
         self._ascii = False
 
     def show(self, shown: Stretch, moment: float, now: float, *, ascii: bool) -> None:
-        """Show a stretch, with that moment in it."""
+        """Show a stretch and a moment in it."""
         self._shown, self._moment, self._now, self._ascii = shown, moment, now, ascii
         self.refresh()
 

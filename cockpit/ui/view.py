@@ -1,4 +1,4 @@
-"""What pages are drawn from: a snapshot, look-ups in it, the recent past, and the size of the screen."""
+"""The view that pages are drawn from: a snapshot, look-ups in it, the recent past, and the size of the screen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from cockpit.check.preset_list import PresetEntry
 from cockpit.findings.ray_gpus import find_all_not_given
 from cockpit.findings.sources import SourceTimes
-from cockpit.model import GROUP_WAIT_PREFIX, ClusterIndex, Gpu, Node, PlacementGroup, Snapshot
+from cockpit.model import GROUP_WAIT_PREFIX, ClusterIndex, Gpu, PlacementGroup, Snapshot
 from cockpit.monitor.history import History
 from cockpit.report.grouping import LONG_REASON_CHARS
 from cockpit.ui.findings import FindingIndex
@@ -25,22 +25,21 @@ T = TypeVar("T")
 
 
 class Index:
-    """What pages sum up in one snapshot, each made when first asked for. The sums of a node are kept while its GPUs stay the same."""
+    """Look-ups and sums that pages need of one snapshot; each is made when it is first needed."""
 
-    def __init__(self, snapshot: Snapshot, before: Index | None = None, hidden: AbstractSet[str] = frozenset()) -> None:
+    def __init__(self, snapshot: Snapshot, hidden: AbstractSet[str] = frozenset()) -> None:
         """`hidden`: keys of the findings that the user has hidden."""
         self.snapshot, self.cluster = snapshot, snapshot.index
         self._hidden = frozenset(hidden)
         self.findings = FindingIndex(snapshot.findings, hidden)
-        self._summed: dict[str, tuple[tuple[Gpu, ...], tuple[int, int]]] = before._summed if before else {}
         self._made: dict[Callable[[Snapshot], Any], Any] = {}
 
     def is_of(self, snapshot: Snapshot, hidden: AbstractSet[str]) -> bool:
-        """Whether it was made for this snapshot and these hidden findings."""
+        """Whether the index was made for this snapshot and these hidden findings."""
         return self.snapshot is snapshot and self._hidden == hidden
 
-    def look_up_again(self, before: Index) -> None:
-        """Make now what was asked of the last snapshot's: it will be asked of this one, and a key must not wait for it."""
+    def precompute(self, before: Index) -> None:
+        """Make now all that pages needed of the last snapshot: they will need it again, and a key must not wait for it."""
         for name in list(vars(before.cluster)):
             if isinstance(getattr(ClusterIndex, name, None), cached_property):
                 getattr(self.cluster, name)
@@ -51,7 +50,7 @@ class Index:
             self.of(make)
 
     def of(self, make: Callable[[Snapshot], T]) -> T:
-        """What `make` makes of the snapshot, made once. It must be the same function every time, and look at nothing else."""
+        """Call `make` with the snapshot once and keep the result. `make` depends on nothing else, and is the same function each time."""
         if make not in self._made:
             self._made[make] = make(self.snapshot)
         made: T = self._made[make]
@@ -59,29 +58,24 @@ class Index:
 
     @cached_property
     def gpu_memory(self) -> tuple[int, int] | None:
-        """In use and in all, over every GPU of which both are known, each once: two raylets on a host see the same ones."""
-        nodes = self.snapshot.nodes or ()
-        if len({node.ip for node in nodes}) == len(nodes):
-            before, self._summed = self._summed, {}
-            for node in nodes:
-                gpus, known = self.cluster.machine(node).current_gpus or (), before.get(node.key)
-                self._summed[node.key] = known if known is not None and known[0] is gpus else (gpus, sum_gpu_memory(gpus))
-            sums = [each for _, each in self._summed.values() if each[1]]
-        else:
-            each_once = {gpu.uuid or (node.key, gpu.index): gpu for node in nodes for gpu in self.cluster.machine(node).current_gpus or ()}
-            sums = [sum_gpu_memory(each_once.values())]
-        total = sum(each[1] for each in sums)
-        return (sum(each[0] for each in sums), total) if total else None
+        """Used and total bytes of all GPUs that report both. A GPU that two nodes of one host see counts once."""
+        gpus = {
+            (node.ip, gpu.uuid) if gpu.uuid else (node.key, gpu.index): gpu
+            for node in self.snapshot.nodes or ()
+            for gpu in self.cluster.machine(node).current_gpus or ()
+        }
+        used, total = sum_gpu_memory(gpus.values())
+        return (used, total) if total else None
 
     @cached_property
     def unseen_gpus(self) -> int:
-        """GPUs of living nodes of which no source shows the memory now: the sum of GPU memory leaves them out."""
+        """The number of GPUs of living nodes whose memory no source shows now: `gpu_memory` leaves them out."""
         living = [node for node in self.snapshot.nodes or () if node.state == "ALIVE" and "GPU" in node.resources]
         return sum(round(node.resources["GPU"].total or 0) for node in living if self.cluster.machine(node).current_gpus is None)
 
     @cached_property
     def node_count(self) -> tuple[int, int] | None:
-        """Ray's nodes that are alive, and those that are not and have not come back; `None`: Ray has told of none."""
+        """The numbers of Ray's living nodes, and of dead ones that have not come back; `None`: Ray has listed no node."""
         ours = [node for node in self.snapshot.nodes or () if node.id is not None]
         back = {node.ip for node in ours if node.state == "ALIVE"}
         missing = sum(node.state != "ALIVE" and node.ip not in back for node in ours)
@@ -89,7 +83,7 @@ class Index:
 
     @cached_property
     def reserved_gpus(self) -> tuple[float | None, float]:
-        """Of the living nodes: GPUs that Ray has handed out, and all."""
+        """The numbers of reserved GPUs and of all GPUs of the living nodes."""
         living = [node.resources.get("GPU") for node in self.snapshot.nodes or () if node.state == "ALIVE"]
         quantities = [quantity for quantity in living if quantity is not None]
         used = [quantity.used for quantity in quantities if quantity.used is not None]
@@ -97,17 +91,17 @@ class Index:
 
     @cached_property
     def gpus_not_given(self) -> Mapping[str, tuple[Gpu, ...]]:
-        """By key of the node, where that is known: GPUs that Ray can't hand out, because its raylet was not given them."""
+        """By key of a node: GPUs that Ray can't hand out, because its raylet was not given them. Nodes without an answer are left out."""
         return find_all_not_given(self.snapshot)
 
     @cached_property
     def groups(self) -> Mapping[str, PlacementGroup]:
-        """By id."""
+        """Placement groups by id."""
         return {group.id: group for group in self.snapshot.placement_groups or ()}
 
     @cached_property
     def first_reasons(self) -> Mapping[str, tuple[str, str]]:
-        """By a long reason for which several things may wait: key and name of the first, groups before actors."""
+        """By a long reason for waiting, which several rows may share: key and name of the first row, groups before actors."""
         groups = [group for group in self.snapshot.placement_groups or () if group.pending]
         reasons = [(group.why, group.key, f"group {group.name or group.id[:12]}") for group in groups]
         waiting = [actor for actor in self.snapshot.actors or () if actor.state != "ALIVE"]
@@ -120,34 +114,38 @@ class Index:
 
     @cached_property
     def old_lists(self) -> Mapping[str, float]:
-        """By source of the cluster whose last answer is too old for now: when that came. What it listed is drawn as old."""
+        """By Ray source whose last answer is old: the time of that answer. What it listed is drawn as old."""
         times = SourceTimes(self.snapshot)
-        told = [times.of_ray(source) for source in self.snapshot.as_of if source.startswith("ray.")]
-        return {one.source: one.at for one in told if one.is_old and one.at is not None}
+        known = [times.of_ray(source) for source in self.snapshot.as_of if source.startswith("ray.")]
+        return {one.source: one.at for one in known if one.is_old and one.at is not None}
 
     @cached_property
     def holders_unknown(self) -> frozenset[str]:
-        """Ids of nodes with a GPU in use and no holder seen: what actors and jobs hold there is not known."""
-        nodes = [node for node in self.snapshot.nodes or () if node.id and node.state == "ALIVE" and "GPU" in node.resources]
-        return frozenset(node.id for node in nodes if node.id and (self.snapshot.processes is None or self._has_unknown_holder(node)))
+        """Ids of nodes on which a GPU is in use by a process that cockpit does not see: what actors and jobs hold there is unknown.
 
-    def _has_unknown_holder(self, node: Node) -> bool:
-        """In a container NVML may give no pids, or those of another namespace."""
-        gpus = self.cluster.machine(node).current_gpus
-        return gpus is None or any(
-            (gpu.memory_used or 0) > GPU_IN_USE_SHARE * (gpu.memory_total or 0) and (node.key, gpu.index) not in self.cluster.gpu_holders
-            for gpu in gpus
-        )
+        In a container NVML may give no pids, or those of another namespace.
+        """
+        unknown = set()
+        for node in self.snapshot.nodes or ():
+            if node.id and node.state == "ALIVE" and "GPU" in node.resources:
+                gpus = self.cluster.machine(node).current_gpus
+                if self.snapshot.processes is None or gpus is None:
+                    unknown.add(node.id)
+                    continue
+                in_use = [gpu for gpu in gpus if (gpu.memory_used or 0) > GPU_IN_USE_SHARE * (gpu.memory_total or 0)]
+                if any((node.key, gpu.index) not in self.cluster.gpu_holders for gpu in in_use):
+                    unknown.add(node.id)
+        return frozenset(unknown)
 
     def gpu_reservers(self, node: str, gpu: int) -> Mapping[str, int]:
-        """By a node's key and a GPU's index: the keys of who works there on a reservation, with how many GPUs of the node each may have."""
+        """Actors with a GPU reservation that hold memory of this GPU: the key of each, and the number of GPUs it may have."""
         actors = [self.cluster.actors.get(process.actor or "") for process, _ in self.cluster.gpu_holders.get((node, gpu), ())]
         having = [actor for actor in actors if actor is not None and (actor.placement_group or actor.needs.get("GPU"))]
         return {actor.key: max(1, ceil(actor.needs.get("GPU", 0))) for actor in having}
 
 
 def sum_gpu_memory(gpus: Iterable[Gpu]) -> tuple[int, int]:
-    """In use and in all, over the GPUs that report both."""
+    """Used and total bytes of the GPUs that report both."""
     known = [(gpu.memory_used, gpu.memory_total) for gpu in gpus if gpu.memory_used is not None and gpu.memory_total]
     return sum(used for used, _ in known), sum(total for _, total in known)
 
@@ -162,14 +160,14 @@ class View(msgspec.Struct, frozen=True):
     width: int = 80
     ascii: bool = False
     height: int = 24
-    acts: bool = False
-    """Whether acts are available; else their keys are not shown."""
+    actions: bool = False
+    """Whether actions are available; else their keys are not shown."""
     preset_entries: tuple[PresetEntry, ...] | None = None
-    """The presets as read last; `None` until the page Presets is opened."""
+    """The presets as they were last read; `None` until the page Presets is opened."""
     log_tails: Mapping[str, LogTail] = msgspec.field(default_factory=dict)
-    """The last lines of logs, by key of the thing that they are of."""
+    """The last lines of logs, by key of the thing that wrote them."""
     ago: float | None = None
-    """How long ago the moment is that is shown, in seconds; `None`: it is now."""
+    """The age in seconds of the moment that is shown; `None`: it is now."""
 
     @property
     def cluster(self) -> ClusterIndex:
@@ -177,19 +175,19 @@ class View(msgspec.Struct, frozen=True):
         return self.snapshot.index
 
     def job_title(self, job: str | None) -> str:
-        """A job by the name its owner gave it, where that is known."""
+        """The name that the owner gave to the job, else its id."""
         return self.cluster.job_title(job)
 
     def node_title(self, node: str | None) -> str:
-        """A node by its name; the beginning of its id when nothing else is known."""
+        """The name of a node; the beginning of its id if the node is not listed."""
         known = self.cluster.nodes.get(node or "")
         return self.cluster.titles.of_node(known) if known else (node or "")[:8]
 
     def host_title(self, host: str) -> str:
-        """A host as its node is called."""
+        """The name of a host, which is that of its node."""
         return self.cluster.titles.of_host(host)
 
     def host_words(self, host: str) -> str:
-        """The same, and its own name where that is another: `head (host vm)`."""
+        """The name of the host's node, with the host's own name if it differs: `head (host vm)`."""
         title = self.host_title(host)
         return title if title == host else f"{title} (host {host})"

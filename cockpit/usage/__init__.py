@@ -1,6 +1,6 @@
-"""Who has and uses which GPUs: at one moment, and over as long as somebody has watched (pure)."""
+"""Computes which owner has and uses which GPUs, at one moment and summed over time (pure)."""
 
-from cockpit.usage.look import CAUSES, Fleet, IdleCause, Owner, sample_usage
+from cockpit.usage.gpu_shares import CAUSES, Fleet, IdleCause, Owner, sample_usage
 from cockpit.usage.usage import LONGEST_STEP_S, HourSums, MemoryMark, OwnerUsage, Usage, UserUsage, users_of
 
 __all__ = [

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.budget import Line
-from cockpit.check.text import verdict
+from cockpit.check.result_text import verdict
 from cockpit.model import Job
 from tests.check.worlds import NOW, cluster, group, lines_of, machine, of
 from tests.world import actor

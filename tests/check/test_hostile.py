@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cockpit.budget import Budget, Group
 from cockpit.check.check import check
 from cockpit.check.result import check_json, exit_code
-from cockpit.check.text import check_text
+from cockpit.check.result_text import check_text
 from cockpit.model import Host, Quantity
 from cockpit.presets import Needs, RayNode
 from tests.check.worlds import GIB, Amount, Disk, Hold, HostMemory, asked, cluster, gpu, group, machine, preset, process, start

@@ -1,4 +1,4 @@
-"""`cockpit check`: of a preset, of its file, or of a command."""
+"""Tests `cockpit check` with a preset, a file and a command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cockpit.check import preset
-from cockpit.check.preset import look_and_check
+from cockpit.check.preset import sample_and_check
 from cockpit.cli import status as status_command
 from cockpit.cli.check import preset_of
 from cockpit.cli.main import main
@@ -29,7 +29,7 @@ needs: {gpus: %d}
 
 
 class Looked:
-    """A monitor that has seen this much."""
+    """A monitor with this snapshot."""
 
     open_choices = ()
 
@@ -44,17 +44,16 @@ class Looked:
 
 @pytest.fixture
 def seen(monkeypatch, tmp_path):
-    """The cluster that is looked at: one node of 8 GPUs; answers with the configs it was looked at with."""
-    monkeypatch.setenv("HOME", str(tmp_path))
+    """A cluster of one node with 8 GPUs. Returns the list of configs with which it was sampled."""
     monkeypatch.chdir(tmp_path)
     configs = []
 
-    async def look_once(config, **how):
+    async def sample_once(config, **how):
         assert how["everywhere"]
         configs.append(config)
         return Looked(config, cluster(machine(1)))
 
-    monkeypatch.setattr(status_command, "look_once", look_once)
+    monkeypatch.setattr(status_command, "sample_once", sample_once)
     return configs
 
 
@@ -63,20 +62,20 @@ def run(*words):
 
 
 @pytest.mark.parametrize(("gpus", "code", "first"), [(8, 0, "ppo fits now"), (9, 2, "ppo can never fit here: job: needs 9 x 1 GPU")])
-def test_a_presets_file_is_checked_and_its_hosts_are_looked_at(seen, tmp_path, gpus, code, first):
+def test_a_presets_file_is_checked_and_its_hosts_are_probed(seen, tmp_path, gpus, code, first):
     (tmp_path / "ppo.yaml").write_text(PRESET % gpus)
     result = run("./ppo.yaml")
     assert (result.exit_code, result.stdout.splitlines()[0][: len(first)]) == (code, first)
     assert [(entry.name, entry.target) for entry in seen[0].hosts] == [("w7", "10.7.7.7")]
 
 
-def test_json_is_for_scripts(seen, tmp_path):
+def test_json_has_verdict_and_budget(seen, tmp_path):
     (tmp_path / "ppo.yaml").write_text(PRESET % 8)
     told = json.loads(run("./ppo.yaml", "--json").stdout)
     assert (told["verdict"], told["budget"]["gpus"]) == ("now", 8)
 
 
-def test_what_stands_after_two_dashes_is_a_command_with_flags_of_its_own(seen, tmp_path, monkeypatch):
+def test_after_two_dashes_comes_a_command_with_its_own_flags(seen, tmp_path, monkeypatch):
     monkeypatch.setenv("COCKPIT_ASCII", "1")
     (tmp_path / "train.sh").write_text("python -m openrlhf.cli.train_ppo_ray --actor.num_gpus_per_node 8 --json\n")
     result = run("--", "bash", "train.sh", "--json")
@@ -101,7 +100,7 @@ def test_of_several_sessions_one_must_be_chosen(seen, monkeypatch, tmp_path):
     assert "name one with --address:\n  http://h:8265  session_1" in result.stderr
 
 
-def test_a_file_that_can_not_be_read_in_time_is_said(seen, monkeypatch, tmp_path):
+def test_a_file_that_cannot_be_read_in_time_is_reported(seen, monkeypatch, tmp_path):
     (tmp_path / "ppo.yaml").write_text(PRESET % 8)
     released = threading.Event()
     monkeypatch.setattr(source, "READ_TIMEOUT_S", 0.01)
@@ -112,10 +111,10 @@ def test_a_file_that_can_not_be_read_in_time_is_said(seen, monkeypatch, tmp_path
     assert "ppo.yaml could not be read within 0.01 s" in result.stderr
 
 
-def test_who_watches_already_checks_what_is_known_by_then(tmp_path, monkeypatch):
+def test_a_running_monitor_is_checked_with_its_present_facts(tmp_path, monkeypatch):
     (tmp_path / "ppo.yaml").write_text(PRESET % 8)
     watching = Looked(Config(), cluster(machine(1)))
-    result = asyncio.run(look_and_check(watching, read_preset(tmp_path / "ppo.yaml"), {}))
+    result = asyncio.run(sample_and_check(watching, read_preset(tmp_path / "ppo.yaml"), {}))
     assert (result.verdict, watching.waited) == ("now", [preset.HOSTS_PATIENCE_S])
     monkeypatch.setattr(preset, "budget_of", lambda *_, **__: asked(group("actor", 9)))
-    assert asyncio.run(look_and_check(watching, read_preset(tmp_path / "ppo.yaml"), {})).verdict == "never"
+    assert asyncio.run(sample_and_check(watching, read_preset(tmp_path / "ppo.yaml"), {})).verdict == "never"

@@ -1,4 +1,4 @@
-"""What a shell is offered: names from disk and from the last recording, and none that could do something in it."""
+"""Tests the completion in a shell: names come from files and from the last recording, and a shell can run none of them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,6 @@ from tests.world import NOW, actor, node, snapshot
 SESSION = "session_2026-11-23_00-00-00_000000_7"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
 def record(**more):
     state = snapshot(taken=NOW, nodes=(node(1), node(2)), **more)
     write(recordings_path() / "cluster", [state])
@@ -34,7 +28,7 @@ def offered(*words, begun=""):
     return [item.value for item in ShellComplete(main, {}, "cockpit", "_COCKPIT_COMPLETE").get_completions([*words], begun)]
 
 
-def test_commands_of_acts_are_offered_too():
+def test_actions_are_offered_as_commands():
     assert offered(begun="kill-") == ["kill-actor", "kill-orphans"]
 
 
@@ -43,7 +37,7 @@ def test_presets_are_offered(command):
     assert offered(command, begun="openrlhf-g") == ["openrlhf-grpo"]
 
 
-def test_hosts_are_those_of_the_config_then_those_recorded():
+def test_hosts_of_the_config_are_offered_before_recorded_hosts():
     config_path().parent.mkdir(parents=True)
     config_path().write_text("hosts: [gpu7, {name: gpu8, address: 10.0.0.8}]\n")
     nodes = record().nodes
@@ -57,7 +51,7 @@ def test_a_mistake_in_the_config_hides_no_recorded_host():
     assert offered("stop") == [each.title for each in nodes]
 
 
-def test_jobs_are_offered_to_what_takes_a_job():
+def test_jobs_are_offered_where_a_job_is_expected():
     record(jobs=(Job("ppo-7b", status="RUNNING"), Job("rm-72b", status="FAILED")))
     for command in ("stop-job", "delete-job"):
         assert offered(command) == ["ppo-7b", "rm-72b"]
@@ -71,7 +65,7 @@ def test_nodes_and_actors_are_offered_by_name():
     assert offered("logs", begun="cri") == ["critic"]
 
 
-def test_sessions_are_the_one_recorded_and_those_beside_it():
+def test_the_recorded_session_and_other_sessions_are_offered():
     record(cluster=Cluster(session=SESSION), sessions=(Session(host="node1", name="session_old", path="/tmp/ray/session_old"),))
     assert offered("stop", "--session") == [SESSION, "session_old"]
 
@@ -81,7 +75,7 @@ def test_themes_are_offered():
 
 
 @pytest.mark.parametrize("name", ["$(reboot)", "a;b", "a b", "a\nb", "`id`", "-rf", "a'b", "ä"])
-def test_a_name_that_a_shell_could_obey_is_not_offered(name):
+def test_a_name_that_a_shell_could_run_is_not_offered(name):
     record(jobs=(Job("fine", status="RUNNING"), Job(name, status="RUNNING")))
     assert offered("stop-job") == ["fine"]
 

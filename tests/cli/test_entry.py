@@ -1,4 +1,4 @@
-"""The first moments of the program."""
+"""Tests ctrl+c while the program starts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ main()
 
 
 @pytest.mark.parametrize(("before", "ended"), [("", -signal.SIGINT), ("signal.signal(signal.SIGINT, signal.SIG_IGN)", 0)])
-def test_ctrl_c_while_modules_are_imported_ends_it_without_a_word_unless_it_is_ignored(before, ended):
+def test_ctrl_c_during_imports_ends_it_silently_unless_sigint_is_ignored(before, ended):
     run = subprocess.run([sys.executable, "-c", INTERRUPTED.format(before=before)], capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stderr) == (ended, "")
     assert run.stdout.startswith("cockpit") == (ended == 0)
 
 
-def test_afterwards_ctrl_c_is_pythons_own_again():
+def test_after_the_imports_python_handles_ctrl_c():
     code = """
 import signal
 from cockpit.cli import entry, main

@@ -1,4 +1,4 @@
-"""One table of exit codes, and every command keeps to it."""
+"""Tests that every command ends with the codes of one table."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cockpit.acts.plan import RAY, Plan, Receipt, Target, Unreached
-from cockpit.cli.acts import EndSignal
+from cockpit.actions.plan import RAY, Plan, Receipt, Target, Unreached
+from cockpit.cli.actions import EndSignal
 from cockpit.cli.main import main
 from cockpit.cli.options import EXIT_CODES
-from cockpit.cli.recover import _confirm_and_run
+from cockpit.cli.recover import confirm_and_run
 from cockpit.config.settings import Config
 from cockpit.model import Job, Snapshot
 from cockpit.sources.source import SourceError
@@ -29,19 +29,17 @@ SILENT = Unreached("w1", "w1: timed out")
 OTHER = Unreached("w2", "w2: timed out")
 
 
-def planned(*targets: Target, act: str = "kill-orphans", hosts: tuple[str, ...] = ("w1",), **more: Any) -> Plan:
-    return Plan(act, act, targets, hosts=hosts, **more)
+def planned(*targets: Target, action: str = "kill-orphans", hosts: tuple[str, ...] = ("w1",), **more: Any) -> Plan:
+    return Plan(action, action, targets, hosts=hosts, **more)
 
 
 DEAD = Target("actor", "w1", id="a" * 32, state="DEAD", reason="it has ended: Ray reports DEAD")
-NOT_THERE = planned(act="stop", notes=("w1: nothing of nope runs on this host",))
+NOT_THERE = planned(action="stop", notes=("w1: nothing of nope runs on this host",))
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A command beside what its plan and its receipt would be; no host is asked."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    """Runs a command with a given plan and receipt; no host is asked."""
     (tmp_path / "ppo.yaml").write_text(PRESET)
     monkeypatch.chdir(tmp_path)
 
@@ -49,22 +47,22 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         class Executor:
             def __init__(self, *_: Any) -> None: ...
 
-            async def plan(self, act: Any, aim: Any, *_: Any) -> Plan:
+            async def plan(self, action: Any, chosen: Any, *_: Any) -> Plan:
                 if isinstance(plan, Exception):
                     raise plan
-                return plan or await act.plan(aim, SimpleNamespace(monitor=monitor, snapshot=Snapshot()), None)
+                return plan or await action.plan(chosen, SimpleNamespace(monitor=monitor, snapshot=Snapshot()), None)
 
             async def perform(self, plan: Plan, *_: Any) -> Receipt:
-                return Receipt(plan.act, plan.title, **{"done": plan.targets, "hosts": plan.hosts, **done})
+                return Receipt(plan.action, plan.title, **{"done": plan.targets, "hosts": plan.hosts, **done})
 
             def close(self) -> None: ...
 
         async def look(*_: Any, **__: Any) -> Any:
             return monitor
 
-        for command in ("acts", "launch", "logs", "status"):
-            monkeypatch.setattr(f"cockpit.cli.{command}.look_once", look)
-        for command in ("acts", "launch"):
+        for command in ("actions", "launch", "logs", "status"):
+            monkeypatch.setattr(f"cockpit.cli.{command}.sample_once", look)
+        for command in ("actions", "launch"):
             monkeypatch.setattr(f"cockpit.cli.{command}.ActionExecutor", Executor)
         return CliRunner().invoke(main, words.split()).exit_code
 
@@ -98,23 +96,23 @@ monitor = SimpleNamespace(
         ("kill-orphans", planned(ONE, hosts=("w1", "w2"), unreached=(OTHER,)), 1),
         ("kill-orphans", planned(unreached=(SILENT,)), 3),
         ("kill-orphans", SourceError("no answer"), 3),
-        ("clean", planned(act="clean", refused=(LIVES,)), 0),
-        ("clean --session session_1", planned(act="clean", refused=(LIVES,), requests={"w1": {"sessions": ["session_1"]}}), 1),
-        ("clean --session nope", planned(act="clean"), 3),
-        ("stop", planned(act="stop"), 0),
+        ("clean", planned(action="clean", refused=(LIVES,)), 0),
+        ("clean --session session_1", planned(action="clean", refused=(LIVES,), requests={"w1": {"sessions": ["session_1"]}}), 1),
+        ("clean --session nope", planned(action="clean"), 3),
+        ("stop", planned(action="stop"), 0),
         ("stop --session nope", NOT_THERE, 3),
-        ("stop --session mine", planned(act="stop", refused=(REFUSED,)), 1),
-        (f"kill-actor {DEAD.id}", planned(act="kill-actor", refused=(DEAD,)), 0),
+        ("stop --session mine", planned(action="stop", refused=(REFUSED,)), 1),
+        (f"kill-actor {DEAD.id}", planned(action="kill-actor", refused=(DEAD,)), 0),
         ("stop-job ppo-7b", None, 0),
         ("stop-job nope", None, 3),
         ("delete-job ppo-7b", None, 0),
         ("delete-job live", None, 1),
         ("delete-job nope", None, 3),
-        ("launch ./ppo.yaml --no-follow", planned(act="launch", hosts=(RAY,), refused=(REFUSED,)), 1),
+        ("launch ./ppo.yaml --no-follow", planned(action="launch", hosts=(RAY,), refused=(REFUSED,)), 1),
         ("launch ./ppo.yaml --no-follow", SourceError("no answer"), 3),
     ],
 )
-def test_an_act_ends_as_the_table_says_and_a_dry_run_as_the_act_would(run: Any, words: str, plan: Any, code: int, answer: str):
+def test_an_action_and_its_dry_run_end_with_the_same_code(run: Any, words: str, plan: Any, code: int, answer: str):
     assert run(f"{words} {answer}", plan) == code
 
 
@@ -149,16 +147,16 @@ def test_an_act_ends_as_the_table_says_and_a_dry_run_as_the_act_would(run: Any, 
         ("demo --theme nope", 3),
     ],
 )
-def test_what_is_not_there_is_bad_usage_and_what_is_not_wanted_a_refusal(run: Any, words: str, code: int):
+def test_missing_names_are_bad_usage_and_read_only_is_a_refusal(run: Any, words: str, code: int):
     assert run(words) == code
 
 
 @pytest.mark.parametrize("words", ["config init", "presets --copy verl-ppo"])
-def test_a_file_that_is_there_is_not_written_again(run: Any, words: str):
+def test_an_existing_file_is_not_overwritten(run: Any, words: str):
     assert [run(words), run(words)] == [0, 1]
 
 
-def test_what_goes_wrong_while_it_is_done_is_not_all(run: Any):
+def test_a_failure_a_refusal_or_no_confirmation_ends_with_one(run: Any):
     failed = Target("process", "w1", pid=7, error="it hangs in the kernel")
     assert run("kill-orphans --yes", planned(ONE), done=(), failed=(failed,)) == 1
     assert run("kill-orphans --yes", planned(ONE), done=(), refused=(REFUSED,)) == 1
@@ -166,15 +164,15 @@ def test_what_goes_wrong_while_it_is_done_is_not_all(run: Any):
 
 
 @pytest.mark.parametrize(("obstacles", "code"), [((), 0), (("w1: raylet belongs to bob",), 1)])
-def test_a_dry_run_of_a_runbook_tells_what_is_in_its_way(obstacles: tuple[str, ...], code: int):
+def test_a_dry_run_of_a_runbook_ends_with_one_if_something_is_in_its_way(obstacles: tuple[str, ...], code: int):
     async def plan() -> Plan:
-        return planned(act="stop")
+        return planned(action="stop")
 
     recovery: Any = SimpleNamespace(plan=plan, obstacles=lambda _: obstacles, preset=SimpleNamespace(name="ppo"), steps=())
-    assert asyncio.run(_confirm_and_run(recovery, EndSignal(), as_json=False, dry_run=True, yes=False)) == code
+    assert asyncio.run(confirm_and_run(recovery, EndSignal(), as_json=False, dry_run=True, yes=False)) == code
 
 
-def test_every_help_lists_codes_of_the_table_and_no_others():
+def test_every_help_lists_only_codes_of_the_table():
     known = {code for code in EXIT_CODES if code.isdigit()}
     context = click.Context(main)
     for name in main.list_commands(context):
@@ -184,6 +182,6 @@ def test_every_help_lists_codes_of_the_table_and_no_others():
     assert all(f"{code} " in whole for code in EXIT_CODES)
 
 
-def test_the_table_of_the_documentation_is_that_of_the_help():
+def test_the_documentation_has_the_same_table_of_exit_codes():
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
     assert all(f"| {code} | {meaning} |" in page for code, meaning in EXIT_CODES.items())

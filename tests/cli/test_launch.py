@@ -1,18 +1,19 @@
-"""`cockpit launch` as it is typed: how it ends, what it says, and that following is not the job."""
+"""Tests `cockpit launch`: its exit codes and messages, and that the job runs on when nobody follows it."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cockpit.cli import launch
 from cockpit.config.settings import Config
-from cockpit.model import Job
+from cockpit.model import Job, Snapshot
 from cockpit.presets import Preset, read_preset
+from tests.cli.programs import cockpit
+from tests.world import actor
 
 pytestmark = pytest.mark.process
 
@@ -26,13 +27,8 @@ def preset(tmp_path: Path, monkeypatch) -> Preset:
     return read_preset(tmp_path / "ppo.yaml")
 
 
-def cockpit(*words: str) -> subprocess.CompletedProcess[str]:
-    program = [str(Path(sys.executable).with_name("cockpit")), *words]
-    return subprocess.run(program, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
-
-
 class ClusterMonitor:
-    """A job whose log has these lines, and which is in these states, one after the other."""
+    """A monitor of a job with this log, which goes through these states."""
 
     def __init__(self, lines: list[str], *states: Job) -> None:
         self.lines, self.states, self.gate = lines, list(states), asyncio.Event()
@@ -47,7 +43,7 @@ class ClusterMonitor:
 
 
 async def followed(monitor: ClusterMonitor, preset: Preset) -> int:
-    return await launch._follow(Config(), monitor, "ppo-1", preset)
+    return await launch.follow(Config(), monitor, "ppo-1", preset)
 
 
 def job(status: str, **more) -> Job:
@@ -69,7 +65,7 @@ async def _soon() -> None:
     await _sleep(0.001)
 
 
-async def test_a_job_that_never_began_tells_why_and_shows_no_secret(preset, capsys):
+async def test_a_job_that_never_began_shows_the_reason_and_no_secret(preset, capsys):
     message = f"runtime_env setup failed:\nTOKEN={SECRET}\nno such package: vlm"
     code = await followed(ClusterMonitor([], job("FAILED", message=message)), preset)
     _, said = capsys.readouterr()
@@ -79,7 +75,7 @@ async def test_a_job_that_never_began_tells_why_and_shows_no_secret(preset, caps
     assert SECRET not in said
 
 
-def test_of_a_traceback_the_beginning_and_the_end_are_told():
+def test_of_a_traceback_only_the_lines_around_its_frames_are_printed():
     trace = "Traceback (most recent call last):\n  File a\n    child = x\nFileNotFoundError: conda\nDuring handling …\n"
     message = f"runtime_env setup failed: it could not be made.\n[Node 10.0.0.1] {trace}{trace.replace('[', '')}ValueError: no conda here\n"
     assert launch.failure_lines(message) == [
@@ -92,13 +88,15 @@ def test_of_a_traceback_the_beginning_and_the_end_are_told():
     assert launch.failure_lines("") == []
 
 
-async def test_a_job_that_waits_says_why(preset, capsys, monkeypatch):
+async def test_the_reason_for_a_pending_job_is_printed(preset, capsys, monkeypatch):
     monkeypatch.setattr(launch, "PENDING_GRACE_S", 0.0)
 
-    async def why(config, job):
-        return "8 GPUs are reserved by holds1"
+    supervisor = actor(1, name="_ray_internal_job_actor_ppo-1", why="8 GPUs are reserved by holds1")
 
-    monkeypatch.setattr(launch, "_why_pending", why)
+    async def sample_once(config):
+        return SimpleNamespace(poller=SimpleNamespace(snapshot=Snapshot(actors=(supervisor,))))
+
+    monkeypatch.setattr(launch, "sample_once", sample_once)
     monitor = ClusterMonitor([], job("PENDING"), job("SUCCEEDED"))
     monitor.gate.clear()
     task = asyncio.create_task(followed(monitor, preset))
@@ -109,7 +107,7 @@ async def test_a_job_that_waits_says_why(preset, capsys, monkeypatch):
     assert await task == 0
 
 
-async def test_whoever_stops_following_is_told_that_the_job_goes_on(preset, capsys):
+async def test_a_stopped_follow_says_that_the_job_keeps_running(preset, capsys):
     monitor = ClusterMonitor([], job("RUNNING"))
     monitor.gate.clear()
     task = asyncio.create_task(followed(monitor, preset))
@@ -128,12 +126,12 @@ def test_a_mistake_in_a_preset_is_bad_usage(tmp_path):
     assert cockpit("launch").returncode == 3
 
 
-def test_where_cockpit_is_read_only_nothing_is_launched(preset):
+def test_read_only_nothing_is_launched(preset):
     ended = cockpit("launch", str(preset.path), "--yes", "--readonly")
     assert (ended.returncode, ended.stderr) == (1, "cockpit: launch: cockpit is read-only (--readonly)\n")
 
 
-def test_where_nothing_answers_that_is_said(preset):
+def test_an_unreachable_dashboard_is_reported(preset):
     ended = cockpit("launch", str(preset.path), "--yes", "--address", "http://127.0.0.1:9")
     assert ended.returncode == 3
     assert "127.0.0.1:9 can't be reached" in ended.stderr

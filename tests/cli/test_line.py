@@ -13,7 +13,7 @@ from cockpit.cli.line import answer_line, print_line
 from cockpit.cli.main import main
 from cockpit.cli.service import attach_line_writer, write_line_of
 from cockpit.config.settings import Config
-from cockpit.line_file import line_path, lines_path, read_line
+from cockpit.files.status_line import line_path, lines_path, read_line
 from tests.world import snapshot
 
 HEAD = "http://head:8265"
@@ -21,10 +21,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("COCKPIT_ADDRESS", raising=False)
+def folder(home):
     lines_path().mkdir(parents=True)
 
 
@@ -33,7 +30,7 @@ def leave(seconds=0.0, code=0, address=HEAD):
 
 
 @pytest.mark.parametrize("code", range(4))
-def test_it_prints_what_was_left_and_ends_as_that_look(code, capsys):
+def test_it_prints_the_saved_line_and_ends_with_its_code(code, capsys):
     leave(code=code)
     assert print_line(None) == code
     assert capsys.readouterr().out == "ray 2 nodes · OK\n"
@@ -50,7 +47,7 @@ def test_it_prints_what_was_left_and_ends_as_that_look(code, capsys):
         (9 * DAY, "9 d old"),
     ],
 )
-def test_what_is_old_says_so_and_is_no_longer_fine(seconds, words, capsys):
+def test_an_old_line_shows_its_age_and_is_at_least_a_warning(seconds, words, capsys):
     leave(seconds + 1)
     assert print_line(None) == 1
     assert capsys.readouterr().out == f"ray 2 nodes · OK ({words})\n"
@@ -58,12 +55,12 @@ def test_what_is_old_says_so_and_is_no_longer_fine(seconds, words, capsys):
     assert print_line(None) == 2
 
 
-def test_what_is_not_known_is_a_dash(capsys):
+def test_without_a_line_it_prints_a_dash(capsys):
     assert print_line(None) == 3
     assert capsys.readouterr().out == "–\n"
 
 
-def test_the_short_way_takes_only_what_it_understands_whole(monkeypatch):
+def test_the_fast_path_takes_only_commands_that_it_fully_understands(monkeypatch):
     asked = []
     monkeypatch.setattr(line_command, "print_line", lambda address: asked.append(address) or 2)
     assert answer_line(["status", "--line"]) == 2
@@ -75,7 +72,7 @@ def test_the_short_way_takes_only_what_it_understands_whole(monkeypatch):
     assert asked == [None, HEAD]
 
 
-def test_the_long_way_knows_addresses_as_people_type_them(monkeypatch):
+def test_the_full_parser_accepts_addresses_as_people_type_them(monkeypatch):
     leave()
     leave(address="http://other:8265", code=2)
     assert CliRunner().invoke(main, ["status", "--line", "--address", "head"]).exit_code == 0
@@ -86,13 +83,13 @@ def test_the_long_way_knows_addresses_as_people_type_them(monkeypatch):
 
 
 @pytest.mark.parametrize("other", [("--json",), ("--watch",), ("--at", "-5m")])
-def test_it_is_no_look_and_no_past(other):
+def test_line_excludes_json_watch_and_at(other):
     told = CliRunner().invoke(main, ["status", "--line", *other])
     assert told.exit_code != 0
     assert "with --json, --watch or --at" in str(told.exception) + told.output
 
 
-def test_a_single_look_leaves_its_line_but_a_read_only_one_no_file():
+def test_one_sample_writes_a_line_unless_cockpit_is_read_only():
     shot = snapshot()
     write_line_of(Config(readonly=True), shot)
     assert list(lines_path().iterdir()) == []
@@ -102,7 +99,7 @@ def test_a_single_look_leaves_its_line_but_a_read_only_one_no_file():
     assert left.text.startswith("ray 2 nodes")
 
 
-def test_a_monitor_that_is_read_only_has_no_writer():
+def test_a_read_only_monitor_has_no_line_writer():
     class Monitor:
         poller = None
 
@@ -110,8 +107,8 @@ def test_a_monitor_that_is_read_only_has_no_writer():
 
 
 @pytest.mark.process
-def test_it_imports_nothing_that_takes_time():
-    """A prompt waits for it."""
+def test_the_fast_path_imports_nothing_slow():
+    """A prompt waits for this command."""
     code = """
 import sys
 from cockpit.cli.entry import main

@@ -1,10 +1,12 @@
-"""`cockpit logs`: what a word means, what is printed, and what is said where there is no log."""
+"""Tests `cockpit logs`: finding the target, printing its log, and errors without one."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from cockpit.cli.logs import LogRequest, find_logs, print_log
+from cockpit.cli.logs import find_logs, print_log
 from cockpit.config.settings import Config
 from cockpit.config.slurm import NodeNames
 from cockpit.model import Cluster, Job
@@ -14,7 +16,7 @@ from tests.world import actor, node, process, snapshot
 
 
 class Looked:
-    """A single look: its snapshot, and logs that are called as the thing that was asked for."""
+    """A monitor with one snapshot; the file of each log has the name of its target."""
 
     def __init__(self, *lines, dead=(), **seen):
         self.lines, self.dead = lines, dead
@@ -46,7 +48,7 @@ class Looked:
 
 
 async def meant(target, host=None, **seen):
-    return (await find_logs(Looked(**seen), LogRequest(target, host)))[0].file
+    return (await find_logs(Looked(**seen), target, host))[0].file
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ async def meant(target, host=None, **seen):
         ("1200", process(1200).key),
     ],
 )
-async def test_a_word_is_a_job_an_actor_a_pid_or_a_node(target, file):
+async def test_a_target_is_a_job_an_actor_a_pid_or_a_node(target, file):
     assert await meant(target) == file
 
 
@@ -73,12 +75,12 @@ async def test_a_dead_actor_is_found_among_the_dead():
     assert await meant("old", dead=(actor(9, name="old", state="DEAD"),)) == actor(9).key
 
 
-async def test_the_beginning_of_an_id_that_cockpit_prints_is_enough():
+async def test_the_beginning_of_an_id_is_enough():
     one = actor(1, id="097930b0b3e9191b53eac34f03000000")
     assert await meant("097930b0b3e9", actors=(one,)) == one.key
 
 
-async def test_a_word_that_means_several_actors_names_them():
+async def test_an_ambiguous_target_lists_the_actors():
     with pytest.raises(
         SourceError, match=r"CriticModelActor matches 4 actors: actor4 \(PENDING_CREATION\), .*; give the name or the id of one"
     ):
@@ -93,7 +95,7 @@ async def test_a_pid_of_two_nodes_needs_a_host():
     assert await meant("7", "node2", actors=both) == actor(2).key
 
 
-async def test_a_worker_that_has_ended_is_looked_for_on_the_host_that_is_named():
+async def test_an_ended_worker_is_searched_on_the_given_host():
     assert await meant("4242", "node2") == "4242 on node2"
     with pytest.raises(SourceError, match="no process with pid 4242 is known; if it has ended, add --host"):
         await meant("4242")
@@ -101,34 +103,34 @@ async def test_a_worker_that_has_ended_is_looked_for_on_the_host_that_is_named()
         await meant("4242", "nope")
 
 
-async def test_where_jobs_are_not_known_a_word_may_be_one():
+async def test_while_jobs_are_unknown_a_target_may_be_a_job():
     assert await meant("ppo-8b", jobs=None) == "job ppo-8b"
 
 
-async def test_a_job_that_is_called_as_a_number_is_the_job():
+async def test_a_job_whose_name_is_a_number_is_preferred_to_a_pid():
     assert await meant("1001", jobs=(Job("1001", None, "1001", "RUNNING"),)) == "job 1001"
 
 
-def printed(monkeypatch, looked, request, *, terminal=False):
-    async def look_once(config, **how):
+def printed(monkeypatch, looked, target, *, terminal=False, **wanted):
+    async def sample_once(config, **how):
         return looked
 
-    monkeypatch.setattr("cockpit.cli.logs.look_once", look_once)
+    monkeypatch.setattr("cockpit.cli.logs.sample_once", sample_once)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-    return print_log(Config(), request)
+    return asyncio.run(print_log(Config(), target, **wanted))
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_log_shows_no_secret_on_a_terminal_and_is_raw_in_a_pipe(monkeypatch, capsys, terminal):
     lines = ("step 1", "HF_TOKEN=c0ffee4dead9", "password:", "  c0ffee4dead9")
-    assert printed(monkeypatch, Looked(*lines), LogRequest("ppo-7b"), terminal=terminal) == 0
+    assert printed(monkeypatch, Looked(*lines), "ppo-7b", terminal=terminal) == 0
     shown = ("step 1", "HF_TOKEN=•••", "password:", "  •••")
     assert capsys.readouterr().out.splitlines() == list(shown if terminal else lines)
 
 
 def test_an_unknown_target_is_one_sentence_and_exit_code_3(monkeypatch, capsys):
     looked = Looked()
-    assert printed(monkeypatch, looked, LogRequest("nope")) == 3
+    assert printed(monkeypatch, looked, "nope") == 3
     said = capsys.readouterr()
     assert said.err == "cockpit: there is no job, actor, process or node nope in the Ray cluster at http://10.0.0.1:8265\n"
     assert said.out == ""
@@ -136,20 +138,20 @@ def test_an_unknown_target_is_one_sentence_and_exit_code_3(monkeypatch, capsys):
 
 
 def test_a_mistyped_name_is_answered_with_the_nearest_one(monkeypatch, capsys):
-    assert printed(monkeypatch, Looked(), LogRequest("ppo-7")) == 3
+    assert printed(monkeypatch, Looked(), "ppo-7") == 3
     assert capsys.readouterr().err.endswith("in the Ray cluster at http://10.0.0.1:8265; did you mean ppo-7b?\n")
 
 
-def test_a_part_of_ray_is_answered_with_the_node_whose_log_it_is(monkeypatch, capsys):
+def test_for_a_part_of_ray_the_command_for_its_log_is_suggested(monkeypatch, capsys):
     looked = Looked()
     head = looked.poller.snapshot.nodes[0]
     assert head.head
-    assert printed(monkeypatch, looked, LogRequest("gcs")) == 3
+    assert printed(monkeypatch, looked, "gcs") == 3
     assert capsys.readouterr().err.endswith(f". Ray's own logs are those of a node: `cockpit logs {head.title} --log gcs_server.out`\n")
 
 
 class Growing(Looked):
-    """A log that is written to for ever."""
+    """A monitor whose log never stops growing."""
 
     def log(self, label, file):
         async def follow(lines, on):
@@ -160,30 +162,30 @@ class Growing(Looked):
         return Log(label, file, "node1", follow)
 
 
-def test_of_a_log_that_grows_exactly_the_lines_that_were_asked_for_are_printed(monkeypatch, capsys):
-    assert printed(monkeypatch, Growing(), LogRequest("ppo-7b", lines=3)) == 0
+def test_of_a_growing_log_exactly_n_lines_are_printed(monkeypatch, capsys):
+    assert printed(monkeypatch, Growing(), "ppo-7b", lines=3) == 0
     assert capsys.readouterr().out.splitlines() == ["0", "1", "2"]
-    assert printed(monkeypatch, Growing(), LogRequest("ppo-7b", lines=3, follow=True)) == 0
+    assert printed(monkeypatch, Growing(), "ppo-7b", lines=3, follow=True) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1000
 
 
-def test_that_a_log_is_of_the_process_before_a_restart_is_said_in_a_pipe_too(monkeypatch, capsys):
+def test_a_log_from_before_a_restart_is_announced_in_a_pipe_too(monkeypatch, capsys):
     looked = Looked("line")
 
     async def logs_of(thing):
         return (looked.log("err-before", "worker.err"), looked.log("out", "worker.out"))
 
     looked.logs_of = logs_of
-    assert printed(monkeypatch, looked, LogRequest("actor1")) == 0
+    assert printed(monkeypatch, looked, "actor1") == 0
     assert capsys.readouterr().err == "cockpit: worker.err on node1, of the process before the restart; --log shows another: out\n"
-    assert printed(monkeypatch, looked, LogRequest("actor1", log="err-before")) == 0
+    assert printed(monkeypatch, looked, "actor1", log="err-before") == 0
     assert capsys.readouterr().err == "", "that one was asked for"
 
 
-def test_another_of_its_logs_is_chosen_by_its_label(monkeypatch, capsys):
+def test_another_log_is_chosen_by_its_label(monkeypatch, capsys):
     looked = Looked("line")
     looked.others = (looked.log("err", "actor1.err"),)
-    assert printed(monkeypatch, looked, LogRequest("actor1", log="err"), terminal=True) == 0
+    assert printed(monkeypatch, looked, "actor1", log="err", terminal=True) == 0
     assert capsys.readouterr().err == "cockpit: actor1.err on node1; --log shows another: out\n"
-    assert printed(monkeypatch, looked, LogRequest("actor1", log="x")) == 3
+    assert printed(monkeypatch, looked, "actor1", log="x") == 3
     assert capsys.readouterr().err == "cockpit: actor1 has no log x; it has: out, err\n"

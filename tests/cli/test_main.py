@@ -8,7 +8,6 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -21,42 +20,28 @@ from cockpit import __version__
 from cockpit.cli.main import main
 from cockpit.monitor.monitor import Address
 from cockpit.monitor.poller import Poller
+from tests.cli.programs import PROGRAM
+from tests.cli.programs import cockpit as program
 
 pytestmark = pytest.mark.process
 
 CLOSED = "http://127.0.0.1:9"
-PROGRAM = [sys.executable, "-c", "from cockpit.cli.main import main; main()"]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """A home of its own, and nothing in the environment that says where Ray is."""
-    for name in list(os.environ):
-        if name.startswith(("COCKPIT_", "RAY_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
 
 
 @pytest.fixture
 def config(home):
-    path = home / ".config/cockpit/config.yaml"
+    path = home / "config/cockpit/config.yaml"
     path.parent.mkdir(parents=True)
     return path
 
 
 def cockpit(*words):
-    """Run in this process; what it raises is not swallowed."""
+    """Run cockpit in this process; exceptions are raised."""
     result = CliRunner().invoke(main, words)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert "Traceback" not in result.output
     return result
-
-
-def program(*words, **more):
-    """Run as a program, as people do."""
-    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False, **more)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +97,7 @@ def test_a_mistake_in_the_config_names_file_line_and_key(config, text, said):
     config.write_text(text)
     result = cockpit("status")
     assert result.exit_code == 3
-    assert result.stderr.startswith("cockpit: ~/.config/cockpit/config.yaml:")
+    assert result.stderr.startswith("cockpit: ~/config/cockpit/config.yaml:")
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
 
@@ -128,7 +113,7 @@ DRAWING = ("demo", "replay")
 
 
 @pytest.mark.parametrize("option", [("--theme", "nord"), ("--ascii",), ("--quiet",)])
-def test_only_what_draws_has_the_options_of_the_screen(option):
+def test_only_commands_that_draw_have_the_options_of_the_screen(option):
     for command in sorted({*main.list_commands(click.Context(main))} - {"config", *DRAWING}):
         assert option[0] not in cockpit(command, "--help").stdout
         result = cockpit(command, *option)
@@ -177,13 +162,13 @@ def test_every_help_is_ascii(command):
     assert cockpit(command, "--help").stdout.isascii()
 
 
-def test_the_version_is_told():
+def test_the_version_is_printed():
     assert cockpit("--version").stdout == f"cockpit, version {__version__}\n"
 
 
 def test_the_config_file_is_written_once(home):
     first = cockpit("config", "init")
-    path = home / ".config/cockpit/config.yaml"
+    path = home / "config/cockpit/config.yaml"
     assert (first.exit_code, first.stdout) == (0, f"Written: {path}\n")
     path.write_text("interval: 7\n")
     second = cockpit("config", "init")
@@ -192,7 +177,7 @@ def test_the_config_file_is_written_once(home):
     assert path.read_text() == "interval: 7\n"
 
 
-def test_the_config_file_is_where_it_says(config):
+def test_the_path_of_the_config_file_is_printed(config):
     assert cockpit("config", "path").stdout == f"{config}\n"
 
 
@@ -202,7 +187,7 @@ def test_print_says_where_each_value_comes_from(config, monkeypatch):
     result = cockpit("--ascii", "config", "print", "--hosts", "w1,w2")
     assert result.exit_code == 0
     said = dict(line.split(": ", 1) for line in result.stdout.splitlines())
-    assert said["interval"] == "7.0  # ~/.config/cockpit/config.yaml:2"
+    assert said["interval"] == "7.0  # ~/config/cockpit/config.yaml:2"
     assert said["theme"] == '"nord"  # COCKPIT_THEME'
     assert said["hosts"] == '[{"name": "w1"}, {"name": "w2"}]  # --hosts'
     assert said["readonly"] == "false  # default"
@@ -234,7 +219,7 @@ def test_a_port_at_which_nothing_listens_is_unreachable():
     assert result.exit_code in (2, 3), "3, or 2 where a Ray of somebody else lives on this host"
 
 
-def test_a_look_in_words_says_so_too():
+def test_the_text_says_that_no_dashboard_answers():
     result = cockpit("status", "--address", CLOSED)
     assert result.stdout.startswith(f"No Ray dashboard answers at {CLOSED}")
     assert "FAILING SOURCE ray.identity" in result.stdout
@@ -242,7 +227,7 @@ def test_a_look_in_words_says_so_too():
 
 @contextmanager
 def served(answer):
-    """A web server that is no Ray."""
+    """A web server that is not Ray."""
 
     class Other(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -260,7 +245,7 @@ def served(answer):
 
 
 @pytest.mark.parametrize("answer", [b"<html>Welcome to nginx!</html>", b"", b"[1, 2]", b"\xff\xfe\x00", b'{"ray_version": 7}'])
-def test_a_web_server_that_is_no_ray_is_a_fault(answer):
+def test_another_web_server_is_a_fault(answer):
     with served(answer) as address:
         result = cockpit("status", "--json", "--address", address)
     status = json.loads(result.stdout)
@@ -288,7 +273,7 @@ def test_a_port_that_speaks_no_http_is_a_fault():
     assert result.exit_code in (2, 3)
 
 
-def test_two_live_sessions_are_listed_and_none_is_taken(monkeypatch):
+def test_two_live_sessions_are_listed_and_none_is_chosen(monkeypatch):
     class Two:
         open_choices = (Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))
         poller = Poller.__new__(Poller)
@@ -296,7 +281,7 @@ def test_two_live_sessions_are_listed_and_none_is_taken(monkeypatch):
     async def look(_, **patience):
         return Two()
 
-    monkeypatch.setattr("cockpit.cli.status.look_once", look)
+    monkeypatch.setattr("cockpit.cli.status.sample_once", look)
     result = cockpit("status")
     assert result.exit_code == 3
     assert "name one with --address" in result.stderr
@@ -304,7 +289,7 @@ def test_two_live_sessions_are_listed_and_none_is_taken(monkeypatch):
     assert not result.stdout
 
 
-def test_watching_takes_none_of_two_live_sessions_either(monkeypatch):
+def test_status_watch_chooses_none_of_two_live_sessions_either(monkeypatch):
     class Two:
         open_choices = (Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))
 
@@ -327,7 +312,7 @@ def test_watching_takes_none_of_two_live_sessions_either(monkeypatch):
 # As a program
 
 
-def test_without_a_terminal_the_screen_is_a_status():
+def test_without_a_terminal_the_status_is_printed():
     result = program("--address", CLOSED, stdin=subprocess.DEVNULL)
     assert result.stderr == "cockpit: no screen here, because stdin is not a terminal: this is the output of `cockpit status`\n\n"
     assert result.stdout.startswith(f"No Ray dashboard answers at {CLOSED}")
@@ -336,7 +321,7 @@ def test_without_a_terminal_the_screen_is_a_status():
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk here that is always full")
 @pytest.mark.parametrize("words", [("status", "--address", CLOSED), ("kill-orphans", "--dry-run", "--address", CLOSED), ("schema",)])
-def test_a_full_disk_below_what_is_printed_is_one_sentence(words):
+def test_a_full_disk_is_reported_in_one_sentence(words):
     with open("/dev/full", "w") as full:
         result = subprocess.run([*PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert result.stderr == "cockpit: output: no space left on device\n"
@@ -345,7 +330,7 @@ def test_a_full_disk_below_what_is_printed_is_one_sentence(words):
 
 @pytest.mark.parametrize("words", [("status", "--address", CLOSED), ("presets",), ("config", "print"), ("kill-orphans", "--dry-run")])
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user whom nobody knows")
-def test_a_user_whom_nobody_knows_and_who_has_no_home_is_served(words, monkeypatch):
+def test_it_works_for_an_unknown_user_without_a_home(words, monkeypatch):
     monkeypatch.delenv("HOME")
     monkeypatch.setenv("COCKPIT_ADDRESS", CLOSED)
     reads_all = [f"--{kind}-caps=+dac_read_search" for kind in ("inh", "ambient")]  # this Python may lie where only root may look
@@ -362,7 +347,7 @@ def test_without_a_stdout_it_ends_as_it_would_with_one(words):
     assert (closed.returncode, closed.stderr) == (3, "")
 
 
-def test_a_reader_that_goes_away_is_no_error():
+def test_a_closed_pipe_is_no_error():
     command = f"{shlex.join(PROGRAM)} status --json --address {CLOSED} | head -c 1; exit ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert result.stdout == "{"
@@ -370,7 +355,7 @@ def test_a_reader_that_goes_away_is_no_error():
     assert result.returncode in (0, 2, 3)
 
 
-def test_a_reader_that_was_never_there_is_no_error():
+def test_a_pipe_without_a_reader_is_no_error():
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -381,7 +366,7 @@ def test_a_reader_that_was_never_there_is_no_error():
     assert result.returncode == 0
 
 
-def test_watching_ends_with_its_reader():
+def test_status_watch_ends_when_its_pipe_is_closed():
     command = [*PROGRAM, "status", "--watch", "--json", "--interval", "0.5", "--address", CLOSED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
         first, second = (json.loads(watching.stdout.readline()) for _ in range(2))
@@ -393,7 +378,7 @@ def test_watching_ends_with_its_reader():
 
 @contextmanager
 def heard(*words):
-    """A terminal whose lines are read one after the other, and the program on it."""
+    """The program on a terminal, and the terminal, whose lines can be read one by one."""
     ours, theirs = pty.openpty()
     with (
         os.fdopen(ours, "r+b", buffering=0) as terminal,
@@ -413,7 +398,7 @@ def read_until(terminal, word):
     return lines
 
 
-def test_the_plain_screen_is_sentences_again_on_enter_and_ends_on_q():
+def test_the_plain_screen_prints_again_on_enter_and_ends_on_q():
     with heard("--plain", "--address", CLOSED) as (running, terminal):
         first = read_until(terminal, "q and Enter quits")
         assert any(line.startswith("No Ray dashboard answers at http://127.0.0.1:9") for line in first)
@@ -425,7 +410,7 @@ def test_the_plain_screen_is_sentences_again_on_enter_and_ends_on_q():
         assert running.wait(60) == 0
 
 
-def test_an_interrupted_look_says_nothing():
+def test_ctrl_c_ends_status_watch_silently():
     command = [*PROGRAM, "status", "--watch", "--interval", "0.5", "--address", CLOSED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
         watching.stdout.readline()
@@ -434,7 +419,7 @@ def test_an_interrupted_look_says_nothing():
         assert not watching.stderr.read()
 
 
-def test_watching_ends_by_itself_when_it_is_told_to():
+def test_sigterm_ends_status_watch_silently():
     command = [*PROGRAM, "status", "--watch", "--interval", "0.5", "--address", CLOSED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
         watching.stdout.readline()
@@ -446,7 +431,7 @@ def test_watching_ends_by_itself_when_it_is_told_to():
 @pytest.mark.parametrize(
     ("words", "instead"), [(("demo",), "cockpit demo --plain"), (("replay",), "cockpit status --at TIME")], ids=["demo", "replay"]
 )
-def test_what_only_draws_says_why_it_can_not_and_draws_into_no_pipe(words, instead):
+def test_commands_that_draw_refuse_a_pipe_and_say_why(words, instead):
     result = program(*words)
     assert (result.returncode, result.stdout) == (3, "")
     assert "is not a terminal" in result.stderr
@@ -454,7 +439,7 @@ def test_what_only_draws_says_why_it_can_not_and_draws_into_no_pipe(words, inste
 
 
 @pytest.mark.parametrize("name", ["stdin", "stdout"])
-def test_the_reason_for_no_screen_names_what_is_no_terminal(name):
+def test_the_reason_for_no_screen_names_the_stream_that_is_no_terminal(name):
     ours, theirs = pty.openpty()
     streams = {"stdin": theirs, "stdout": theirs, "stderr": subprocess.PIPE} | {name: subprocess.DEVNULL}
     with os.fdopen(ours), os.fdopen(theirs):
@@ -466,7 +451,7 @@ def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
     shown = []
 
     def run_demo(screen):
-        screen("http://127.0.0.1:8299", {})
+        screen("http://127.0.0.1:8299")
         return 0
 
     monkeypatch.setattr("cockpit.cli.demo.run_demo", run_demo)
@@ -478,5 +463,5 @@ def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("statusx", "status"), ("launchit", "launch"), ("kill-orphan", "kill-orphans")])
-def test_a_command_that_there_is_not_is_told_with_what_was_meant(typed: str, meant: str):
+def test_an_unknown_command_gets_a_suggestion(typed: str, meant: str):
     assert f"'{meant}'" in program(typed).stderr

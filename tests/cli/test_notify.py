@@ -3,9 +3,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import Queue
@@ -16,6 +14,7 @@ from click.testing import CliRunner
 
 from cockpit.cli.main import main
 from cockpit.notify.robots import ChatBotRefusedError
+from tests.cli.programs import started
 
 SECRET = "0a1b2c3d4e5f6789"
 CONFIG = f"""
@@ -27,8 +26,6 @@ notify:
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("COLUMNS", "200")
 
     def invoke(*words, config=CONFIG):
@@ -42,7 +39,7 @@ def run(tmp_path, monkeypatch):
 
 @pytest.fixture
 def heard(monkeypatch):
-    """Whom something was sent to; the command fails."""
+    """The kinds of targets that got a message; the command fails."""
     targets = []
 
     async def send(target, message):
@@ -55,7 +52,7 @@ def heard(monkeypatch):
     return targets
 
 
-def test_each_target_says_what_came_back(run, heard):
+def test_the_answer_of_each_target_is_printed(run, heard):
     answer = run("notify", "--test")
     assert answer.output == "target 1 (feishu): accepted\ntarget 2 (command): failed: it ended with exit code 7: no pager\n"
     assert (answer.exit_code, heard) == (1, ["feishu", "command"])
@@ -67,7 +64,7 @@ def test_one_target_can_be_tried(run, heard):
     assert (answer.exit_code, "expected a number from 1 to 2" in answer.output) == (3, True)
 
 
-def test_without_a_target_nobody_is_told_and_it_is_said(run):
+def test_without_targets_it_says_so(run):
     for words in (("notify", "--test"), ("watch",)):
         answer = run(*words, config="")
         assert answer.exit_code == 1
@@ -106,7 +103,7 @@ def test_a_mistake_names_its_place_and_repeats_no_secret(run, entry, mistake):
     assert "123456789" not in answer.output
 
 
-def test_nothing_is_told_where_nothing_may_be_written(run, tmp_path):
+def test_read_only_nothing_is_sent(run, tmp_path):
     answer = run("watch", "--readonly")
     assert answer.exit_code == 1
     assert "cockpit is read-only (--readonly)" in answer.output
@@ -126,7 +123,7 @@ def test_the_unit_calls_this_cockpit(run):
 
 
 @pytest.mark.process
-def test_without_a_screen_findings_are_told_and_a_second_one_ends(run, tmp_path):
+def test_watch_sends_findings_and_a_second_watch_ends(run, tmp_path):
     bodies: Queue[str] = Queue()
 
     class Robot(BaseHTTPRequestHandler):
@@ -157,12 +154,3 @@ def test_without_a_screen_findings_are_told_and_a_second_one_ends(run, tmp_path)
         server.shutdown()
     assert "STARTED" in said
     assert '"begun":[{"key":"finding:placement-group-pending' in body
-
-
-@contextmanager
-def started(words, env):
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as child:
-        try:
-            yield child
-        finally:
-            child.kill()

@@ -12,9 +12,7 @@ KEY = "c0ffee4dead9beef"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "config" / "cockpit" / "presets"
     folder.mkdir(parents=True)
     (folder / "bad.yaml").write_text("job: {}\n")
@@ -29,7 +27,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(main, ["presets", *words])
 
 
-def test_presets_are_a_table_with_mistakes_and_doubts_beside_them():
+def test_presets_are_a_table_with_their_mistakes_and_doubts():
     result = run()
     assert result.exit_code == 1
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
@@ -43,7 +41,7 @@ def test_presets_are_a_table_with_mistakes_and_doubts_beside_them():
     assert KEY not in result.stdout
 
 
-def test_presets_are_told_to_scripts(folder):
+def test_presets_as_json(folder):
     result = run("--json")
     found = {one["name"]: one for one in json.loads(result.stdout)["presets"]}
     assert found["bad"] == {
@@ -59,7 +57,7 @@ def test_presets_are_told_to_scripts(folder):
 
 
 @pytest.mark.parametrize("words", [["--readonly", "presets", "--copy", "verl-ppo"], ["presets", "--copy", "verl-ppo", "--readonly"]])
-def test_read_only_means_that_nothing_is_copied(folder, words):
+def test_read_only_nothing_is_copied(folder, words):
     result = CliRunner().invoke(main, words)
     assert (result.exit_code, result.stderr) == (1, "cockpit: presets --copy: cockpit is read-only (--readonly)\n")
     assert not (folder / "verl-ppo.yaml").exists()

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,21 +12,19 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from cockpit.cli.main import main
-from cockpit.moment import moment_text
 from cockpit.recording.recording import Recording
 from cockpit.report.status import exit_code
+from cockpit.times.moments import format_time
+from tests.cli.programs import started
 from tests.recording.recorded import snapshots, write
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    return lambda *words: CliRunner().invoke(main, list(words))
+def run(*words):
+    return CliRunner().invoke(main, words)
 
 
 @pytest.fixture
-def written(tmp_path, run):
+def written(tmp_path):
     made = list(snapshots(100))
     write(tmp_path / "state" / "cockpit" / "recordings" / "session_a", made)
     return made
@@ -41,13 +36,13 @@ def iso(moment):
     return datetime.fromtimestamp(moment).isoformat()
 
 
-def test_status_tells_what_was_then(run, written):
+def test_status_at_prints_the_recorded_state(written):
     answer = run("status", "--json", "--at", iso(written[40].taken + 1))
     told = json.loads(answer.stdout)
     assert answer.exit_code == exit_code(written[40], [])
     assert told["cluster"]["ray_version"] == "2.60.0"
     text = run("status", "--at", iso(written[40].taken + 1)).stdout
-    assert text.startswith(f"As recorded at {moment_text(written[40].taken, time.time())}:\n")
+    assert text.startswith(f"As recorded at {format_time(written[40].taken, time.time())}:\n")
     assert "node1" in text
 
 
@@ -60,20 +55,20 @@ def test_status_tells_what_was_then(run, written):
         (("--at", "2020-01-01T00:00", "--address", "http://other:1"), "no recording of http://other:1 in "),
     ],
 )
-def test_what_was_not_recorded_is_no_answer(run, written, words, reason):
+def test_a_time_that_was_not_recorded_is_no_answer(written, words, reason):
     answer = run("status", *words)
     assert answer.exit_code == 3
     assert reason in answer.output
 
 
-def test_a_moment_in_a_gap_is_told_with_the_gap(run, tmp_path):
+def test_for_a_moment_in_a_gap_the_gap_is_named(tmp_path):
     before, *_, after = snapshots(100)
     write(tmp_path / "state" / "cockpit" / "recordings" / "session_a", [before, replace(after, taken=before.taken + 7200)])
-    first, last = (moment_text(moment, time.time()) for moment in (before.taken, before.taken + 7200))
+    first, last = (format_time(moment, time.time()) for moment in (before.taken, before.taken + 7200))
     assert f"there is a gap from {first} to {last}" in run("status", "--at", iso(before.taken + 3600)).output
 
 
-def test_a_part_can_be_cut_out(run, written, tmp_path):
+def test_a_part_can_be_cut_out(written, tmp_path):
     path = tmp_path / "part.cockpit"
     answer = run("record", "--cut", f"{iso(written[10].taken)}..{iso(written[30].taken)}", "-o", str(path))
     assert answer.exit_code == 0, answer.output
@@ -84,30 +79,30 @@ def test_a_part_can_be_cut_out(run, written, tmp_path):
     assert run("record", "--cut", f"{iso(written[10].taken)}..{iso(written[30].taken)}", "-o", str(path)).exit_code == 1
 
 
-def test_a_part_of_a_part_is_told_by_its_own_end(run, written, tmp_path):
+def test_times_in_a_part_are_relative_to_its_own_end(written, tmp_path):
     run("record", "--cut", f"{iso(written[10].taken)}..{iso(written[30].taken)}", "-o", str(tmp_path / "part.cockpit"))
     answer = run("record", str(tmp_path / "part.cockpit"), "--cut", "-20s..", "-o", str(tmp_path / "smaller.cockpit"))
     assert "5 frames" in answer.output
 
 
 @pytest.mark.parametrize("words", [("--cut", "-1h.."), ("-o", "x"), ("some.cockpit",)])
-def test_half_of_a_cut_is_refused(run, words):
+def test_an_incomplete_cut_is_refused(words):
     assert run("record", *words).exit_code == 3
 
 
-def test_a_cut_of_nothing_leaves_no_file(run, written, tmp_path):
+def test_a_cut_of_nothing_leaves_no_file(written, tmp_path):
     answer = run("record", "--cut", "2020-01-01T00:00..2020-01-02T00:00", "-o", str(tmp_path / "part.cockpit"))
     assert "nothing was recorded in that time" in answer.output
     assert not (tmp_path / "part.cockpit").exists()
 
 
-def test_the_unit_calls_this_cockpit(run):
+def test_the_unit_calls_this_cockpit():
     text = run("record", "--unit", "--address", "http://head:8265").stdout
     assert re.search(r"^ExecStart=/\S+ record --address http://head:8265$", text, re.MULTILINE)
     assert "systemctl --user enable --now cockpit-record" in text
 
 
-def test_the_unit_looks_at_the_same_hosts_as_often(run, tmp_path, monkeypatch):
+def test_the_unit_has_the_same_hosts_and_interval(tmp_path, monkeypatch):
     (tmp_path / "my $hosts").write_text("w1\nw2\n")
     monkeypatch.chdir(tmp_path)
     text = run("--interval", "5", "record", "--unit", "--hosts", "my $hosts").stdout
@@ -118,7 +113,7 @@ def test_the_unit_looks_at_the_same_hosts_as_often(run, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "reason"), [(("--readonly",), "cockpit is read-only (--readonly)"), ((), "recording is off (COCKPIT_RECORD)")]
 )
-def test_it_is_not_recorded_where_nothing_may_be_written_or_it_is_off(run, monkeypatch, tmp_path, words, reason):
+def test_it_does_not_record_if_read_only_or_off(monkeypatch, tmp_path, words, reason):
     monkeypatch.setenv("COCKPIT_RECORD", "off")
     answer = run("record", *words)
     assert (answer.exit_code, reason in answer.output) == (1, True)
@@ -127,11 +122,10 @@ def test_it_is_not_recorded_where_nothing_may_be_written_or_it_is_off(run, monke
 
 @pytest.mark.process
 def test_without_a_screen_it_records_until_it_is_ended(tmp_path):
-    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     cockpit = str(Path(sys.executable).with_name("cockpit"))
     with started([sys.executable, "-m", "tests.fakes.dashboard", "--nodes", "2"]) as dashboard:
         address = dashboard.stdout.readline().strip().removeprefix("address=")
-        with started([cockpit, "record", "--address", address], env=env) as child:
+        with started([cockpit, "record", "--address", address]) as child:
             said = child.stderr.readline()
             child.terminate()
             assert child.wait() == 128 + signal.SIGTERM
@@ -139,12 +133,3 @@ def test_without_a_screen_it_records_until_it_is_ended(tmp_path):
     recording = Recording.open(Path(said.partition(" to ")[2].strip()))
     assert recording.cluster.address == address
     assert [event.phase for event in recording.events() if event.kind == "recording"] == ["begin", "end"]
-
-
-@contextmanager
-def started(words, env=None):
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as child:
-        try:
-            yield child
-        finally:
-            child.kill()

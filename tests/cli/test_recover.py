@@ -1,19 +1,20 @@
-"""`cockpit recover` says what is wrong with what it is given before it asks any host."""
+"""Tests `cockpit recover`: mistakes are reported before any host is asked; the plan, the JSON and the end of a run."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from cockpit.acts.plan import Plan, Receipt, Target
-from cockpit.acts.recover.step_state import NAMES, steps_of
-from cockpit.cli.acts import EndSignal
+from cockpit.actions.plan import Plan, Receipt, Target
+from cockpit.actions.recover.step_state import NAMES, steps_of
+from cockpit.cli.actions import EndSignal
 from cockpit.cli.main import main
-from cockpit.cli.recover import StepPrinter, _confirm_and_run, _print_end, _print_json
+from cockpit.cli.recover import StepPrinter, confirm_and_run
 from cockpit.presets import Preset
 
 PRESET = """
@@ -25,7 +26,6 @@ job: {entrypoint: python train.py}
 @pytest.fixture
 def preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "ppo.yaml").write_text(PRESET)
     return str(tmp_path / "ppo.yaml")
 
@@ -34,7 +34,7 @@ def recover(*words: str) -> Result:
     return CliRunner().invoke(main, ["recover", *words])
 
 
-def test_a_preset_that_nobody_has_is_bad_usage(preset: str):
+def test_an_unknown_preset_is_bad_usage(preset: str):
     result = recover("nowhere")
     assert (result.exit_code, result.stdout) == (3, "")
     assert "no preset is named nowhere" in result.stderr
@@ -54,8 +54,7 @@ def test_a_preset_without_a_cluster_is_bad_usage_also_for_a_script(preset: str):
     assert "has no `ray` section, so cockpit can't start its cluster" in result.stderr
 
 
-def test_a_preset_without_hosts_is_bad_usage_outside_of_slurm(preset: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+def test_a_preset_without_hosts_is_bad_usage_outside_of_slurm(preset: str):
     Path(preset).write_text("job: {entrypoint: python train.py}\nray:\n  head: {num_gpus: 8}\n  workers: {num_gpus: 8}\n")
     for words in ([], ["--hosts", "w1,w2"]):
         result = recover(preset, "--yes", *words)
@@ -65,52 +64,50 @@ def test_a_preset_without_hosts_is_bad_usage_outside_of_slurm(preset: str, monke
 
 
 @pytest.mark.parametrize("flag", ["--from", "--skip"])
-def test_a_step_that_there_is_not_is_bad_usage_and_those_that_there_are_are_named(preset: str, flag: str):
+def test_an_unknown_step_is_bad_usage_and_all_steps_are_listed(preset: str, flag: str):
     result = recover(preset, flag, "reboot")
     assert result.exit_code == 3
     assert all(f"'{name}'" in result.stderr for name in NAMES)
 
 
-def test_read_only_it_does_not_even_look(preset: str):
+def test_read_only_it_samples_nothing(preset: str):
     result = recover(preset, "--readonly", "--yes")
     assert (result.exit_code, result.stderr) == (1, "cockpit: recover: cockpit is read-only (--readonly)\n")
 
 
-class Begun:
-    """Stands where the runbook does, in the middle of its second step."""
+class Runbook:
+    """Takes the place of a runbook; by default it is in the step clean."""
 
-    preset, left, named_job = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",), None
+    preset, left, named_job, failed = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",), None, None
+
+    def __init__(self, **states: dict[str, object]) -> None:
+        self.states = states or {"clean": {"state": "running"}}
 
     async def plan(self):
         return Plan("stop", "Recover ppo", hosts=("head",))
 
     async def run(self):
-        self.steps = tuple(replace(step, state="running" if step.name == "clean" else "done") for step in steps_of(job=False, follow=False))
+        self.steps = tuple(replace(step, **self.states.get(step.name, {"state": "done"})) for step in self.steps)
         yield self.steps[2]
 
     steps = steps_of(job=False, follow=False)
 
 
-async def test_who_asks_for_json_sees_the_plan_before_the_question(monkeypatch, capsys):
+async def test_with_json_the_plan_is_shown_before_the_question(monkeypatch, capsys):
     seen = []
-
-    def answered(*_: object) -> str:
-        seen.append(capsys.readouterr())
-        return "nothing was done"
-
-    monkeypatch.setattr("sys.stdin", type("Terminal", (), {"isatty": lambda _: True})())
-    monkeypatch.setattr("cockpit.cli.acts._why_not_confirmed", answered)
-    assert await _confirm_and_run(Begun(), EndSignal(), as_json=True, dry_run=False, yes=False) == 1
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("cockpit.text.output.is_confirmed", lambda _: seen.append(capsys.readouterr()))
+    assert await confirm_and_run(Runbook(), EndSignal(), as_json=True, dry_run=False, yes=False) == 1
     assert "Recover ppo on head: no Ray to stop" in seen[0].err
     assert seen[0].out == ""
 
 
-async def test_where_nobody_reads_on_it_says_what_is_left_and_how_to_go_on(monkeypatch, capsys):
+async def test_when_its_pipe_is_closed_it_says_what_is_left_and_how_to_continue(monkeypatch, capsys):
     def closed(*_: object) -> None:
         raise BrokenPipeError
 
     monkeypatch.setattr(StepPrinter, "__call__", closed)
-    assert await _confirm_and_run(Begun(), EndSignal(), as_json=False, dry_run=False, yes=True) == 1
+    assert await confirm_and_run(Runbook(), EndSignal(), as_json=False, dry_run=False, yes=True) == 1
     told = capsys.readouterr().err
     assert "aborted in step clean\n  stopped: session_1\n" in told
     assert "cockpit recover ppo.yaml --from clean" in told
@@ -126,13 +123,11 @@ async def test_where_nobody_reads_on_it_says_what_is_left_and_how_to_go_on(monke
         ),
     ],
 )
-async def test_a_script_reads_what_was_done_and_what_has_failed_and_no_secret(fails, failed, capsys):
-    runbook = Begun()
-    runbook.left, runbook.hide = ("Ray runs on head",), lambda text: text.replace("hf_secret", "…")
+async def test_json_has_done_and_failed_targets_and_no_secret(fails, failed, capsys):
     done = Receipt("stop", "Stop Ray", done=(Target("process", "head", pid=7, outcome="it had hf_secret"),))
-    news = {"stop": {"state": "done", "receipts": (done,)}, "start": {"state": "failed", **fails}}
-    runbook.steps = tuple(replace(step, **news.get(step.name, {})) for step in steps_of(job=False, follow=False))
-    _print_json(runbook, await runbook.plan())
+    runbook = Runbook(stop={"state": "done", "receipts": (done,)}, start={"state": "failed", **fails})
+    runbook.left, runbook.hide = ("Ray runs on head",), lambda text: text.replace("hf_secret", "…")
+    await confirm_and_run(runbook, EndSignal(), as_json=True, dry_run=False, yes=True)
     told = json.loads(capsys.readouterr().out)
     assert [(one["host"], one["target"], one["outcome"]) for one in told["done"]] == [("head", "pid 7", "it had …")]
     assert [(one["host"], one["act"], one["error"]) for one in told["failed"]] == failed
@@ -143,12 +138,14 @@ async def test_a_script_reads_what_was_done_and_what_has_failed_and_no_secret(fa
     ("begin", "job", "told"),
     [(None, None, "--from start"), ("stop", None, "--from stop"), (None, "42", "--from start --slurm 42")],
 )
-def test_it_says_where_to_go_on(begin, job, told, capsys):
-    runbook = Begun()
+async def test_after_a_failure_it_prints_the_command_that_continues(begin, job, told, capsys):
+    runbook = Runbook()
     runbook.named_job = job
     runbook.failed = replace(runbook.steps[4], state="failed", error="half of it runs", begin=begin)
-    assert _print_end(runbook, as_json=False) == 1
-    assert f"  continue with: cockpit recover ppo.yaml {told}\n" in capsys.readouterr().err
+    assert await confirm_and_run(runbook, EndSignal(), as_json=False, dry_run=False, yes=True) == 1
+    told_at_the_end = capsys.readouterr().err
+    assert "step start failed: half of it runs\n" in told_at_the_end
+    assert f"  continue with: cockpit recover ppo.yaml {told}\n" in told_at_the_end
 
 
 def test_the_help_names_every_step():

@@ -18,9 +18,6 @@ SESSION = "session_2026-11-21_01-17-58_164160_11638"
 
 @pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("TZ", "UTC")
     return tmp_path / "state" / "cockpit" / "recordings"
 
@@ -41,7 +38,7 @@ def test_without_a_recording_it_says_so():
     assert "`cockpit record`" in result.output
 
 
-def test_what_was_recorded_last_is_told_on_the_terminal(recorded):
+def test_the_latest_recording_is_printed(recorded):
     result = report()
     assert result.exit_code == 0
     assert "**CRITICAL** 4 orphans hold 200G of GPU memory on node1" in result.stdout
@@ -53,7 +50,7 @@ NEXT = "session_2026-11-21_03-30-00_1_1"
 
 @pytest.fixture
 def restarted(recorded, state):
-    """Two hours later there is another Ray at the same address."""
+    """Two hours later another Ray runs at the same address."""
     os.utime(next(recorded.glob("*.cockpit")), (NOW + 3600, NOW + 3600))
     folder = written(state / NEXT, anew)
     os.utime(next(folder.glob("*.cockpit")), (NOW + 10_800, NOW + 10_800))
@@ -65,7 +62,7 @@ def told(tmp_path, *words):
     return json.loads((tmp_path / "night.json").read_text())
 
 
-def test_the_sessions_before_a_restart_of_ray_are_in_it(restarted, tmp_path):
+def test_sessions_before_a_restart_of_ray_are_included(restarted, tmp_path):
     night = told(tmp_path)
     assert (night["session"], night["earlier_sessions"]) == (NEXT, [SESSION])
     assert [(row["name"], row["session"]) for row in night["usage"] if row["kind"] == "job"] == [("ppo-7b", SESSION), ("ppo-7b", NEXT)]
@@ -73,7 +70,7 @@ def test_the_sessions_before_a_restart_of_ray_are_in_it(restarted, tmp_path):
     assert [one["begin"] for one in night["findings"] if one["code"] == "job-hung"] == [NOW + 595, NOW + 595 + 7200]
 
 
-def test_gpu_hours_are_those_of_all_sessions_and_what_is_held_now_that_of_the_last(recorded, restarted, tmp_path):
+def test_gpu_hours_cover_all_sessions_and_gpus_at_the_end_only_the_last(recorded, restarted, tmp_path):
     both, one = told(tmp_path), told(tmp_path, restarted)
     assert both["fleet"]["there"] == pytest.approx(2 * one["fleet"]["there"], rel=1e-3)
     (user,) = [each for each in both["users"] if each["user"] == one["users"][0]["user"]]
@@ -82,21 +79,21 @@ def test_gpu_hours_are_those_of_all_sessions_and_what_is_held_now_that_of_the_la
     assert both["unwatched_s"] > 2 * one["unwatched_s"]
 
 
-def test_it_says_which_job_of_two_sessions_is_meant(restarted):
+def test_jobs_of_an_earlier_session_are_marked(restarted):
     text = report().stdout
     assert f"{NEXT}, before it {SESSION}" in text
     assert "ppo-7b (Ray of Nov 21 01:17)" in text
 
 
-def test_a_job_is_looked_for_in_the_last_session_that_knows_it(restarted, tmp_path):
+def test_a_job_is_searched_in_the_last_session_that_has_it(restarted, tmp_path):
     assert [row["session"] for row in told(tmp_path, "--job", "ppo-7b")["jobs"]] == [NEXT]
 
 
-def test_a_recording_that_is_named_is_told_alone(recorded, restarted, tmp_path):
+def test_a_named_recording_is_reported_alone(recorded, restarted, tmp_path):
     assert told(tmp_path, recorded)["earlier_sessions"] == []
 
 
-def test_the_ray_at_localhost_of_another_host_is_another_one(state, tmp_path, monkeypatch):
+def test_localhost_of_another_host_is_another_ray(state, tmp_path, monkeypatch):
     def at_home(snapshot, change=lambda snapshot: snapshot):
         moved = change(snapshot)
         return replace(moved, cluster=replace(moved.cluster, address="http://127.0.0.1:8265"))
@@ -108,13 +105,13 @@ def test_the_ray_at_localhost_of_another_host_is_another_one(state, tmp_path, mo
     assert told(tmp_path)["earlier_sessions"] == []
 
 
-def test_a_recording_that_is_named_is_told(recorded):
+def test_a_named_recording_is_reported(recorded):
     (segment,) = recorded.glob("*.cockpit")
     assert "Ray 2.60.0" in report(segment).stdout
 
 
 @pytest.mark.parametrize("name", ["night.html", "night.md", "night.json"])
-def test_a_file_is_what_its_name_says_and_only_its_owner_may_read_it(recorded, tmp_path, name):
+def test_a_file_has_the_format_of_its_name_and_only_its_owner_may_read_it(recorded, tmp_path, name):
     path = tmp_path / name
     result = report("-o", path)
     assert (result.exit_code, result.stdout) == (0, "")
@@ -130,7 +127,7 @@ def test_a_file_of_another_kind_is_refused(recorded, tmp_path):
     assert not (tmp_path / "night.pdf").exists()
 
 
-def test_what_can_not_be_written_is_said(recorded, tmp_path):
+def test_a_file_that_cannot_be_written_is_reported(recorded, tmp_path):
     result = report("-o", tmp_path / "nowhere" / "night.md")
     assert result.exit_code == 1
     assert "no such file or directory" in result.output
@@ -142,26 +139,26 @@ def test_read_only_writes_no_file(recorded, tmp_path):
     assert not (tmp_path / "night.md").exists()
 
 
-def test_only_what_lies_between_two_times_is_told(recorded, tmp_path):
+def test_only_the_time_between_from_and_to_is_reported(recorded, tmp_path):
     report(recorded, "--from", "-15m", "--to", "-10m", "-o", tmp_path / "part.json")
     part = json.loads((tmp_path / "part.json").read_text())
     assert (part["begin"], part["end"]) == (NOW + 3590 - 900, NOW + 3590 - 600)
     assert [one["code"] for one in part["findings"]] == ["gpu-memory-orphaned"]
 
 
-def test_a_time_of_which_nothing_is_recorded_is_refused(recorded):
+def test_a_time_without_a_recording_is_refused(recorded):
     result = report("--from", "2020-01-01T00:00", "--to", "2020-01-02T00:00")
     assert result.exit_code == 3
     assert "nothing was recorded in that time" in result.output
 
 
-def test_what_is_no_time_is_refused(recorded):
+def test_an_invalid_time_is_refused(recorded):
     result = report("--from", "yesterday")
     assert result.exit_code == 3
     assert "yesterday" in result.output
 
 
-def test_of_a_job_it_tells_the_time_in_which_it_ran(recorded, tmp_path):
+def test_the_report_of_a_job_covers_its_running_time(recorded, tmp_path):
     report("--job", "ppo-7b", "-o", tmp_path / "job.json")
     told = json.loads((tmp_path / "job.json").read_text())
     assert (told["begin"], told["end"], told["job"]) == (NOW + 5, NOW + 2400, "ppo-7b")
@@ -174,7 +171,7 @@ def test_a_job_that_is_not_recorded_is_refused(recorded):
     assert "no job nobody was seen" in result.output
 
 
-def test_who_uses_what_is_told_alone(recorded):
+def test_who_prints_only_the_usage(recorded):
     result = report("--who")
     assert result.stdout.startswith("# Who uses what")
     assert "| train |" in result.stdout

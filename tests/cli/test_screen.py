@@ -1,4 +1,4 @@
-"""While the screen is imported, a signal ends cockpit without a word, its probe too."""
+"""Tests that a signal during the import of the screen ends cockpit and its probe silently."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ screen.show(load({{}}))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_textual_is_imported_ends_it_without_a_word_and_its_probe_too(number):
+def test_a_signal_while_textual_is_imported_ends_it_and_its_probe_silently(number):
     done = subprocess.run([sys.executable, "-c", SIGNALLED.format(number=int(number))], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (128 + number, "")
     _, alive = psutil.wait_procs([one for one in psutil.process_iter() if one.pid == int(done.stdout)], timeout=60)

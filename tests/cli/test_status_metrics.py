@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from cockpit.cli.main import main
-from cockpit.line_file import lines_path
+from cockpit.files.status_line import lines_path
 from cockpit.model import Snapshot
 from tests.world import snapshot
 
@@ -23,15 +23,12 @@ class Monitor:
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
+def run(monkeypatch):
     def invoke(*words, shot=None, choices=()):
         async def look(*_, **__):
             return Monitor(snapshot() if shot is None else shot, choices)
 
-        monkeypatch.setattr("cockpit.cli.status.look_once", look)
+        monkeypatch.setattr("cockpit.cli.status.sample_once", look)
         return CliRunner().invoke(main, ["metrics", *words])
 
     return invoke
@@ -41,13 +38,13 @@ def names(text):
     return {family.name for family in text_string_to_metric_families(text)}
 
 
-def test_one_look_is_printed(run):
+def test_one_sample_is_printed(run):
     told = run()
     assert told.exit_code == 0
     assert {"cockpit_status", "cockpit_node_memory_kill_bytes", "cockpit_gpu_power_watts"} <= names(told.stdout)
 
 
-def test_a_file_is_whole_and_node_exporter_may_read_it(run, tmp_path):
+def test_a_textfile_is_complete_and_node_exporter_may_read_it(run, tmp_path):
     path = tmp_path / "cockpit.prom"
     printed, written = run(), run("--textfile", str(path))
     assert (written.exit_code, written.output) == (0, "")
@@ -55,20 +52,20 @@ def test_a_file_is_whole_and_node_exporter_may_read_it(run, tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
-def test_a_ray_that_does_not_answer_is_a_metric_and_no_failure(run, tmp_path):
+def test_a_silent_ray_is_a_metric_and_no_failure(run, tmp_path):
     path = tmp_path / "cockpit.prom"
     assert run("--textfile", str(path), shot=Snapshot(taken=1.0)).exit_code == 0
     assert "cockpit_status 3.0" in path.read_text()
 
 
-def test_a_file_that_can_not_be_written_is_said(run, tmp_path):
+def test_a_textfile_that_cannot_be_written_is_reported(run, tmp_path):
     told = run("--textfile", str(tmp_path))
     assert (told.exit_code, told.stdout) == (1, "")
     assert "it is not a regular file" in told.stderr
     assert run("--textfile", str(tmp_path / "nowhere" / "a.prom")).exit_code == 1
 
 
-def test_several_rays_are_for_a_person_to_choose_from(run, tmp_path):
+def test_of_several_rays_none_is_chosen(run, tmp_path):
     from cockpit.config.address import Address
 
     path = tmp_path / "cockpit.prom"
@@ -79,7 +76,7 @@ def test_several_rays_are_for_a_person_to_choose_from(run, tmp_path):
     assert not path.exists()
 
 
-def test_it_leaves_a_line_unless_it_is_read_only(run):
+def test_it_writes_a_line_unless_it_is_read_only(run):
     assert run("--readonly").exit_code == 0
     assert not lines_path().exists()
     assert run().exit_code == 0

@@ -117,7 +117,7 @@ def test_a_ray_in_another_slurm_job_of_ours_is_not_followed_by_itself():
     assert "  http://127.0.0.1:8265  s of Slurm job 41" in explain_choices(resolved.choices)
 
 
-def test_a_worker_of_ours_beside_another_jobs_dashboard_names_its_head():
+def test_the_head_of_our_worker_is_a_choice_beside_another_jobs_dashboard():
     worker, other = session("s", dashboard=None), session("t", dashboard="http://127.0.0.1:8266")
     resolved = resolve_address(None, {}, [worker, other], jobs={"t": "41"}, heads={"s": "fd00::9"})
     theirs = Address("http://127.0.0.1:8266", "t", owner="Slurm job 41")

@@ -57,13 +57,13 @@ def test_elsewhere_than_in_a_pod_of_kuberays_nothing_is_found(lacking: str, tmp_
 
 
 @pytest.mark.parametrize("name", ["-w", "a b", "Upper", "$(x)", "../secrets", "a/b"])
-def test_a_name_that_kubernetes_would_not_take_is_given_to_nobody(name: str, programs: str, account: Path):
+def test_a_name_that_kubernetes_would_not_accept_is_refused(name: str, programs: str, account: Path):
     assert find_place({**POD, "RAY_CLUSTER_NAME": name}, account) is None
     with pytest.raises(InputError, match="expected NAMESPACE/RAYCLUSTER such as default/raycluster-kuberay"):
         named_place(f"default/{name}", {"PATH": programs})
 
 
-def test_one_that_is_named_holds_before_the_file_and_the_pod_around(programs: str, tmp_path: Path):
+def test_a_named_raycluster_overrides_the_config_file_and_the_current_pod(programs: str, tmp_path: Path):
     path = tmp_path / "config.yaml"
     path.write_text("reach: ssh {address} {python} -\n")
     env = {**POD, "PATH": programs}
@@ -76,7 +76,7 @@ def test_one_that_is_named_holds_before_the_file_and_the_pod_around(programs: st
     assert load({}, env, path).reach == "ssh {address} {python} -"
 
 
-def test_without_kubectl_only_a_pod_with_a_service_account_can_ask(account: Path, tmp_path: Path):
+def test_without_kubectl_a_pod_needs_a_service_account(account: Path, tmp_path: Path):
     named = named_place("train/big", {**POD, "PATH": ""}, account)
     assert (named.inside, named.reach) == (True, "ray")
     for env, folder in (({"PATH": ""}, account), ({**POD, "PATH": ""}, tmp_path)):

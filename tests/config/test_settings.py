@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cockpit.config.document import InputError, json_schema
-from cockpit.config.reach import DEFAULT_REACH, HostEntry, Roster, check_host, parse_hosts, reach_command
+from cockpit.config.reach import DEFAULT_REACH, HostEntry, HostFinder, check_host, parse_hosts, reach_command
 from cockpit.config.settings import (
     Config,
     ConfigFile,
@@ -107,7 +107,7 @@ def test_an_empty_variable_is_not_set_and_a_flag_may_say_no(path):
     assert load({"readonly": False}, {"COCKPIT_INTERVAL": ""}, path) == Config(origins={"readonly": "--readonly"})
 
 
-def test_a_host_on_the_command_line_keeps_what_the_file_says_of_it(path):
+def test_a_host_on_the_command_line_keeps_its_details_from_the_file(path):
     path.write_text("hosts: [{name: w1, address: 10.0.0.2, user: train}, w2]\n")
     config = load({"hosts": "w1,w9,root@w2"}, {}, path)
     assert config.hosts == (HostEntry("w1", "10.0.0.2", "train"), HostEntry("w9"), HostEntry("w2", user="root"))
@@ -177,7 +177,7 @@ def test_a_few_aliases_that_stand_for_billions_of_values_cost_no_time(path):
     assert complaint(path, bomb) == "FILE: its aliases expand to too many values"
 
 
-def test_a_folder_or_an_unreadable_file_is_said_so(path, tmp_path):
+def test_a_folder_and_an_unreadable_file_are_errors(path, tmp_path):
     path.mkdir()
     with pytest.raises(InputError, match=r"config\.yaml: is a directory$"):
         load({}, {}, path)
@@ -216,7 +216,7 @@ def test_a_mistake_in_a_flag_or_variable_names_it(path, flags, env, message):
     assert str(caught.value) == message
 
 
-def test_the_file_lies_where_xdg_says(monkeypatch, tmp_path):
+def test_the_file_is_in_the_folder_of_xdg(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert config_path() == tmp_path / "cockpit" / "config.yaml"
 
@@ -230,7 +230,7 @@ def test_init_writes_once_and_never_over_a_file(path):
     assert path.read_text() == "interval: 9\n"
 
 
-def test_init_says_what_to_do_where_it_may_not_write(path, monkeypatch):
+def test_init_names_the_way_out_if_it_may_not_write(path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
@@ -239,7 +239,7 @@ def test_init_says_what_to_do_where_it_may_not_write(path, monkeypatch):
         init(path)
 
 
-def test_what_is_printed_says_where_each_value_comes_from_and_reads_back_the_same(path):
+def test_the_printed_config_has_the_origin_of_each_value_and_reads_back_the_same(path):
     config = read(path, "hosts: [head, {name: w1, user: train}]\ninterval: 5\n", theme="nord")
     text = config_text(config)
     assert "interval: 5.0  # ~/.config/cockpit/config.yaml:2\n" in text
@@ -263,7 +263,7 @@ def test_the_schema_knows_every_key_and_refuses_others():
     assert all("description" in value for value in (*file["properties"].values(), *limits["properties"].values()))
 
 
-def test_every_threshold_has_bounds_within_which_its_default_lies():
+def test_the_default_of_every_threshold_is_within_its_bounds():
     for name, hint in get_type_hints(Limits, include_extras=True).items():
         mark, default = hint.__metadata__[0], getattr(Limits(), name)
         assert mark.le is not None or hint.__origin__ is int, name
@@ -327,7 +327,7 @@ def test_a_mistake_in_a_hosts_file_names_its_line(tmp_path, content, message):
         parse_hosts(str(tmp_path / "hosts"))
 
 
-def test_a_file_of_hosts_that_another_user_could_have_put_there_is_not_obeyed(tmp_path, monkeypatch):
+def test_a_file_of_hosts_that_another_user_could_have_written_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("w1").write_text("- {name: w1, python: /tmp/evil}\n")
     Path("w1").chmod(0o666)
@@ -338,7 +338,7 @@ def test_a_file_of_hosts_that_another_user_could_have_put_there_is_not_obeyed(tm
 @pytest.mark.parametrize(
     ("text", "message"), [("~nobody-of-that-name/hosts", "no such home folder"), ("w" * 5000, "can't be the name of a host")]
 )
-def test_what_can_be_neither_a_host_nor_a_file_is_said(text, message):
+def test_a_text_that_is_neither_a_host_nor_a_file_is_an_error(text, message):
     with pytest.raises(InputError, match=message):
         parse_hosts(text)
 
@@ -371,7 +371,7 @@ def test_a_template_keeps_its_words_and_braces_that_are_not_places():
     ]
 
 
-def test_a_template_that_needs_a_user_says_so():
+def test_a_template_that_needs_a_user_is_an_error_without_one():
     with pytest.raises(InputError, match=r"needs \{user\}, but w1 has no user"):
         reach_command("ssh -l {user} {address}", HostEntry("w1"))
 
@@ -402,7 +402,7 @@ def test_values_that_could_be_an_option_or_a_command_are_refused(entry):
         reach_command("ssh {name} {user@}{address} {python} -", entry)
 
 
-def test_an_odd_name_that_ray_gave_a_node_does_no_harm_where_only_its_address_is_used():
+def test_an_invalid_node_name_is_no_error_if_only_the_address_is_used():
     assert reach_command(DEFAULT_REACH, HostEntry("worker 1; id", "10.0.0.2"))[-3:] == ["10.0.0.2", "python3", "-"]
 
 
@@ -411,9 +411,9 @@ def test_the_environment_is_read_by_itself(monkeypatch, path):
     assert load({}, path=path).theme == "mono"
 
 
-def test_a_node_is_reached_as_the_config_says_by_whatever_name_and_of_two_as_the_first_says():
+def test_a_node_is_reached_as_the_first_matching_host_of_the_config():
     first, second = HostEntry("w1", user="train"), HostEntry("gpu-7", address="10.0.0.7")
-    roster = Roster((first, second))
+    roster = HostFinder((first, second))
     assert roster.entry(Node("1", "w1", ip="10.0.0.1")) is first
     assert roster.entry(Node("1", "ip-10-0-0-7", ip="10.0.0.7")) is second
     assert roster.entry(Node("1", "gpu-7", name="w1", ip="10.0.0.7")) is first

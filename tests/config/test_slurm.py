@@ -45,7 +45,7 @@ def test_its_nodes_are_the_hosts_and_a_step_on_each_is_the_way(programs: Path, t
     assert config.origins == {"slurm": "SLURM_JOB_ID", "reach": "SLURM_JOB_ID", **nodes}
 
 
-def test_a_job_that_is_named_holds_before_the_file_and_the_one_around(programs: Path, tmp_path: Path):
+def test_a_named_job_overrides_the_config_file_and_the_current_job(programs: Path, tmp_path: Path):
     path = tmp_path / "config.yaml"
     path.write_text("reach: ssh {address} {python} -\nhosts: [{name: gpu7, python: /opt/python}, gpu9]\n")
     config = load({}, allocation(programs), path, orchestrators=[named_allocation("43", "gpu[7-8]")])
@@ -56,7 +56,7 @@ def test_a_job_that_is_named_holds_before_the_file_and_the_one_around(programs: 
     assert load({"hosts": "gpu8"}, {}, path, orchestrators=[named_allocation("43", "gpu[7-8]")]).hosts == (HostEntry("gpu8"),)
 
 
-def test_a_part_of_a_heterogeneous_job_is_reached_through_its_leader_and_the_others_are_no_strangers(programs: Path):
+def test_a_part_of_a_heterogeneous_job_is_reached_through_its_leader(programs: Path):
     named = named_allocation("43", "gpu9", name="42+1", parts=["42"])
     assert "--jobid=42 --het-group=1 --overlap" in named.reach
     within = find_allocation({**allocation(programs), "SLURM_JOB_ID_HET_GROUP_0": "42", "SLURM_JOB_ID_HET_GROUP_1": "43"})
@@ -70,7 +70,7 @@ def test_more_nodes_than_can_be_looked_at_are_refused(tmp_path: Path):
         named_allocation("42", "n[0001-1500],m[0001-1500]")
 
 
-def test_what_the_file_or_a_flag_says_holds_before_it(programs: Path, tmp_path: Path):
+def test_the_config_file_and_flags_override_slurm(programs: Path, tmp_path: Path):
     path = tmp_path / "config.yaml"
     path.write_text("reach: ssh {address} {python} -\n")
     config = load({"hosts": "w1"}, allocation(programs), path)
@@ -93,7 +93,7 @@ def test_a_list_of_nodes_is_expanded_as_scontrol_does(nodes: str, names: list[st
 
 
 @pytest.mark.parametrize("nodes", ["n[1-", "n[a-b]", "n]1[", "n[1-999999999]", "n[1-2000,1-2000]", "n[]"])
-def test_what_is_no_list_of_nodes_leaves_the_hosts_to_ray(programs: Path, nodes: str):
+def test_an_invalid_list_of_nodes_leaves_the_hosts_to_ray(programs: Path, nodes: str):
     found = find_allocation(allocation(programs, nodes))
     assert found is not None
     assert found.hosts == ()
@@ -118,7 +118,7 @@ def test_outside_of_a_job_there_is_none(programs: Path, env: dict[str, str]):
     assert find_allocation({"PATH": str(programs), **env}) is None
 
 
-def test_without_srun_hosts_are_reached_as_ever(tmp_path: Path):
+def test_without_srun_hosts_are_reached_by_ssh(tmp_path: Path):
     assert load({}, allocation(tmp_path), tmp_path / "none.yaml").reach == DEFAULT_REACH
 
 
@@ -130,7 +130,7 @@ def test_a_step_that_was_started_from_outside_of_its_job_has_all_nodes_of_the_jo
     assert config.origins["hosts"] == "SLURM_NODELIST"
 
 
-def test_addresses_are_asked_for_where_slurm_and_the_host_itself_use_other_names():
+def test_hosts_are_matched_by_address_if_slurm_uses_other_names():
     assert has_other_names("--slurm", {}, "login1")
     assert has_other_names("SLURM_JOB_ID", {"SLURMD_NODENAME": "gpu-a-01"}, "c27n01")
     assert has_other_names("SLURM_JOB_ID", {"SLURMD_NODENAME": "gpu1"}, "gpu1.cluster.example")

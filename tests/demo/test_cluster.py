@@ -77,7 +77,7 @@ def test_its_jobs_run_wait_fail_and_succeed(demo: DemoCluster):
     assert "ActorDiedError" in jobs["eval-gsm8k"]["message"]
 
 
-def test_a_training_run_as_its_users_know_it(demo: DemoCluster):
+def test_the_training_run_has_its_models(demo: DemoCluster):
     alive = [actor["class_name"] for actor in ask(demo, "/api/v0/actors?detail=1&limit=1000") if actor["state"] == "ALIVE"]
     models = ("PolicyModelActor", "ReferenceModelActor", "CriticModelActor", "RewardModelActor", "LLMRayActor")
     assert {model: alive.count(model) for model in models} == dict(zip(models, (4, 4, 2, 2, 4), strict=True))
@@ -95,12 +95,12 @@ def _title(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode(errors="replace")
 
 
-def test_a_session_of_a_ray_that_is_long_dead(demo: DemoCluster):
+def test_there_is_a_session_of_a_ray_that_ended_long_ago(demo: DemoCluster):
     sessions = [path for path in demo.session.parent.glob("session_2*") if path.stat().st_mtime < time.time() - 20 * 86400]
     assert [bool(list(session.rglob("model.pt"))) for session in sessions] == [True]
 
 
-def test_its_environment_leads_to_it(demo: DemoCluster):
+def test_its_environment_points_to_the_demo(demo: DemoCluster):
     assert demo.env["RAY_API_SERVER_ADDRESS"] == demo.address
     assert demo.env[nvml.STATE] == str(demo.folder / "head.nvml")
 
@@ -112,7 +112,7 @@ def folders() -> set[Path]:
 HOLD = [sys.executable, "-m", "tests.demo.hold"]
 
 
-def test_nothing_stays_when_it_is_ended(demo: DemoCluster):
+def test_nothing_remains_after_its_end(demo: DemoCluster):
     with subprocess.Popen(HOLD, stdin=-1, stdout=-1, stderr=-1, text=True) as program:
         assert program.stdout
         lines = [program.stdout.readline() for _ in range(4)]
@@ -126,7 +126,7 @@ def test_nothing_stays_when_it_is_ended(demo: DemoCluster):
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_nothing_stays_of_a_start_that_is_interrupted(demo: DemoCluster, end: signal.Signals):
+def test_nothing_remains_of_an_interrupted_start(demo: DemoCluster, end: signal.Signals):
     before = folders()
     with subprocess.Popen(HOLD, stdin=-1, stdout=-1, stderr=-1) as program:
         until(lambda: any(processes.find_marked(str(folder)) for folder in folders() - before))
@@ -138,13 +138,13 @@ def test_nothing_stays_of_a_start_that_is_interrupted(demo: DemoCluster, end: si
 
 def test_a_start_that_fails_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
     before = folders()
-    monkeypatch.setattr(cluster, "ray_python", lambda: shutil.which("true"))
-    assert run_demo(lambda address, env: None) == 3
+    monkeypatch.setattr(sys, "executable", shutil.which("true"))
+    assert run_demo(lambda address: None) == 3
     assert "Ray did not start" in capfd.readouterr().err
     assert folders() == before
 
 
-def test_the_screen_opens_in_an_environment_that_leads_to_the_demo(
+def test_the_screen_opens_in_an_environment_that_points_to_the_demo(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     @contextmanager
@@ -153,9 +153,9 @@ def test_the_screen_opens_in_an_environment_that_leads_to_the_demo(
         yield DemoCluster("http://127.0.0.1:1", {nvml.STATE: "/gpus"}, tmp_path, tmp_path)
 
     monkeypatch.setattr(cluster, "demo_cluster", ready)
-    opened: list[tuple[str, str, str]] = []
-    assert run_demo(lambda address, env: opened.append((address, env[nvml.STATE], os.environ[nvml.STATE]))) == 0
-    assert opened == [("http://127.0.0.1:1", "/gpus", "/gpus")]
+    opened: list[tuple[str, str]] = []
+    assert run_demo(lambda address: opened.append((address, os.environ[nvml.STATE]))) == 0
+    assert opened == [("http://127.0.0.1:1", "/gpus")]
     assert "demo: starting Ray\n" in capfd.readouterr().err, "each step is said while it begins"
     assert nvml.STATE not in os.environ
 
@@ -164,13 +164,13 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DemoError, match=r"pip install 'ray\[default\]'"):
-        cluster.ray_python()
+        cluster.require_ray()
 
 
 def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(nvml, "build", _no_compiler)
     with pytest.raises(DemoError, match="no C compiler"):
-        cluster._simulated_gpus(tmp_path)
+        cluster.make_gpus(tmp_path)
 
 
 def _no_compiler(cache: Path) -> Path:
@@ -179,5 +179,5 @@ def _no_compiler(cache: Path) -> Path:
 
 def test_a_socket_of_ray_fits_below_the_folder():
     longest = "/ray/session_2026-11-21_08-12-15_508719_4194304/sockets/dash_MetricsHead"
-    with tempfile.TemporaryDirectory(prefix="cockpit-demo-", dir=cluster._short_temp()) as folder:
+    with tempfile.TemporaryDirectory(prefix="cockpit-demo-", dir=cluster.TEMP) as folder:
         assert len(folder + longest) <= 107

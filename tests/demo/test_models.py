@@ -42,7 +42,7 @@ def actor(models, name, step=1):
         ("RemoteRewardServer", r"POST /score 200, 64 samples, mean reward 0\.\d+"),
     ],
 )
-def test_every_model_tells_of_its_steps(models, name, words):
+def test_every_model_prints_its_steps(models, name, words):
     assert re.match(words, actor(models, name).tell())
 
 

@@ -1,4 +1,4 @@
-"""The simulated NVML, asked by the real pynvml in a process of its own."""
+"""Tests the simulated NVML with the real pynvml in a separate process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ask(library: Path, state: Path) -> Ask:
-    """What `tell` is told by a fresh process that has initialized NVML."""
+    """The value that a new process passes to `tell` after it has initialized NVML."""
 
     def run(code: str) -> object:
         env = {**os.environ, **nvml.environment(library, state)}
@@ -66,7 +66,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_eight_idle_gpus_with_names_of_their_own(ask: Ask):
+def test_eight_idle_gpus_have_different_uuids(ask: Ask):
     told = ask("tell([[n.nvmlDeviceGetName(gpu(i)), n.nvmlDeviceGetUUID(gpu(i))] for i in range(n.nvmlDeviceGetCount())])")
     assert isinstance(told, list)
     assert len(told) == 8
@@ -78,13 +78,13 @@ def test_another_host_has_other_gpus():
     assert not set(nvml.gpus(host="head")) & set(nvml.gpus(host="w1"))
 
 
-def test_memory_is_its_processes_and_what_nobody_owns(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
+def test_used_memory_is_that_of_the_processes_and_of_the_driver(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
     nvml.hold(state, sleeper.pid, [2], 10 * GIB)
     assert ask("tell([n.nvmlDeviceGetMemoryInfo(gpu(i)).used for i in (1, 2)])") == [GIB // 2, 10 * GIB + GIB // 2]
 
 
 @pytest.mark.parametrize("version", ["_v2", "_v3"])
-def test_every_version_tells_the_same_processes(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes], version: str):
+def test_every_version_of_the_call_lists_the_same_processes(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes], version: str):
     with subprocess.Popen(["sleep", "60"]) as other:
         nvml.hold(state, sleeper.pid, [0], 10 * GIB)
         nvml.hold(state, other.pid, [0], 11 * GIB)
@@ -93,7 +93,7 @@ def test_every_version_tells_the_same_processes(ask: Ask, state: Path, sleeper: 
     assert told == [[sleeper.pid, 10 * GIB], [other.pid, 11 * GIB]]
 
 
-def test_the_dead_hold_nothing(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
+def test_dead_processes_hold_nothing(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
     nvml.hold(state, sleeper.pid, [0], 10 * GIB)
     sleeper.kill()
     sleeper.wait()
@@ -107,7 +107,7 @@ def test_a_zombie_holds_nothing(ask: Ask, state: Path, sleeper: subprocess.Popen
     assert ask("tell(n.nvmlDeviceGetComputeRunningProcesses(gpu(0)))") == []
 
 
-def test_a_process_that_got_a_dead_ones_number_holds_nothing(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
+def test_a_process_with_a_reused_pid_holds_nothing(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
     nvml.add(state, f"proc 0 {sleeper.pid} {10 * GIB} 0 start 1")
     assert ask("tell(n.nvmlDeviceGetComputeRunningProcesses(gpu(0)))") == []
 
@@ -123,14 +123,14 @@ tell([first, look()])""")  # type: ignore[misc]
     assert GIB < first < second < 20 * GIB
 
 
-def test_what_ails_a_gpu_is_written_down_and_nothing_ails_the_others(ask: Ask, state: Path):
+def test_a_fault_of_a_gpu_is_reported_for_that_gpu_alone(ask: Ask, state: Path):
     nvml.add(state, "set 1 recovery 4", "set 1 remap 1", "set 1 slow 0x60")
     asked = "[n.nvmlDeviceGetFieldValues(gpu(i), [230])[0].value.uiVal, n.nvmlDeviceGetRemappedRows(gpu(i))[2]]"
     assert ask(f"tell([{asked} for i in (0, 1)])") == [[0, 0], [4, 1]]
     assert ask("tell([n.nvmlDeviceGetCurrentClocksEventReasons(gpu(i)) for i in (0, 1)])") == [0, 0x60]
 
 
-def test_a_field_that_is_not_known_is_not_supported(ask: Ask):
+def test_an_unknown_field_is_not_supported(ask: Ask):
     assert ask("tell(n.nvmlDeviceGetFieldValues(gpu(0), [1])[0].nvmlReturn == n.NVML_ERROR_NOT_SUPPORTED)") is True
 
 
@@ -179,7 +179,7 @@ tell([[n.nvmlDeviceGetUUID(mig(i)), n.nvmlDeviceGetMemoryInfo(mig(i)).used, [p.p
     assert told == [["MIG-11111111", 1048576, []], ["MIG-22222222", GIB + 1048576, [sleeper.pid]]]
 
 
-def test_a_gpu_with_mig_devices_is_in_mig_mode_and_tells_no_utilization(ask: Ask, state: Path):
+def test_a_gpu_with_mig_devices_is_in_mig_mode_and_has_no_utilization(ask: Ask, state: Path):
     nvml.add(state, *MIG)
     told = ask("tell([n.nvmlDeviceGetMigMode(gpu(0)), n.nvmlDeviceGetMigMode(gpu(7)), refused(n.nvmlDeviceGetUtilizationRates, gpu(7))])")
     assert told == [[0, 0], [1, 1], "NVMLError_NotSupported"]
@@ -227,7 +227,7 @@ n.nvmlDeviceGetMemoryInfo(gpu(0)); tell([quick, time.monotonic() - began])""")  
     assert quick < slow - 1.9
 
 
-def test_a_call_that_hangs_for_ever_ends_when_the_line_is_gone(library: Path, state: Path):
+def test_a_hanging_call_ends_when_its_line_is_removed(library: Path, state: Path):
     nvml.add(state, "hang forever nvmlInit")
     env = {**os.environ, **nvml.environment(library, state)}
     with subprocess.Popen(
@@ -241,7 +241,7 @@ def test_a_call_that_hangs_for_ever_ends_when_the_line_is_gone(library: Path, st
         assert process.wait(60) == 0
 
 
-def test_the_state_may_change_under_a_program_that_runs(library: Path, state: Path):
+def test_the_state_may_change_while_a_program_runs(library: Path, state: Path):
     env = {**os.environ, **nvml.environment(library, state)}
     program = "import pynvml as n\nn.nvmlInit()\nwhile input(): print(n.nvmlDeviceGetCount(), flush=True)"
     with subprocess.Popen([sys.executable, "-c", program], env=env, stdin=-1, stdout=-1, text=True, bufsize=1) as process:
@@ -280,7 +280,7 @@ def test_it_is_built_once_and_without_a_compiler_says_so(tmp_path: Path, monkeyp
         nvml.build(tmp_path / "elsewhere")
 
 
-def test_nvitop_believes_it(library: Path, state: Path, sleeper: subprocess.Popen[bytes]):
+def test_nvitop_shows_the_simulated_gpus(library: Path, state: Path, sleeper: subprocess.Popen[bytes]):
     nvml.add(state, *MIG)
     nvml.hold(state, sleeper.pid, [0, "7.2"], 10 * GIB, busy=50)
     nvitop = Path(sys.executable).with_name("nvitop")
@@ -294,7 +294,7 @@ def test_nvitop_believes_it(library: Path, state: Path, sleeper: subprocess.Pope
     assert f"{sleeper.pid} C" in shown.stdout
 
 
-def test_an_event_set_tells_of_xids_that_come_later_and_never_waits(ask: Ask, state: Path):
+def test_an_event_set_reports_later_xids_and_never_waits(ask: Ask, state: Path):
     nvml.add(state, "xid 1 13")
     told = ask(
         f"""
@@ -310,7 +310,7 @@ n.nvmlEventSetFree(events)
     assert told == ["NVMLError_Timeout", 3, 79, "NVMLError_Timeout"]
 
 
-def test_a_gpu_is_connected_and_clocked_as_its_lines_say(ask: Ask, state: Path):
+def test_links_and_clocks_of_a_gpu_follow_its_lines(ask: Ask, state: Path):
     nvml.add(state, "set 3 nvlinks_down 2", "set 3 nvlink_errors 5", "set 3 pcie_width 4", "set 3 clock 900", "set 3 power_limit 300000")
     told = ask(
         """

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from cockpit.acts.recover.steps import is_demo
+from cockpit.actions.recover.steps import is_demo
 from cockpit.budget import budget_of
 from cockpit.demo.preset import NAME, write_preset
 from cockpit.demo.processes import MARK
@@ -15,7 +15,7 @@ from cockpit.presets import RayStart, doubts, read_preset
 pytestmark = pytest.mark.process
 
 
-def test_it_names_the_demos_own_ray_by_its_ports_and_asks_for_no_more_gpus_than_its_one_node_has(tmp_path):
+def test_the_preset_has_the_ports_of_the_demo_and_fits_its_node(tmp_path):
     write_preset(tmp_path, "/env/bin/python", "127.0.0.1:40123", 8299, (20001, 20002), {MARK: str(tmp_path)})
     preset = read_preset(tmp_path / "presets" / f"{NAME}.yaml")
     assert isinstance(preset.ray, RayStart)

@@ -25,7 +25,7 @@ def marked(value: object) -> dict[str, str]:
     return {**os.environ, processes.MARK: str(value)}
 
 
-def test_a_process_that_has_outlived_its_parent_is_ended_too(tmp_path: Path):
+def test_a_process_that_outlived_its_parent_is_ended_too(tmp_path: Path):
     parent = subprocess.run([sys.executable, "-c", CHAIN], env=marked(tmp_path), capture_output=True, text=True, check=True)
     assert [process.pid for process in processes.find_marked(str(tmp_path))] == [int(parent.stdout)]
     assert processes.end_marked(str(tmp_path)) == []
@@ -39,7 +39,7 @@ def test_a_process_with_another_mark_lives_on(tmp_path: Path):
         other.kill()
 
 
-def test_a_number_that_went_to_another_process_is_not_killed(monkeypatch: pytest.MonkeyPatch):
+def test_a_process_with_a_reused_pid_is_not_killed(monkeypatch: pytest.MonkeyPatch):
     with subprocess.Popen(["sleep", "60"]) as innocent:
         former = psutil.Process(innocent.pid)
         former._ident = (innocent.pid, 1.0)
@@ -49,7 +49,7 @@ def test_a_number_that_went_to_another_process_is_not_killed(monkeypatch: pytest
         innocent.kill()
 
 
-def test_a_process_whose_number_another_had_when_it_was_looked_before_is_found(tmp_path: Path):
+def test_a_process_whose_pid_belonged_to_another_before_is_found(tmp_path: Path):
     with subprocess.Popen(["sleep", "60"], env=marked(tmp_path)) as child:
         seen_before = next(process for process in psutil.process_iter() if process.pid == child.pid)
         seen_before._ident = (child.pid, 1.0)

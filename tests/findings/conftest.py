@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker
 from cockpit.findings.facts import Facts
-from cockpit.findings.sources import ON_A_MACHINE, Detector, SourceTimes, is_declared, sources_of, without_old_facts
+from cockpit.findings.sources import DECLARED_SOURCES, ON_A_MACHINE, Detector, SourceTimes, without_old_facts
 from cockpit.model import Finding, Snapshot
 from tests.world import with_figures
 
@@ -46,9 +46,9 @@ def every_source_is_declared(monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
         found = run(tracker, detect, facts, bugs)
         new = {finding.key for finding in found if (detect.__name__, finding.code) not in seen}
         seen.update((detect.__name__, finding.code) for finding in found)
-        declared = sources_of(detect)
+        declared = DECLARED_SOURCES.get(detect, frozenset())
         all_is_fresh = facts.snapshot is facts.known
-        if new and is_declared(detect) and declared and all_is_fresh:
+        if new and declared and all_is_fresh:
             times = SourceTimes(facts.known)
             by_agents = any(one.source.endswith(" agent") for finding in found for one in times.of_finding(finding, declared))
             for source in {*LISTS, *ON_A_MACHINE} - declared - ({"ray.nodes"} if by_agents else set()):  # the same answer has both

@@ -32,7 +32,7 @@ def test_an_actor_that_was_restarted_three_times_in_ten_minutes_is_told():
     assert (found.code, found.level, found.subject) == ("actor-restarting", "warning", "Rollout of job 02000000")
     assert found.text == "Actor Rollout of job 02000000 was restarted 3 times in the last 9m50s"
     assert found.evidence[0] == "actor actor1: restarted 3 times in the last 9m50s"
-    assert (found.remedy.act, found.about) == ("kill-actor", (actor(1).key,))
+    assert (found.remedy.action, found.about) == ("kill-actor", (actor(1).key,))
 
 
 def test_it_marks_its_job_too_whose_row_stands_where_actors_are_not_listed():
@@ -178,13 +178,13 @@ def test_a_group_that_outlives_its_job_is_told_with_what_it_holds():
     assert found.text == "Job train1 has ended (FAILED), but its placement group vllm still holds 8 GPUs"
     assert found.evidence[0] == "placement group vllm (CREATED, detached) holds 8 GPUs"
     assert (found.level, found.subject, found.since) == ("warning", "job train1", NOW - 600)
-    assert (found.remedy.act, found.about) == ("remove-placement-group", (group().key,))
+    assert (found.remedy.action, found.about) == ("remove-placement-group", (group().key,))
 
 
 def test_an_actor_that_outlives_its_job_is_told_unless_its_group_is():
     alone = actor(1, class_="Engine", needs={"GPU": 0.5}, detached=True)
     (found,) = left(alone, actor(2, class_="Engine", placement_group=group().id))
-    assert (found.code, found.remedy.act, found.about) == ("actor-leaked", "kill-actor", (alone.key,))
+    assert (found.code, found.remedy.action, found.about) == ("actor-leaked", "kill-actor", (alone.key,))
     assert found.text == "Job train1 has ended (FAILED), but its actor Engine still holds 0.5 GPU"
     assert codes(left(actor(1, placement_group=group().id), groups=(group(),))) == {"placement-group-leaked"}
 

@@ -48,14 +48,14 @@ def test_a_full_disk_is_told_by_session_the_dead_ones_first():
         "du -sh /tmp/ray/session_live: 300G (live, of train)",
         "du -sh /tmp/ray/session_new: size still unknown (unknown whether live, of train)",
     )
-    assert (found.level, found.subject, found.remedy.act) == ("critical", "node1 /tmp/ray", "clean")
+    assert (found.level, found.subject, found.remedy.action) == ("critical", "node1 /tmp/ray", "clean")
     assert found.about == (node(1).key, SESSIONS[2].key, SESSIONS[1].key)
 
 
 def test_a_disk_that_fills_is_a_warning_and_cleaning_no_remedy_where_the_dead_hold_little():
     found = only(looked(full(disk(0.9), sessions=SESSIONS[:2]), detectors=ALONE), "disk-filling")
     assert found.text.startswith("The disk under /tmp/ray on node1 is 90% full (100G of 1.0T left): at 95% Ray stops creating objects")
-    assert (found.level, found.remedy.act) == ("warning", None)
+    assert (found.level, found.remedy.action) == ("warning", None)
 
 
 def test_an_absurd_size_is_not_counted():
@@ -64,7 +64,7 @@ def test_an_absurd_size_is_not_counted():
         "disk-full",
     )
     assert "dead" not in found.text
-    assert found.remedy.act is None
+    assert found.remedy.action is None
 
 
 def test_a_mark_that_was_passed_is_left_only_further_down():

@@ -30,7 +30,7 @@ def test_nvml_of_a_node_that_a_job_uses_is_critical_with_cause_and_remedy():
         "NVML on w1 can't be used (driver and library versions differ: the driver was upgraded while it was loaded): its 4 GPUs, 2 "
         "reserved by job nvml-1, can't be seen and new work placed there will fail"
     )
-    assert found.remedy.act == "drain-node"
+    assert found.remedy.action == "drain-node"
     assert found.remedy.text.startswith("reboot the host, or end all GPU processes there and reload the driver (`rmmod ")
     assert found.remedy.text.endswith("drain the node until then (`cockpit drain-node w1`)")
     assert found.about == (W1.key,)

@@ -109,12 +109,12 @@ def test_dead_sessions_are_cleaned_first_and_their_files_named_once():
     dead = Session(host="host1", name="session_dead", path="/tmp/ray/session_dead", live=False, size=300 * GIB)
     found = filled(replace(LOG, session="session_dead", size=290 * GIB), CACHE, sessions=(dead,))
     assert found.text.endswith("; largest: cache of Hugging Face (200G); 1 dead session uses 300G of the disk")
-    assert (found.remedy.act, found.remedy.text) == (
+    assert (found.remedy.action, found.remedy.text) == (
         "clean",
         "remove the files of dead sessions; files that look like checkpoints or core dumps stay",
     )
     also = filled(LOG, sessions=(dead,))
-    assert also.remedy.act == "clean"
+    assert also.remedy.action == "clean"
     assert f" stay; then `cockpit stop-job train1` ends the job; or empty the log {LOG.path} on node1 (" in also.remedy.text
 
 

@@ -32,7 +32,7 @@ def test_idle_workers_that_keep_memory_are_told_with_what_each_holds_and_since_w
         "pid 500 ray::IDLE of job ppo-7b holds GPU 0: 6.0G, started 1h00m ago, idle for at least 5m10s (`nvidia-smi`, `ps -fp 500`)"
     )
     assert told.about == (worker().key, worker(501).key)
-    assert told.remedy.act == "kill"
+    assert told.remedy.action == "kill"
 
 
 def test_a_worker_that_is_idle_between_two_tasks_is_not_told():

@@ -22,7 +22,7 @@ def test_memory_held_by_an_orphan_is_told_by_host_and_gpu():
         "pid 1200 (orphan) python holds GPU 2: 40G, GPU 3: 40G: its raylet is dead",
         "the memory has been held for at least 2m00s",
     )
-    assert found.remedy.act == "kill-orphans"
+    assert found.remedy.action == "kill-orphans"
     assert found.about == (left.key,)
     assert found.since == NOW - 120
 

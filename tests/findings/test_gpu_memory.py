@@ -100,7 +100,7 @@ def test_gpus_that_ray_counts_as_free_while_others_hold_their_memory():
         "Ray counts 1 GPU of node1 as free, but its memory is in use by others: work placed there may run out of GPU memory"
     )
     assert found.evidence == ("GPU 0: 40G of 80G in use, by pid 7 (foreign) python",)
-    assert found.remedy.act is None
+    assert found.remedy.action is None
     assert looked(seen(gpus, (holder(7, 0, 39, kind="foreign"),)), 55, detectors=HELD) == ()
 
 
@@ -110,7 +110,7 @@ def test_gpus_on_which_another_ray_is_at_work_are_not_free():
     host = replace(shared.hosts["node1"], processes=(process(7, gpus=worker.gpus),), nodes=(ID, "f" * 56))
     found = only(looked(replace(shared, hosts={"node1": host}), detectors=HELD), "gpu-memory-held")
     assert found.evidence == ("GPU 0: 40G of 80G in use, by pid 7 (worker of another Ray session) python",)
-    assert found.remedy.act is None
+    assert found.remedy.action is None
 
 
 def test_where_no_probe_looks_rays_agent_tells_of_memory_that_ray_knows_nobody_for():
@@ -120,7 +120,7 @@ def test_where_no_probe_looks_rays_agent_tells_of_memory_that_ray_knows_nobody_f
 
     left = tuple(holder(40 + index, index, 39, kind="unknown", ticks=None, node=ID, host="node1") for index in (0, 1))
     found = only(told(left), "gpu-memory-held")
-    assert (found.level, found.remedy.act, found.about) == ("info", "kill-orphans", (node(1).key,))
+    assert (found.level, found.remedy.action, found.about) == ("info", "kill-orphans", (node(1).key,))
     assert found.text.startswith("Ray counts 2 GPUs of node1 as free, but their memory is in use outside this Ray cluster")
     assert found.evidence[0] == "GPU 0: 40G of 80G in use, by pid 40 (unknown) python"
     waiting = actor(9, state="PENDING_CREATION", node=None, needs={"GPU": 1.0}, wait="room", since=NOW - 200)
@@ -136,7 +136,7 @@ def test_what_is_told_of_its_own_is_told_here_too_once_something_waits_for_it():
     assert looked(seen((gpu(0, 40),), (orphan,)), detectors=HELD) == ()
     waiting = actor(9, state="PENDING_CREATION", node=None, needs={"GPU": 1.0}, wait="room")
     found = only(looked(seen((gpu(0, 40),), (orphan,), actors=(waiting,)), detectors=HELD), "gpu-memory-held")
-    assert (found.level, found.remedy.act) == ("critical", "kill-orphans")
+    assert (found.level, found.remedy.action) == ("critical", "kill-orphans")
     assert found.text.endswith("may run out of GPU memory, and 1 actor or placement group waits for GPUs")
     assert found.evidence[-1] == "waits for GPUs: actor PolicyModelActor actor9"
     held = replace(waiting, wait="held")

@@ -68,7 +68,7 @@ def test_memory_that_creeps_is_told_with_the_figures_and_who_holds_it():
     )
     assert told.evidence == ("node1 GPU 0: peak 64G 53m20s ago, peak 74G now (`nvidia-smi`); held by pid 100 actor1 59G",)
     assert told.about == (JOB.key, f"{node(1).key}:0", rank(0).key)
-    assert told.remedy.act == "stop-job"
+    assert told.remedy.action == "stop-job"
     assert "torch.cuda.memory_allocated()" in told.remedy.text
 
 
@@ -157,7 +157,7 @@ def test_where_nobody_is_known_to_use_it_nothing_is_told(holders):
 
 def test_of_a_node_whose_holders_have_no_job_the_node_is_named():
     told = only(watched(62, line(62, 12), holders=(rank(0, job=None, actor=None, kind="foreign"),)), "gpu-memory-grows")
-    assert (told.subject, told.remedy.act) == ("node1", None)
+    assert (told.subject, told.remedy.action) == ("node1", None)
     assert told.text.startswith("GPU memory of node1 grows")
 
 

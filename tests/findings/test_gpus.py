@@ -33,7 +33,7 @@ def test_a_lost_gpu_is_critical_after_several_looks():
     assert found.text == "GPU 3 of node1 is lost: NVML can't reach it any more"
     assert found.evidence == ("GPU 3: NVML: GPU is lost; `dmesg | grep -i xid` shows why",)
     assert found.about == (f"node:{ID}",)
-    assert found.remedy.act is None
+    assert found.remedy.action is None
     assert "`nvidia-smi -r -i 3`" in found.remedy.text
     assert looked(seen(gpu(0), lost), 5, detectors=ILL) == ()
 
@@ -82,7 +82,7 @@ def test_an_ill_gpu_is_told_with_what_the_operator_does(facts: dict[str, Any], c
     assert (found.level, found.text) == (level, f"GPU 2 of node1 {text}")
     assert evidence in found.evidence[0]
     assert "nvidia-smi" in found.evidence[0]
-    assert found.remedy.act is None
+    assert found.remedy.action is None
 
 
 def test_bad_memory_comes_with_the_xid_that_set_its_row_aside():

@@ -76,7 +76,7 @@ def test_no_act_is_offered_for_a_job_that_has_not_started_for_ray_can_not_stop_i
     assert found.remedy.text.startswith(begins)
     assert "`ray job stop` has no effect before it has started" in found.remedy.text
     assert found.remedy.text.endswith('ray.kill(ray.get_actor("_ray_internal_job_actor_ppo", "SUPERVISOR_ACTOR_RAY_NAMESPACE"))')
-    assert found.remedy.act is None
+    assert found.remedy.action is None
 
 
 def test_without_a_supervisor_rays_own_words_are_told():
@@ -103,7 +103,7 @@ def test_a_failed_job_is_told_with_how_it_ended_and_what_was_raised():
     found = only(seen(submitted(message=TRACE, error_type="JOB_ENTRYPOINT_COMMAND_ERROR", exit_code=1)), "job-failed")
     assert found.text == "Job ppo failed: RuntimeError: boom (exit code 1)"
     assert found.evidence == ("RuntimeError: boom", "`ray job logs ppo` shows the whole log")
-    assert (found.level, found.since, found.remedy.act) == ("warning", NOW - 600, None)
+    assert (found.level, found.since, found.remedy.action) == ("warning", NOW - 600, None)
 
 
 def test_failed_jobs_come_newest_first_after_what_lasts():
@@ -144,7 +144,7 @@ REGISTER = (
 
 
 @pytest.mark.parametrize(
-    ("message", "says", "helps", "act"),
+    ("message", "says", "helps", "action"),
     [
         (f"{NCCL}\n{TRACE}", "[rank3]:[E1121", "one rank did not reach the collective", None),
         (f"{NCCL}\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "torch.Out", "smaller micro batches", None),
@@ -187,11 +187,11 @@ REGISTER = (
         ("RuntimeError: No available agent to submit job, please try again later.", "RuntimeError: No", "dashboard_agent.log", None),
     ],
 )
-def test_what_training_often_fails_of_is_told_with_what_helps(message, says, helps, act):
+def test_what_training_often_fails_of_is_told_with_what_helps(message, says, helps, action):
     found = only(seen(submitted(message=message)), "job-failed")
     assert found.text.startswith(f"Job ppo failed: {says}")
     assert helps in found.remedy.text
-    assert found.remedy.act == act
+    assert found.remedy.action == action
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from cockpit.findings.kubernetes import (
     wrong_rayjobs,
 )
 from cockpit.model import Container, ContainerEnd, Fault, Job, Pod, RayCluster, RayJob, Snapshot
-from cockpit.report.text import headline
+from cockpit.report.snapshot_text import headline
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, node, snapshot
 
@@ -191,7 +191,7 @@ def test_a_job_that_ray_has_lost_while_its_rayjob_says_running_is_told():
 
 
 @pytest.mark.parametrize(
-    ("one", "status", "said", "act"),
+    ("one", "status", "said", "action"),
     [
         (RUNNING, "FAILED", "reports job rayjob-sample-zdxm6 as RUNNING, but Ray reports FAILED", None),
         (
@@ -208,10 +208,10 @@ def test_a_job_that_ray_has_lost_while_its_rayjob_says_running_is_told():
         ),
     ],
 )
-def test_a_rayjob_that_says_the_opposite_of_ray_is_told(one: RayJob, status: str, said: str, act: str | None):
+def test_a_rayjob_that_says_the_opposite_of_ray_is_told(one: RayJob, status: str, said: str, action: str | None):
     finding = only(found(seen(rayjobs=(one,), jobs=(job(status),))), "rayjob-contradicts")
     assert finding.text == f"RayJob rayjob-sample {said}"
-    assert finding.remedy.act == act
+    assert finding.remedy.action == action
     assert finding.about == (job(status).key,)
 
 

@@ -50,13 +50,13 @@ def test_a_growth_towards_the_line_is_told_with_the_minutes_that_are_left():
         "800G of host memory is in use on node1, 150G below the 950G at which Ray kills workers; at +120G/min Ray starts killing in ~1 min"
     )
     assert found.level == "critical"
-    assert found.remedy.act == "stop-job"
+    assert found.remedy.action == "stop-job"
     assert found.about == (node(1).key, "job:ppo-7b")
 
 
 def test_a_growth_that_would_take_minutes_still_is_a_warning_and_stops_no_job():
     found = only(Growing().use(*(600 + 4 * step for step in range(33))), "host-memory-near-kill")
-    assert (found.level, found.remedy.act) == ("warning", None)
+    assert (found.level, found.remedy.action) == ("warning", None)
     assert "Ray starts killing in ~" in found.text
 
 
@@ -113,7 +113,7 @@ def test_where_the_line_is_not_known_the_default_is_assumed_and_that_is_said():
 def test_where_nobody_looks_the_holders_are_not_known():
     found = only(looked(of(900, hosts={}), detectors=NEAR), "host-memory-near-kill")
     assert found.evidence[2] == "who holds it is unknown: no probe runs on node1 now; use `ps aux --sort=-rss | head` there"
-    assert found.remedy.act is None
+    assert found.remedy.action is None
 
 
 @pytest.mark.parametrize(("version", "probed", "told"), [("2.44.1", False, True), ("2.60.0", False, False), ("2.44.1", True, False)])

@@ -128,7 +128,7 @@ def test_a_raylet_that_lives_though_it_was_marked_dead_is_told_so():
         "but its raylet (pid 77) still runs there; lost with it: 8 GPUs"
     )
     assert found.evidence[1] == "ps on node2: raylet (pid 77) runs, in state unknown"
-    assert (found.remedy.act, found.about) == ("kill", (dead().key, there.key))
+    assert (found.remedy.action, found.about) == ("kill", (dead().key, there.key))
     assert "(pid 77, stopped by a signal)" in marked(state="T")[0].text
 
 

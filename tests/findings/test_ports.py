@@ -64,7 +64,7 @@ def test_who_listens_there_now_is_told():
     found = told(Listener(pid=4711, ticks=5, user="alice", command="python -m  vllm\n.entrypoints"))
     assert found.evidence[-2] == "process 4711 of alice listens on port 29500 of node1 now: python -m vllm .entrypoints"
     assert found.about == ("job:raysubmit_1",)
-    assert found.remedy.act is None
+    assert found.remedy.action is None
 
 
 def test_a_listener_that_is_left_over_is_led_to_and_can_be_ended():
@@ -73,7 +73,7 @@ def test_a_listener_that_is_left_over_is_led_to_and_can_be_ended():
     found = only(looked(there, detectors=(failed_jobs,)), "job-failed")
     assert found.evidence[-2] == "process 7 of train listens on port 29500 of node1 now (orphan, session_old)"
     assert found.about == ("job:raysubmit_1", first.key)
-    assert found.remedy.act == "kill-orphans"
+    assert found.remedy.action == "kill-orphans"
 
 
 @pytest.mark.parametrize("ticks", [None, 1])
@@ -82,7 +82,7 @@ def test_a_pid_that_is_another_process_now_is_not_taken_for_the_one_that_is_know
     there = replace(world(job(), Port(HERE.host, HERE.port, (Listener(pid=7, ticks=ticks),))), processes=(first,))
     found = only(looked(there, detectors=(failed_jobs,)), "job-failed")
     assert found.evidence[-2] == "process 7 listens on port 29500 of node1 now"
-    assert (found.about, found.remedy.act) == (("job:raysubmit_1",), None)
+    assert (found.about, found.remedy.action) == (("job:raysubmit_1",), None)
 
 
 def test_a_process_that_may_not_be_seen_is_told_by_its_user_and_none_as_none():

@@ -28,7 +28,7 @@ def test_two_sessions_that_live_on_a_host_are_told():
     live = (session(OLD, True), session(NEW, True, "other", "/tmp/other/ray"), session("session_dead", False))
     found = only(looked(host(sessions=live), detectors=ALONE), "sessions-several")
     assert found.text == (f"2 Ray sessions run on w1, and each may offer the same 2 GPUs: {OLD} of train, {NEW} of other")
-    assert (found.level, found.subject, found.remedy.act) == ("warning", "w1", "stop")
+    assert (found.level, found.subject, found.remedy.action) == ("warning", "w1", "stop")
     assert found.about == (live[0].key, live[1].key)
     assert only(looked(host(sessions=live, gpus=None), detectors=ALONE), "sessions-several").level == "info"
 
@@ -51,14 +51,14 @@ def test_of_several_sessions_the_one_that_is_followed_is_marked():
 def test_the_ray_that_skypilot_keeps_for_itself_is_as_it_should_be():
     live = (session(OLD, True, temp="/tmp/ray_skypilot"), session(NEW, True))
     found = only(looked(host(sessions=live), detectors=ALONE), "sessions-several")
-    assert (found.level, found.remedy.act) == ("info", None)
+    assert (found.level, found.remedy.action) == ("info", None)
 
 
 def test_a_gcs_that_a_failed_start_has_left_hands_out_nothing_and_is_in_the_way():
     live = (session(OLD, True), session(NEW, True))
     rays = (RayProcess("raylet", 25, OLD), RayProcess("gcs_server", 228, NEW))
     (found,) = looked(host(sessions=live, rays=rays), detectors=ALONE)
-    assert (found.code, found.level, found.remedy.act, found.about) == ("gcs-alone", "warning", "stop", (live[1].key,))
+    assert (found.code, found.level, found.remedy.action, found.about) == ("gcs-alone", "warning", "stop", (live[1].key,))
     assert found.text == (
         f"A GCS (pid 228) of {NEW} of train runs on w1 without a raylet, "
         "maybe left by a failed `ray start`: the next `ray start` on its port fails too"
@@ -90,7 +90,7 @@ CURRENT = Pointer("/tmp/ray/ray_current_cluster", "10.0.0.1:6379", False)
 def test_a_pointer_to_a_dead_session_while_another_lives_is_told():
     found = only(looked(host(pointers=(LATEST,), sessions=(session(OLD, False), session(NEW, True))), detectors=ALONE), "pointer-dead")
     assert found.text == f"On w1 /tmp/ray/session_latest points at the dead {OLD}, while {NEW} runs there"
-    assert (found.level, found.subject, found.remedy.act) == ("warning", "w1 /tmp/ray", "clean")
+    assert (found.level, found.subject, found.remedy.action) == ("warning", "w1 /tmp/ray", "clean")
     assert found.evidence == (f"readlink /tmp/ray/session_latest: /tmp/ray/{OLD}",)
     assert found.about == (session(OLD, False).key,)
 

@@ -70,7 +70,7 @@ def test_idle_gpus_and_a_silent_log_are_an_info_at_first_and_then_a_warning():
         "node1 GPU 0, 1, 2, 3, 4, 5, 6, 7: 0%, 75 W (`nvidia-smi`)",
         "job-driver-train1.log was last written 12m00s ago",
     )
-    assert told.remedy.act == "stop-job"
+    assert told.remedy.action == "stop-job"
     assert told.since == NOW - 12 * MINUTE
 
 
@@ -173,7 +173,7 @@ def test_gpus_that_wait_for_each_other_are_told_with_the_odd_one_out():
     )
     assert told.evidence[0] == "different from the others: node1 GPU 7: 0%, 78 W, pid 107 python"
     assert told.about == (JOB.key, rank(7).key)
-    assert told.remedy.act == "stop-job"
+    assert told.remedy.action == "stop-job"
     assert only(found(hang, 10), "job-hung").level == "critical"
 
 

@@ -171,7 +171,7 @@ def test_groups_of_one_job_are_one_finding():
 def test_a_job_that_waits_in_vain_can_be_stopped_where_ray_can_stop_it():
     def remedy(jobs):
         found = only(seen(groups=(group(wait="never"),), jobs=jobs), "placement-group-pending")
-        return found.remedy.act, JOBS[1].key in found.about
+        return found.remedy.action, JOBS[1].key in found.about
 
     assert remedy(JOBS) == ("stop-job", True)
     driver = Job("02000000", "02000000", None, "RUNNING")
@@ -181,7 +181,7 @@ def test_a_job_that_waits_in_vain_can_be_stopped_where_ray_can_stop_it():
 
 def test_an_actor_whose_group_was_removed_is_to_be_killed():
     found = only(seen(waits(why="its placement group was removed", wait="removed", placement_group="ab")), "actor-pending")
-    assert (found.level, found.remedy.act) == ("critical", "kill-actor")
+    assert (found.level, found.remedy.action) == ("critical", "kill-actor")
 
 
 def test_old_facts_are_dated_and_nobody_waits_on_in_them():
@@ -208,7 +208,7 @@ def test_jobs_that_hold_what_the_others_wait_for_are_one_finding():
         "Deadlock: train1 and train2 wait for each other; none can continue until one of them releases its resources; "
         "train1 holds 8 GPUs and waits for 8 GPUs; train2 holds 8 GPUs and waits for 8 GPUs"
     )
-    assert (found.remedy.text, found.remedy.act) == ("stop job train2, which started last: then the others continue", "stop-job")
+    assert (found.remedy.text, found.remedy.action) == ("stop job train2, which started last: then the others continue", "stop-job")
     assert found.about == (wanted[0].key, wanted[1].key, JOBS[1].key)
     assert found.since == NOW - 300
 
@@ -226,7 +226,7 @@ def test_where_no_job_of_a_deadlock_can_be_stopped_its_driver_can():
     drivers = tuple(Job(f"0{number}000000", f"0{number}000000", None, "RUNNING") for number in (1, 2))
     wanted = [waits(number, 60, job=f"0{number}000000", wait="deadlock") for number in (1, 2)]
     (found,) = seen(*wanted, jobs=drivers)
-    assert (found.remedy.act, found.remedy.text) == (None, "kill the driver of one of them: then the others continue")
+    assert (found.remedy.action, found.remedy.text) == (None, "kill the driver of one of them: then the others continue")
 
 
 def test_hostile_names_and_times_make_no_nonsense():

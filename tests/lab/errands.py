@@ -31,7 +31,8 @@ async def run(wish: dict[str, Any]) -> dict[str, Any]:
         heard.append((host, progress.text))
 
     async def one(name: str) -> Any:
-        answer = (await errands.send({name: wish.get("request", {"act": "kill", "stage": "plan"})}, hear, wish.get("patience", 30)))[name]
+        request = wish.get("request", {"act": "kill", "stage": "plan"})
+        answer = (await errands.send({name: request}, hear, wish.get("patience", 30), allows_ray=request["act"] != "stop"))[name]
         took[name] = time.monotonic() - began
         return asdict(answer)
 

@@ -48,7 +48,7 @@ def once(host: Host, words: str = "", env: str = "") -> tuple[int, Facts, str]:
     return int(code), json.loads(raw + "}") if raw else {}, said
 
 
-def act(host: Host, words: str, env: str = "") -> tuple[int, Facts, str]:
+def action(host: Host, words: str, env: str = "") -> tuple[int, Facts, str]:
     """One act by its command, `--json`: its exit code, plan and outcome, and what it said beside."""
     printed = host.ssh(
         f"said=$(mktemp); {env} {COCKPIT} {words} --json 2>$said; code=$?; echo; echo $code; cat $said; rm $said", timeout=120

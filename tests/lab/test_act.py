@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Screen, act, by_nvml, lay_config, once, screen
+from tests.lab.eyes import Screen, action, by_nvml, lay_config, once, screen
 from tests.lab.hosts import Host, Process
 from tests.lab.leftovers import leave_process, leave_session
 
@@ -74,16 +74,16 @@ def test_an_orphan_is_found_from_the_head_and_ended_and_its_memory_is_measured_f
     host, engine = orphan_on(cluster, "left")
     idle = cluster.lab["head"].hold(6, 2 * GIB, title="python finetune.py")
     before = used(host)
-    code, plan, said = act(cluster.head, "kill-orphans --dry-run")
+    code, plan, said = action(cluster.head, "kill-orphans --dry-run")
     assert (code, said, rows(plan, "plan")) == (0, "", [(host.name, engine.pid)])
     began = time.monotonic()
-    code, answer, said = act(cluster.head, "kill-orphans --yes")
+    code, answer, said = action(cluster.head, "kill-orphans --yes")
     took = time.monotonic() - began
     assert (code, said, rows(answer, "done")) == (0, "", [(host.name, engine.pid)])
     assert answer["freed"]["gpu"] == HELD
     assert used(host) < before
     assert idle.is_alive()
-    assert act(cluster.head, "kill-orphans --yes")[:1] == (0,)
+    assert action(cluster.head, "kill-orphans --yes")[:1] == (0,)
     lines = [json.loads(line) for line in log_of(cluster.head).read_text().splitlines()]
     assert [line["act"] for line in lines] == ["kill-orphans", "kill-orphans"]
     print(f"figure: orphan on {host.name} found from the head, ended and freed (measured) in {took:.1f} s, the whole command")
@@ -95,7 +95,7 @@ def test_a_live_job_is_never_touched_while_an_orphan_is_ended(cluster: Cluster):
     eventually(lambda: sum(len(host.matching("ray::PolicyModelActor")) for host in cluster.hosts) >= 1, within=120)
     host, engine = orphan_on(cluster, "left-beside")
     alive = {(each.name, one.pid) for each in cluster.hosts for one in each.processes() if one.pid != engine.pid}
-    code, answer, _ = act(cluster.head, "kill-orphans --yes --force")
+    code, answer, _ = action(cluster.head, "kill-orphans --yes --force")
     assert (host.name, engine.pid) in rows(answer, "done")
     assert not {one for one in rows(answer, "done") if one in alive}
     assert cluster.job("train") == "RUNNING"
@@ -107,17 +107,17 @@ def test_the_whole_session_is_stopped_on_both_hosts_and_then_cleaned(cluster: Cl
     cluster.submit("train-all", "python train_ppo_ray.py")
     eventually(lambda: any(host.matching("ray::PolicyModelActor") for host in cluster.hosts), within=120)
     session = once(cluster.head)[1]["cluster"]["session"]
-    live = act(cluster.head, "clean --yes")[1]
+    live = action(cluster.head, "clean --yes")[1]
     assert not live["done"]
     assert [row["reason"] for row in live["refused"] if row.get("path", "").endswith(session)]
-    code, answer, said = act(cluster.head, "stop --yes")
+    code, answer, said = action(cluster.head, "stop --yes")
     assert (code, said, answer["failed"]) == (0, "", []), [(row["command"], row["reason"]) for row in answer["refused"]]
     assert any("job train-all" in loss for loss in answer["losses"])
     for host in cluster.hosts:
         assert not host.matching("raylet/raylet") + host.matching("gcs_server") + host.matching("dashboard") + host.matching("ray::")
         assert not host.matching("VLLM::EngineCore")
         assert used(host) == idle[host.name]
-    code, answer, said = act(cluster.head, "clean head w1 --yes")  # without its Ray the head doesn't know of w1
+    code, answer, said = action(cluster.head, "clean head w1 --yes")  # without its Ray the head doesn't know of w1
     assert code == 0, answer
     assert {row["host"] for row in answer["done"] if row["what"] == "session"} == {"head", "w1"}
     assert answer["freed"]["disk"]
@@ -135,11 +135,11 @@ def test_an_orphan_that_ray_stop_left_on_a_worker_is_ended_from_the_head(cluster
     eventually(lambda: used(w1) > idle)
     cluster.command(w1, "ray stop")
     assert engine.is_alive()
-    answer = act(cluster.head, "kill-orphans --yes --hosts w1")[1]
+    answer = action(cluster.head, "kill-orphans --yes --hosts w1")[1]
     assert not answer["done"], "its job still runs, Ray says"
     cluster.stop_jobs()
     assert engine.is_alive()
-    code, answer, said = act(cluster.head, "kill-orphans --yes --hosts w1")
+    code, answer, said = action(cluster.head, "kill-orphans --yes --hosts w1")
     assert (said, rows(answer, "done")) == ("", [("w1", engine.pid)]), answer
     assert code == 0
     assert answer["freed"]["gpu"] == 30 * GIB
@@ -152,12 +152,12 @@ def test_an_orphan_that_ray_stop_left_on_a_worker_is_ended_from_the_head(cluster
 def test_what_belongs_to_another_user_is_ended_only_when_root_names_it(cluster: Cluster):
     w1 = cluster.lab["w1"]
     theirs = leave_process(w1, "sleep 10000", user=65534)
-    code, answer, _ = act(cluster.head, "kill-orphans --yes")
+    code, answer, _ = action(cluster.head, "kill-orphans --yes")
     assert (code, answer["done"]) == (1, [])
     assert [(row["host"], row["pid"]) for row in answer["refused"]] == [("w1", theirs.pid)]
     assert "to kill it, put the cursor on it, or name it by --pid" in answer["refused"][0]["reason"]
     assert theirs.is_alive()
-    code, answer, _ = act(cluster.head, f"kill-orphans w1 --pid {theirs.pid} --yes")
+    code, answer, _ = action(cluster.head, f"kill-orphans w1 --pid {theirs.pid} --yes")
     assert (code, rows(answer, "done")) == (0, [("w1", theirs.pid)])
     shutil.rmtree(leave_session(w1))
 

@@ -17,11 +17,11 @@ from typing import Any
 import psutil
 import pytest
 
-from cockpit.probe.look.sizes import LARGE_BYTES
+from cockpit.probe.sample.sizes import LARGE_BYTES
 from tests.lab import hosts
 from tests.lab.cluster import ENV, eventually, lay_out
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, act, once
+from tests.lab.eyes import COCKPIT, Facts, action, once
 from tests.lab.hosts import Host, Lab, Process
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -225,7 +225,7 @@ def refusals(answer: Facts) -> str:
 def test_01_a_plain_job_lives_on_where_rays_temp_dir_is_a_link(box: Box):
     before = ray_of(box)
     assert len(before) > 5
-    _, answer, said = act(box.host, "kill-orphans --yes --force")
+    _, answer, said = action(box.host, "kill-orphans --yes --force")
     assert (answer["done"], said) == ([], ""), answer
     assert before <= ray_of(box)
     assert {one["kind"] for one in once(box.host)[1]["processes"] if one["session"] == session(box)} <= {"ray", "worker", "driver", "child"}
@@ -335,7 +335,7 @@ def test_07_a_log_that_another_user_has_put_into_a_dead_session_makes_no_orphan(
     bare.mallory(f"mv /tmp/evil/mine/out.log {folder}/logs/worker-ab-01000000-99.out")
     shown = os.readlink(f"/proc/{ours.outer.pid}/fd/1")
     assert shown.endswith("worker-ab-01000000-99.out")
-    answer = act(bare.host, "kill-orphans --yes --force")[1]
+    answer = action(bare.host, "kill-orphans --yes --force")[1]
     assert answer["done"] == []
     assert ours.is_alive()
     ours.kill()
@@ -346,7 +346,7 @@ def test_08_a_variable_that_was_inherited_elsewhere_makes_no_orphan(bare: Box):
     bare.raylet(OLD, temp="/tmp/evil/ray").kill()
     inherited = ("RAY_JOB_ID=02000000", f"RAY_NODE_ID={'ab' * 28}", "RAY_TMPDIR=/tmp/evil")
     ours = [bare.host.spawn("env", "RAY_RAYLET_PID=99999", each, "sleep", "10000") for each in inherited]
-    answer = act(bare.host, "kill-orphans --yes --force")[1]
+    answer = action(bare.host, "kill-orphans --yes --force")[1]
     assert answer["done"] == []
     assert all(one.is_alive() for one in ours)
     for one in ours:
@@ -379,7 +379,7 @@ def test_10_what_another_user_has_renamed_is_not_removed(bare: Box):
     bare.mallory(f"mv {EVIL}/ray/theirs {EVIL}/ray/{OLDEST}")
     assert bare.at(EVIL / "ray" / OLDEST / "thesis").exists()
     bare.his("stay", env=("RAY_TMPDIR=/tmp/evil",))
-    answer = act(bare.host, "clean --yes")[1]
+    answer = action(bare.host, "clean --yes")[1]
     assert bare.at(EVIL / "ray" / OLDEST / "thesis" / "chapter.tex").exists()
     assert "to remove this session, put the cursor on it, or name its path by --session" in refusals(answer)
 
@@ -393,7 +393,7 @@ def test_11_the_results_of_a_job_stay_when_its_session_goes(bare: Box):
         bare.write(path, "x" * (LARGE_BYTES if path.suffix == ".bin" else 100), 0)
     for one in (bare.at(folder), *bare.at(folder).rglob("*")):
         os.utime(one, (time.time() - (7200 if one.name == "train.py" else 3600),) * 2)
-    answer = act(bare.host, "clean --yes")[1]
+    answer = action(bare.host, "clean --yes")[1]
     assert answer["done"], answer
     assert all(bare.at(path).exists() for path in dear)
     assert not bare.at(folder / "logs" / "raylet.out").exists()
@@ -412,13 +412,13 @@ def test_12_another_user_can_stop_neither_a_stop_nor_a_clean_nor_a_start(box: Bo
     eventually(lambda: (box.at(gone) / "sockets" / "raylet").is_socket())
     for one in (box.at(gone), *box.at(gone).rglob("*")):
         os.utime(one, (time.time() - 7200,) * 2, follow_symlinks=False)
-    stop = act(box.host, "stop --dry-run")[1]
+    stop = action(box.host, "stop --dry-run")[1]
     assert [one["part"] for one in stop["plan"] if one["part"] in ("raylet", "gcs_server")] == ["raylet", "gcs_server"]
     assert stop.get("refused", []) == []
     began = time.monotonic()
     box.plan({"act": "start", "role": "head", "words": ["--port=6379"]})
     assert time.monotonic() - began < 60
-    answer = act(box.host, "clean --yes")[1]
+    answer = action(box.host, "clean --yes")[1]
     assert [one["path"] for one in answer["done"] if one["what"] == "session"] == [gone], answer
     assert ray_of(box)
 
@@ -427,7 +427,7 @@ def test_17_an_engines_title_makes_no_orphan(bare: Box):
     titles = ("VLLM::APIServer", "VLLM::EngineCore", "ray::IDLE")
     ours = [bare.host.hold(device, 2 << 30, title=title) for device, title in enumerate(titles)]
     dead_session(bare, temp="/tmp/evil/ray", uid=MALLORY)
-    answer = act(bare.host, "kill-orphans --yes --force")[1]
+    answer = action(bare.host, "kill-orphans --yes --force")[1]
     assert answer["done"] == []
     assert all(one.is_alive() for one in ours)
     for one in ours:
@@ -477,11 +477,11 @@ def test_a_mob_of_hostile_processes_neither_stops_nor_misleads_cockpit(box: Box)
         "driver",
         "child",
     }
-    _, answer, said = act(box.host, "kill-orphans --yes")
+    _, answer, said = action(box.host, "kill-orphans --yes")
     assert [one["pid"] for one in answer["done"]] == [left.pid], (answer, said)
-    _, answer, said = act(box.host, "stop --dry-run")
+    _, answer, said = action(box.host, "stop --dry-run")
     assert {one.get("user") for one in answer["plan"]} == {"root"}, [one for one in answer["plan"] if one.get("user") != "root"]
-    _, answer, said = act(box.host, "clean --yes")
+    _, answer, said = action(box.host, "clean --yes")
     assert gone in [one["path"] for one in (*answer["done"], *answer["failed"])], (answer, said)
     print(f"figure: four commands among a mob of hostile processes took {time.monotonic() - began:.1f} s")
     assert before <= ray_of(box)
@@ -500,7 +500,7 @@ def test_a_bind_mount_in_a_namespace_of_his_own_and_the_root_of_his_process_lead
     bare.host.spawn(*f"setpriv --reuid={MALLORY} --regid={MALLORY} --clear-groups bash -c".split(), line)
     eventually(lambda: bare.host.matching("raylet", OLDEST))
     etc = set(os.listdir("/etc"))
-    answer = act(bare.host, "clean --yes")[1]
+    answer = action(bare.host, "clean --yes")[1]
     assert answer["done"] == []
     assert set(os.listdir("/etc")) == etc
     said = bare.plan({"act": "ray", "verb": "kill_actor", "ids": ["ab" * 16], "session": OLDEST})
@@ -514,7 +514,7 @@ def test_a_hard_link_to_a_file_of_roots_in_a_dead_session_costs_that_file_nothin
     kept = bare.write(Path("/tmp/rights/kept"), SECRET, 0, 0o644)
     os.link(kept, bare.at(folder) / "logs" / "monitor.log")
     os.utime(bare.at(folder), (time.time() - 7200,) * 2)
-    answer = act(bare.host, "clean --yes")[1]
+    answer = action(bare.host, "clean --yes")[1]
     assert [one["path"] for one in answer["done"]] == [folder], answer
     assert kept.read_text() == SECRET
 
@@ -531,7 +531,7 @@ def test_links_that_he_moves_about_while_a_session_is_removed_cost_nothing_outsi
     bare.write(EVIL / "swaps.py", swaps)
     his = bare.host.spawn(*f"setpriv --reuid={MALLORY} --regid={MALLORY} --clear-groups {HIS_PYTHON} {EVIL}/swaps.py".split())
     for _ in range(3):
-        act(bare.host, "clean --yes")
+        action(bare.host, "clean --yes")
     his.kill()
     assert all(path.exists() for path in kept)
 

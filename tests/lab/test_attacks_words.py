@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
 EVIL = f"{CLIPBOARD}\x1b]8;;file:///etc/shadow\x07\x1b[2J\x9b31m\x1bP1$r\x1b\\\u202egnp\u200b[bold][@click=app.quit]z[/]"
 """A clipboard, a link, a cleared screen, a colour in one character, a device string, a text read backwards, markup."""
-ACTS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+ACTIONS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 """What acts on a terminal, or hides or turns text; `\\r` is what a terminal makes of each line end."""
 ATTACKER = 65534
 KEY = "hf_abcdefghijKLMNOPQRSTuvwxyz01234567"
@@ -75,7 +75,7 @@ def test_no_text_of_a_hostile_job_acts_on_a_terminal_or_shows_its_keys(hostile: 
     ):
         told = said(head, words)
         assert "evil" in told or words == "kill --dry-run", told
-        assert ACTS.findall(told) == [], f"{words}: {told!r}"
+        assert ACTIONS.findall(told) == [], f"{words}: {told!r}"
         assert KEY not in told, words
         assert "0123456789abcdef" * 3 not in told, words
 
@@ -89,7 +89,7 @@ def test_a_title_or_a_path_of_another_user_is_text_in_every_answer(cluster: Clus
     head.ssh(f"{AS_ATTACKER} mkdir -p {shlex.quote('/tmp/ray/' + path.name + '/logs')}", check=False)
     for words in ("status", "doctor", "kill-orphans --dry-run", f"kill-orphans head --pid {theirs.pid} --yes", "clean --dry-run"):
         told = said(head, words)
-        assert ACTS.findall(told) == [], f"{words}: {told!r}"
+        assert ACTIONS.findall(told) == [], f"{words}: {told!r}"
         assert "0123456789abcdef" * 2 not in told, words
         assert forged not in told.splitlines(), words
     assert str(theirs.pid) in said(head, f"kill-orphans head --pid {theirs.pid} --dry-run"), "it was looked at"
@@ -120,5 +120,5 @@ def test_a_log_in_a_bundle_acts_on_no_terminal(cluster: Cluster):
     said(head, "doctor --bundle /tmp/bundle.tgz")
     held = head.ssh("tar xzOf /tmp/bundle.tgz --wildcards '*/monitor.log' '*/status.json' '*/doctor.txt' '*/config.yaml'")
     assert "gnp" in held
-    assert ACTS.findall(held) == []
+    assert ACTIONS.findall(held) == []
     assert KEY not in held

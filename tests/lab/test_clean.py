@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 DEAD = "session_2026-01-02_03-04-05_678901_23"
 
 
-def act(host: Host, stage: str, **more: Any) -> dict[str, Any]:
+def action(host: Host, stage: str, **more: Any) -> dict[str, Any]:
     """What the acting probe says, sent to the host as it is sent to any."""
     request = {"act": "clean", "stage": stage, "sessions": None, "older_than": None, "protected": [], "targets": [], **more}
     (host.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
@@ -55,7 +55,7 @@ def test_a_clean_up_during_a_live_run_removes_only_what_is_dead(cluster: Cluster
     host.ssh("head -c 1000000 /dev/zero > /dev/shm/psm_0a1b2c3d; touch -d '1 hour ago' /dev/shm/psm_0a1b2c3d")
     before, running = inside(ray / live), workers(host)
 
-    plan = act(host, "plan")
+    plan = action(host, "plan")
     assert [(target["what"], os.path.basename(target["path"])) for target in plan["targets"]] == [
         ("session", DEAD),
         ("shm", "psm_0a1b2c3d"),
@@ -64,7 +64,7 @@ def test_a_clean_up_during_a_live_run_removes_only_what_is_dead(cluster: Cluster
     assert names(plan["refused"]) == [live]
     assert plan["refused"][0]["reason"].startswith("it is alive: ")
 
-    receipt = act(host, "do", targets=plan["targets"])
+    receipt = action(host, "do", targets=plan["targets"])
     assert names(receipt["done"]) == [DEAD, "psm_0a1b2c3d"]
     assert receipt["freed"]["shm"] >= 1000000
     assert receipt["freed"]["disk"] == plan["targets"][0]["size"], "what is kept is not counted"
@@ -81,7 +81,7 @@ def test_the_live_session_is_refused_also_when_it_was_agreed_to(cluster: Cluster
     folder = host.tmp / "ray" / latest(host)
     before, status = inside(folder), folder.stat()
     asked = {"what": "session", "path": f"/tmp/ray/{folder.name}", "device": status.st_dev, "inode": status.st_ino}
-    receipt = act(host, "do", sessions=[folder.name], targets=[asked])
+    receipt = action(host, "do", sessions=[folder.name], targets=[asked])
     assert receipt["done"] == receipt["failed"] == []
     assert receipt["refused"][0]["reason"].startswith("it is alive: ")
     assert before <= inside(folder)
@@ -95,9 +95,9 @@ def test_a_host_whose_ray_was_killed_is_left_clean(cluster: Cluster):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     eventually(lambda: not host.matching("raylet/raylet"))
-    plan = act(host, "plan")
+    plan = action(host, "plan")
     assert (names(plan["targets"]), plan["refused"]) == ([session, "session_latest", "ray_current_cluster"], [])
-    receipt = act(host, "do", targets=plan["targets"])
+    receipt = action(host, "do", targets=plan["targets"])
     assert names(receipt["done"]) == names(plan["targets"])
     assert receipt["freed"]["disk"] == plan["targets"][0]["size"]
     assert [name for name in os.listdir(host.tmp / "ray") if "session" in name or "current" in name] == []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, Watcher, act
+from tests.lab.eyes import Facts, Watcher, action
 from tests.lab.placement_jobs import PlacementJobs
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
@@ -84,7 +84,7 @@ raise RuntimeError("the reward model has no head")
     loop = found(watcher, "actor-restarting")
     assert re.fullmatch(r"Actor Falls of job vain was restarted 3 times (in the last|since its job started) \S+( ago)?", loop["text"])
     group = asked.ray("placement_groups")["left"]["placement_group_id"]
-    code, _, said = act(asked.cluster.head, f"remove-placement-group {group} --yes")
+    code, _, said = action(asked.cluster.head, f"remove-placement-group {group} --yes")
     assert code == 0, said
     watcher.until(lambda facts: not [each for each in facts["findings"] if each["code"] == "placement-group-leaked"])
 
@@ -103,6 +103,6 @@ ray.get([*(large.remote() for _ in range(3)), *(small.remote() for _ in range(50
     status = asked.cluster.http.get("/api/cluster_status").json()["data"]["clusterStatus"]
     assert [needs for needs, _ in status["loadMetricsReport"]["resourceDemand"] if needs == {"CPU": 8.0}], "they wait too"
     assert [each["code"] for each in watcher.now["findings"] if "wait" in each["text"]] == ["task-pending"]
-    code, _, said = act(asked.cluster.head, "stop-job large --yes")
+    code, _, said = action(asked.cluster.head, "stop-job large --yes")
     assert code == 0, said
     watcher.until(lambda facts: not [each for each in facts["findings"] if each["code"] == "task-pending"])

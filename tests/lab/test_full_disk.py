@@ -10,7 +10,7 @@ import pytest
 from tests.lab import hosts
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import act, lay_config, once
+from tests.lab.eyes import action, lay_config, once
 from tests.lab.hosts import Lab
 from tests.lab.incidents import found, over, watching
 
@@ -79,7 +79,7 @@ def test_a_driver_that_fills_the_disk_is_named_and_its_job_is_stopped(small: Clu
         assert int(head.ssh(f"stat -c %s {log}")) < MIB, "it begins anew, and is no file with a hole"
         assert small.job("chatty") == "RUNNING"
         over(watcher, "disk-filling")
-        code, _, said = act(head, f"{full['remedy']['text'].split('`')[1].removeprefix('cockpit ')} --yes")
+        code, _, said = action(head, f"{full['remedy']['text'].split('`')[1].removeprefix('cockpit ')} --yes")
         assert code == 0, said
         assert small.job("chatty") == "STOPPED"
     finally:

@@ -17,7 +17,7 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, Watcher, act, lay_config, node, once
+from tests.lab.eyes import COCKPIT, Watcher, action, lay_config, node, once
 from tests.lab.hosts import Host
 from tests.lab.incidents import found, over, told, watching
 
@@ -228,7 +228,7 @@ def test_a_second_ray_what_it_leaves_on_a_full_disk_and_a_raylet_that_was_given_
         "where no Ray runs: `ray.init()` and `ray status` fail"
     )
     assert "sessions-several" not in told(watcher)
-    code, _, said = act(cluster.head, f"clean w1 --session {small_disk}/{name} --yes")
+    code, _, said = action(cluster.head, f"clean w1 --session {small_disk}/{name} --yes")
     assert code == 0, said
     over(watcher, "disk-full")
     w1.ssh(f"rm -f {small_disk}/ray_current_cluster")  # which belongs to no session
@@ -288,7 +288,7 @@ def test_a_temp_dir_of_somebody_else_is_told_to_whom_it_stops_and_its_remedy_hel
     try:
         left = found(watcher, "sessions-several", "2 Ray sessions run on w1", " of nobody")  # what was refused runs all the same
         session = left["text"].partition(" of nobody")[0].split()[-1]
-        code, _, said = act(cluster.head, f"stop w1 --session {session} --yes")
+        code, _, said = action(cluster.head, f"stop w1 --session {session} --yes")
         assert code == 0, said
         over(watcher, "sessions-several")
     finally:
@@ -353,7 +353,7 @@ def test_what_ray_stop_leaves_and_what_raylets_are_started_with(cluster: Cluster
     assert (left["level"], left["subject"], left["remedy"]["act"]) == ("critical", "w1", "kill-orphans")
     assert left["evidence"][0].startswith(f"pid {engine.pid} (orphan) VLLM::EngineCore holds GPU 0: 20G, GPU 1: 20G: ")
     found(watcher, "node-dead", "w1 died", "lost with it: 8 GPUs")
-    code, _, said = act(cluster.head, "kill-orphans w1 --yes")
+    code, _, said = action(cluster.head, "kill-orphans w1 --yes")
     assert code == 0, said
     over(watcher, "gpu-memory-orphaned")
 

@@ -19,7 +19,7 @@ import pytest
 
 from cockpit.text import size
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, Watcher, act
+from tests.lab.eyes import Facts, Watcher, action
 from tests.lab.hosts import Host, Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
@@ -32,8 +32,8 @@ findings: {waiting_told: 1, waiting_hopeless: 4, waiting_long: 6, job_start: 6, 
 ABOUT = """
 import asyncio, json
 from cockpit.config.settings import load
-from cockpit.monitor.monitor import look_once
-print(json.dumps([[found.code, found.subject, found.about] for found in asyncio.run(look_once(load({}))).poller.snapshot.findings]))
+from cockpit.monitor.monitor import sample_once
+print(json.dumps([[found.code, found.subject, found.about] for found in asyncio.run(sample_once(load({}))).poller.snapshot.findings]))
 """
 INCIDENTS = """
 import os, pathlib, ray, sys, time
@@ -188,10 +188,10 @@ class Incidents:
         printed = about(self.head, "XDG_CONFIG_HOME=/tmp/soon")
         return {(code, subject): set(keys) for code, subject, keys in printed}
 
-    def act(self, *commands: str) -> None:
+    def action(self, *commands: str) -> None:
         """What operators do about it, all at once."""
         with ThreadPoolExecutor() as pool:
-            for code, done, said in pool.map(lambda words: act(self.head, f"{words} --yes"), commands):
+            for code, done, said in pool.map(lambda words: action(self.head, f"{words} --yes"), commands):
                 assert code == 0, (done, said)
 
     def cancel(self, *jobs: str) -> None:
@@ -274,7 +274,7 @@ def test_what_waits_is_told_with_the_reason_until_it_goes_on(incidents: Incident
     )
     engine = incidents.found("placement-group-pending", "job vllm", "gives up", level="warning")
     assert re.search(r"; the engine gives up in 2\dm\d\ds$", engine["text"])
-    incidents.act("stop-job vllm")
+    incidents.action("stop-job vllm")
     short = incidents.found("placement-group-pending", "job verl", "needs", level="warning")
     assert short["text"].startswith(
         "Placement group pool of job verl waits: enough GPUs, but not enough CPU: needs 4 x 4 CPUs; "
@@ -308,7 +308,7 @@ def test_what_waits_is_told_with_the_reason_until_it_goes_on(incidents: Incident
     incidents.tell("room")
     incidents.tell("python")
     incidents.cancel("hungry")
-    incidents.act("stop-job tp16")
+    incidents.action("stop-job tp16")
     incidents.ended(
         ("placement-group-pending", "job tp16"), ("placement-group-pending", "job engine"), ("placement-group-pending", "job verl"),
         ("actor-pending", "Judge of job train1"), ("job-pending", "job hungry"), ("job-pending", "job slow"),
@@ -352,7 +352,7 @@ def test_what_jobs_leave_behind_block_and_break_is_told_until_its_remedy_is_done
     assert about["deadlock", "jobs left and right"] == {f"pg:{first}", f"pg:{second}", "job:right"}
 
     found = ((group, left_over), (actor, critic), (loop, falls), (blocked, "right"))
-    incidents.act(*(f"{each['remedy']['act']} {id_}" for each, id_ in found))
+    incidents.action(*(f"{each['remedy']['act']} {id_}" for each, id_ in found))
     incidents.tell("head")
     incidents.submit("leaver-again", "leaver")
     incidents.ended(

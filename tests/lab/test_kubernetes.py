@@ -12,7 +12,7 @@ from tests.fakes.kubernetes import EVERYTHING
 from tests.lab import hosts, kubernetes
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Watcher, act, once
+from tests.lab.eyes import COCKPIT, Watcher, action, once
 from tests.lab.hosts import Host, Lab, Process
 from tests.lab.kubernetes import Kubernetes
 from tests.lab.leftovers import leave_engine
@@ -45,8 +45,8 @@ class Pods:
     def findings(self, *codes: str) -> list[dict[str, Any]]:
         return [finding for finding in self.look()["findings"] if finding["code"] in codes]
 
-    def act(self, words: str) -> tuple[int, dict[str, Any], str]:
-        return act(self.login, f"{words} {NAMED} {self.address}", self.kubernetes.env)
+    def action(self, words: str) -> tuple[int, dict[str, Any], str]:
+        return action(self.login, f"{words} {NAMED} {self.address}", self.kubernetes.env)
 
 
 @pytest.fixture(scope="module")
@@ -167,14 +167,14 @@ def test_inside_a_pod_with_kubectl_the_other_pods_are_probed_and_its_own_is_not_
 def test_an_orphan_in_another_pod_is_ended_through_kubectl_and_nothing_of_ray(pods: Pods):
     engine = leave_engine(pods.worker, 5)
     ranks = pods.worker.matching("raylet")
-    code, done, said = pods.act("kill-orphans --yes")
+    code, done, said = pods.action("kill-orphans --yes")
     assert (code, said, [(row["host"], row["pid"]) for row in done["done"]]) == (0, "", [("ray-worker", engine.pid)])
     assert all(rank.is_alive() for rank in ranks)
     assert not engine.is_alive()
 
 
 def test_ray_is_not_stopped_in_pods_and_what_to_do_instead_is_said(pods: Pods):
-    code, _, said = pods.act("stop --yes")
+    code, _, said = pods.action("stop --yes")
     assert code == 1
     assert said.startswith(
         "cockpit: KubeRay runs this Ray cluster and would start it again: delete the pod of a node (`cockpit delete-pod NODE`)"
@@ -185,14 +185,14 @@ def test_ray_is_not_stopped_in_pods_and_what_to_do_instead_is_said(pods: Pods):
 
 def test_a_pod_may_be_deleted_only_by_whoever_has_that_right(pods: Pods):
     pods.kubernetes.allow(*(right for right in EVERYTHING if right != "delete pods"))
-    code, told, _ = pods.act("delete-pod ray-worker --yes")
+    code, told, _ = pods.action("delete-pod ray-worker --yes")
     assert code == 1
     assert 'cannot delete resource "pods"' in told["failed"][0]["error"]
     assert len(pods.kubernetes.pods()) == 2
 
 
 def test_the_pod_of_a_node_is_deleted_and_no_other(pods: Pods):
-    code, told, said = pods.act("delete-pod ray-worker --yes")
+    code, told, said = pods.action("delete-pod ray-worker --yes")
     assert (code, said, [row["target"] for row in told["done"]]) == (0, "", ["pod ray-worker"])
     assert [pod["metadata"]["name"] for pod in pods.kubernetes.pods()] == ["ray-head"]
-    assert pods.act("delete-pod w9 --yes")[2] == "cockpit: RayCluster default/ray has no pod w9; it has ray-head\n"
+    assert pods.action("delete-pod w9 --yes")[2] == "cockpit: RayCluster default/ray has no pod w9; it has ray-head\n"

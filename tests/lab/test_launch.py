@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from cockpit.acts.launch.launch import Launches
-from cockpit.acts.plan import Aim, Receipt
-from cockpit.acts.table import find_act
+from cockpit.actions.launch.launch import Launches
+from cockpit.actions.plan import ActionTarget, Receipt
+from cockpit.actions.table import find_action
 from cockpit.model import Job
 from cockpit.presets import read_preset
 from cockpit.sources.ray.http import Dashboard
@@ -245,7 +245,7 @@ async def test_in_the_very_same_moment_ray_takes_one(cluster: Cluster, monkeypat
     preset = read_preset(lay(cluster.head, name, "echo well"))
     async with AsyncExitStack() as stack:
         launches = [await stack.enter_async_context(operator(cluster)) for _ in people]
-        plans = [(one, await one.plan(find_act("launch"), Aim(rows=(preset,)))) for one in launches]
+        plans = [(one, await one.plan(find_action("launch"), ActionTarget(rows=(preset,)))) for one in launches]
         receipts: list[Receipt] = await asyncio.gather(*(one.perform(plan) for one, plan in plans * (2 if len(people) == 1 else 1)))
     (job,) = of_preset(cluster, name)
     assert {receipt.done[0].id for receipt in receipts if receipt.done} == {job["submission_id"]}
@@ -258,7 +258,7 @@ async def test_in_the_very_same_moment_two_operators_launch_a_failed_job_again_o
     told = cluster.http.get("/api/jobs/failed-by-hand").json()
     job = Job("failed-by-hand", submission="failed-by-hand", status="FAILED", started=told["start_time"] / 1000)
     async with operator(cluster) as one, operator(cluster) as other:
-        plans = [(each, await each.plan(find_act("launch-again"), Aim(rows=(job,)))) for each in (one, other)]
+        plans = [(each, await each.plan(find_action("launch-again"), ActionTarget(rows=(job,)))) for each in (one, other)]
         receipts: list[Receipt] = await asyncio.gather(*(each.perform(plan) for each, plan in (*plans, plans[0])))
     jobs = [entry for entry in cluster.http.get("/api/jobs/").json() if (entry["metadata"] or {}).get("cockpit_again") == "failed-by-hand"]
     assert [entry["submission_id"] for entry in jobs] == [*{receipt.done[0].id for receipt in receipts if receipt.done}]

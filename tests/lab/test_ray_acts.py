@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from cockpit.acts.losses import left_by_job, lost_with_job
+from cockpit.actions.losses import left_by_job, lost_with_job
 from cockpit.model import Snapshot
 from cockpit.sources.probes import payload
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.http import Dashboard
-from cockpit.sources.ray.jobs import JobActs
+from cockpit.sources.ray.jobs import JobActions
 from cockpit.sources.source import NotMeantError, SourceError
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import act as by_command
+from tests.lab.eyes import action as by_command
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -68,7 +68,7 @@ def played(cluster: Cluster) -> Iterator[Cluster]:
     cluster.stop_jobs()
     for verb, what in (("kill_actor", "actors"), ("remove_placement_group", "placement_groups")):
         for name in alive(cluster, what):
-            act(cluster, verb, stage="do", targets=act(cluster, verb, name)["targets"])
+            action(cluster, verb, stage="do", targets=action(cluster, verb, name)["targets"])
     cluster.heal()
 
 
@@ -80,7 +80,7 @@ def alive(cluster: Cluster, what: str) -> dict[str, dict[str, Any]]:
     return {one[key]: one for one in there if "SUPERVISOR" not in (one.get("ray_namespace") or "")}
 
 
-def act(cluster: Cluster, verb: str, *names: str, **more: Any) -> dict[str, Any]:
+def action(cluster: Cluster, verb: str, *names: str, **more: Any) -> dict[str, Any]:
     """What the acting probe says, sent to the head as it is sent to any host."""
     request = {"act": "ray", "stage": "plan", "verb": verb, "ids": names, "session": None, **more}
     (cluster.head.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
@@ -101,9 +101,9 @@ def start(cluster: Cluster, name: str, seconds: float) -> str:
 
 
 @asynccontextmanager
-async def acting(cluster: Cluster) -> AsyncIterator[JobActs]:
+async def acting(cluster: Cluster) -> AsyncIterator[JobActions]:
     dashboard = Dashboard(cluster.address, token=lambda: cluster.token, transport=None)
-    yield JobActs(dashboard)
+    yield JobActions(dashboard)
     await dashboard.close()
 
 
@@ -125,20 +125,20 @@ async def check_jobs(cluster: Cluster) -> None:
     cluster.submit("deaf", "exec python stubborn.py")
     eventually((cluster.head.tmp / "stubborn").exists)
     when = await started(cluster, "deaf")
-    async with acting(cluster) as acts:
+    async with acting(cluster) as actions:
         with pytest.raises(NotMeantError, match="stop it first"):
-            await acts.delete_job("deaf", when)
+            await actions.delete_job("deaf", when)
         with pytest.raises(NotMeantError, match="now a different job"):
-            await acts.stop_job("deaf", (when or 0) + 1)
+            await actions.stop_job("deaf", (when or 0) + 1)
         assert cluster.job("deaf") == "RUNNING"
-        ended = await acts.stop_job("deaf", when)
+        ended = await actions.stop_job("deaf", when)
         assert (ended.job.status, ended.already) == ("STOPPED", False)
         assert not cluster.head.matching("stubborn.py")
-        assert (await acts.stop_job("deaf", when)).already
-        assert (await acts.delete_job("deaf", when)).status == "STOPPED"
+        assert (await actions.stop_job("deaf", when)).already
+        assert (await actions.delete_job("deaf", when)).status == "STOPPED"
         # What still watches the job may write it anew, without a start: JobInfoStorageClient.put_status, Ray 2.60's job/common.py.
         with pytest.raises(NotMeantError, match=r"no longer lists job deaf|now a different job"):
-            await acts.delete_job("deaf", when)
+            await actions.delete_job("deaf", when)
 
 
 async def check_left_behind(cluster: Cluster) -> None:
@@ -151,31 +151,31 @@ async def check_left_behind(cluster: Cluster) -> None:
         "placement group engines of job train1 is detached: it stays",
     )
     (nameless,) = [name for name, actor in alive(cluster, "actors").items() if not actor["name"]]
-    plan = act(cluster, "kill_actor", nameless)
+    plan = action(cluster, "kill_actor", nameless)
     assert [target["leaked"] for target in plan["targets"]] == [False]
 
-    async with acting(cluster) as acts:
-        await acts.stop_job("train1", await started(cluster, "train1"))
+    async with acting(cluster) as actions:
+        await actions.stop_job("train1", await started(cluster, "train1"))
     eventually(lambda: nameless not in alive(cluster, "actors"))
-    gone = act(cluster, "kill_actor", stage="do", targets=plan["targets"])
+    gone = action(cluster, "kill_actor", stage="do", targets=plan["targets"])
     assert [target["reason"] for target in gone["refused"]] == ["it has ended: Ray reports DEAD"]
     assert gone["done"] == []
 
     jobs = ray_jobs(cluster)
     (keeper,), (group,) = alive(cluster, "actors").items(), alive(cluster, "placement_groups")
-    (target,) = act(cluster, "kill_actor", keeper[0])["targets"]
+    (target,) = action(cluster, "kill_actor", keeper[0])["targets"]
     expected = {"class": "Keeper", "name": "keeper", "namespace": "train", "job": job, "detached": True, "leaked": True}
     assert {key: target[key] for key in expected} == expected
     assert (target["pid"], target["node"]) == (keeper[1]["pid"], keeper[1]["node_id"])
-    (done,) = act(cluster, "kill_actor", stage="do", targets=[target])["done"]
+    (done,) = action(cluster, "kill_actor", stage="do", targets=[target])["done"]
     assert done["outcome"].startswith("Ray reported DEAD ")
     if cluster.hosts == [cluster.head]:
         assert done["outcome"].endswith(f"its process {target['pid']} has ended")
     eventually(lambda: not any(host.matching("ray::Keeper") for host in cluster.hosts))
 
-    (target,) = act(cluster, "remove_placement_group", group)["targets"]
+    (target,) = action(cluster, "remove_placement_group", group)["targets"]
     assert (target["name"], target["job"], target["leaked"]) == ("engines", job, True)
-    assert len(act(cluster, "remove_placement_group", stage="do", targets=[target])["done"]) == 1
+    assert len(action(cluster, "remove_placement_group", stage="do", targets=[target])["done"]) == 1
     assert (alive(cluster, "actors"), alive(cluster, "placement_groups")) == ({}, {})
     assert ray_jobs(cluster) == jobs
 
@@ -184,16 +184,16 @@ def check_wrong_ids(cluster: Cluster) -> None:
     start(cluster, "train2", 10000)
     (nameless,) = [name for name, actor in alive(cluster, "actors").items() if not actor["name"]]
     (group,) = alive(cluster, "placement_groups")
-    assert "32 hex digits" in act(cluster, "kill_actor", group)["error"]
-    (unknown,) = act(cluster, "kill_actor", "ab" * 16)["refused"]
+    assert "32 hex digits" in action(cluster, "kill_actor", group)["error"]
+    (unknown,) = action(cluster, "kill_actor", "ab" * 16)["refused"]
     assert unknown["reason"] == "this Ray session has no actor with that id"
-    (unknown,) = act(cluster, "remove_placement_group", "ab" * 18)["refused"]
+    (unknown,) = action(cluster, "remove_placement_group", "ab" * 18)["refused"]
     assert unknown["reason"] == "this Ray session has no placement group with that id"
-    target, keeper = act(cluster, "kill_actor", nameless, *(alive(cluster, "actors").keys() - {nameless}))["targets"]
-    (other,) = act(cluster, "kill_actor", stage="do", targets=[{**target, "class": "Critic"}])["refused"]
+    target, keeper = action(cluster, "kill_actor", nameless, *(alive(cluster, "actors").keys() - {nameless}))["targets"]
+    (other,) = action(cluster, "kill_actor", stage="do", targets=[{**target, "class": "Critic"}])["refused"]
     assert other["reason"] == "its class has changed since the plan was made"
     assert nameless in alive(cluster, "actors")
-    assert len(act(cluster, "kill_actor", stage="do", targets=[target, keeper])["done"]) == 2
+    assert len(action(cluster, "kill_actor", stage="do", targets=[target, keeper])["done"]) == 2
     assert alive(cluster, "actors") == {}  # although one may restart for ever
     assert cluster.job("train2") == "RUNNING"
 
@@ -214,9 +214,9 @@ def test_a_supervisor_of_a_job_is_rays_own(scene: Cluster):
     start(scene, "train3", 10000)
     listing = scene.http.get("/api/v0/actors", params={"detail": 1}).json()["data"]["result"]["result"]
     (supervisor,) = [one["actor_id"] for one in listing if one["state"] == "ALIVE" and one["class_name"] == "JobSupervisor"]
-    (refused,) = act(scene, "kill_actor", supervisor)["refused"]
+    (refused,) = action(scene, "kill_actor", supervisor)["refused"]
     assert "it is Ray's own" in refused["reason"]
-    (refused,) = act(scene, "kill_actor", stage="do", targets=[refused])["refused"]
+    (refused,) = action(scene, "kill_actor", stage="do", targets=[refused])["refused"]
     assert "it is Ray's own" in refused["reason"]
     assert scene.job("train3") == "RUNNING"
 
@@ -224,10 +224,10 @@ def test_a_supervisor_of_a_job_is_rays_own(scene: Cluster):
 @pytest.mark.incident
 def test_a_gcs_that_hangs_is_said_to_hang(scene: Cluster):
     start(scene, "train4", 10000)
-    (target,) = [one for name in alive(scene, "actors") for one in act(scene, "kill_actor", name)["targets"] if not one["name"]]
+    (target,) = [one for name in alive(scene, "actors") for one in action(scene, "kill_actor", name)["targets"] if not one["name"]]
     gcs = scene.part("gcs")
     gcs.freeze()
-    said = act(scene, "kill_actor", stage="do", targets=[target])["error"]
+    said = action(scene, "kill_actor", stage="do", targets=[target])["error"]
     gcs.thaw()
     assert "does not answer (DEADLINE_EXCEEDED" in said
     assert said.endswith("whether anything has ended is unknown")
@@ -261,7 +261,7 @@ async def test_without_the_token_nothing_is_done(guarded_scene: Cluster):
     when = await started(guarded_scene, "sleeps")
     dashboard = Dashboard(guarded_scene.address, token=lambda: None, transport=None)
     with pytest.raises(SourceError, match="requires a token"):
-        await JobActs(dashboard).stop_job("sleeps", when)
+        await JobActions(dashboard).stop_job("sleeps", when)
     await dashboard.close()
     assert guarded_scene.job("sleeps") in ("PENDING", "RUNNING")
 
@@ -294,14 +294,14 @@ def test_a_drained_node_keeps_its_work_until_that_is_over_and_then_ends(cluster:
     cluster.submit("holds", "python holds.py")
     eventually((cluster.head.tmp / "holds").exists)
     (head, worker) = nodes(cluster)[True]["node_id"], nodes(cluster)[False]["node_id"]
-    assert "56 hex digits" in act(cluster, "drain_node", "ab" * 16)["error"]
-    (refused,) = act(cluster, "drain_node", head)["refused"]
+    assert "56 hex digits" in action(cluster, "drain_node", "ab" * 16)["error"]
+    (refused,) = action(cluster, "drain_node", head)["refused"]
     assert refused["reason"] == "it is the head node, which the cluster needs"
-    (unknown,) = act(cluster, "drain_node", "ab" * 28)["refused"]
+    (unknown,) = action(cluster, "drain_node", "ab" * 28)["refused"]
     assert unknown["reason"] == "this Ray session has no node with that id"
-    (target,) = act(cluster, "drain_node", worker)["targets"]
+    (target,) = action(cluster, "drain_node", worker)["targets"]
     assert (target["what"], target["id"], target["state"]) == ("node", worker, "ALIVE")
-    (other,) = act(cluster, "drain_node", stage="do", targets=[{**target, "name": "another"}])["refused"]
+    (other,) = action(cluster, "drain_node", stage="do", targets=[{**target, "name": "another"}])["refused"]
     assert other["reason"] == "its name has changed since the plan was made"
     code, answer, said = by_command(cluster.head, f"drain-node {worker} --yes")
     assert code == 0, said
@@ -309,11 +309,11 @@ def test_a_drained_node_keeps_its_work_until_that_is_over_and_then_ends(cluster:
     assert done["outcome"].startswith("Ray reported DRAINING ")
     assert "takes no new work" in answer["losses"][0]
     assert "1 actor on " in answer["losses"][1]
-    (again,) = act(cluster, "drain_node", stage="do", targets=[target])["refused"]
+    (again,) = action(cluster, "drain_node", stage="do", targets=[target])["refused"]
     assert again["reason"] == "it is being drained already"
     assert cluster.job("holds") == "RUNNING"
     assert False in nodes(cluster), "what runs there goes on"
     cluster.stop_jobs()
     eventually(lambda: False not in nodes(cluster), within=90)
-    (gone,) = act(cluster, "drain_node", worker)["refused"]
+    (gone,) = action(cluster, "drain_node", worker)["refused"]
     assert gone["reason"] == "it has ended: Ray reports DEAD"

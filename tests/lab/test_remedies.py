@@ -10,7 +10,7 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, Part, eventually
-from tests.lab.eyes import COCKPIT, Facts, Watcher, act, node, screen
+from tests.lab.eyes import COCKPIT, Facts, Watcher, action, node, screen
 from tests.lab.hosts import Host
 from tests.lab.incidents import found, over, watching
 from tests.remedies.inventory import commands_in
@@ -124,7 +124,7 @@ def test_a_node_is_drained_by_its_name(cluster: Cluster, watcher: Watcher):
     ill = found(watcher, "gpu-remap", "GPU 3 of w1")
     command = command_in(ill, "cockpit drain-node ")
     assert (command, command_in(ill, "nvidia-smi ")) == ("cockpit drain-node w1", "nvidia-smi -r -i 3")
-    code, _, said = act(cluster.head, f"{shlex.join(shlex.split(command)[1:])} --yes")
+    code, _, said = action(cluster.head, f"{shlex.join(shlex.split(command)[1:])} --yes")
     assert code == 0, said
     watcher.until(lambda now: node(now, "w1")["state"] != "ALIVE")
     nvml.remove(w1.state, "set 3 remap")  # the reset itself needs a real GPU

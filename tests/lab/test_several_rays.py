@@ -14,7 +14,7 @@ import pytest
 from tests.lab import hosts
 from tests.lab.cluster import ENV, JOBS, eventually, lay_out
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, Screen, act, once, screen
+from tests.lab.eyes import COCKPIT, Facts, Screen, action, once, screen
 from tests.lab.hosts import Host, Lab
 from tests.lab.user import admit
 
@@ -125,7 +125,7 @@ def look_wholly(ray: OneRay) -> Facts:
 
 def planned(ray: OneRay) -> list[Facts]:
     """Which leftovers `kill-orphans` would end, as soon as both Rays have told it of their jobs."""
-    plan: list[Facts] = eventually(lambda: act(ray.host, f"kill-orphans --dry-run {ray.address}")[1].get("plan"), within=120)
+    plan: list[Facts] = eventually(lambda: action(ray.host, f"kill-orphans --dry-run {ray.address}")[1].get("plan"), within=120)
     return plan
 
 
@@ -264,7 +264,7 @@ def test_no_act_is_planned_on_the_word_of_what_is_not_ray(two: tuple[OneRay, One
     try:
         eventually(lambda: "504" in host.ssh("curl -s http://127.0.0.1:8399/ || true"))
         for words in ("stop --yes", "stop-job ppo --yes"):
-            code, facts, said = act(host, f"{words} --address http://127.0.0.1:8399")
+            code, facts, said = action(host, f"{words} --address http://127.0.0.1:8399")
             assert (code, facts["plan"], facts["done"]) == (3, [], []), said
         with screen(host, "--address http://127.0.0.1:8399", size=(80, 24)) as eyes:
             eyes.until("no dashboard", "does not answer like Ray", "critical")
@@ -284,7 +284,7 @@ def test_what_a_dead_ray_has_left_is_not_the_job_of_one_that_came_after_it(begin
     (left,) = [process for process in of(facts, dead.session) if "VLLM" in process["command"]]
     assert (left["kind"], left["job"], left["why"][0]) == ("orphan", None, another(dead)), left["why"]
     assert [process for process in facts["processes"] if process["kind"] == "orphan"] == [left]
-    targets = act(third.host, f"kill-orphans --dry-run {third.address}")[1]["plan"]
+    targets = action(third.host, f"kill-orphans --dry-run {third.address}")[1]["plan"]
     plan = next(target for target in targets if target["pid"] == left["pid"])
     assert plan["why"].startswith(f"{another(dead)}; ")
     said = third.host.ssh(f"{COCKPIT} status {third.address} || true")
@@ -302,7 +302,7 @@ def test_the_ray_that_a_person_has_chosen_stays_the_one_that_is_meant(
     try:
         with screen(chosen.host, size=size) as eyes:
             choose(eyes, chosen)
-            act(chosen.host, f"stop --yes --session {chosen.session}")
+            action(chosen.host, f"stop --yes --session {chosen.session}")
             eyes.until("no dashboard", ":8268", "Ray was stopped on its head box")
             assert beside.session in plan_of_stop(eyes, chosen)
             next_one = begin(3)

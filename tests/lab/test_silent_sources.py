@@ -67,7 +67,7 @@ def test_a_host_whose_probe_and_sshd_answer_nobody_is_told_and_seen_again_when_t
     (cluster.head.tmp / "jobs" / "idle.py").write_text(IDLE % w1.address)
     cluster.submit("unseen-1", "python idle.py")
     watcher.until(lambda now: [each for each in now["processes"] if each["host"] == "w1" and each["gpus"]], within=120)
-    probes = eventually(lambda: w1.matching("python3 -c", "sys.stdin"))
+    probes = eventually(lambda: [process for process in w1.processes() if process.text.endswith("python3 -")])
     with stopped(w1):
         for probe in probes:
             probe.freeze()

@@ -15,7 +15,7 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, act, once
+from tests.lab.eyes import COCKPIT, action, once
 from tests.lab.hosts import Host, Lab
 from tests.lab.leftovers import leave_engine
 from tests.lab.slurm_ray import WITHOUT_HOSTS, Allocation, findings
@@ -250,7 +250,7 @@ def test_a_node_that_slurm_drains_while_ray_counts_on_it_is_told_with_the_reason
 def test_an_orphan_on_the_other_node_is_ended_through_slurm_and_nothing_of_a_step(allocation: Allocation):
     engine = leave_engine(allocation.worker, 5)
     ranks = allocation.worker.matching("raylet")
-    code, done, said = act(allocation.head, f"kill-orphans --yes {WORDS}", f"export {allocation.env};")
+    code, done, said = action(allocation.head, f"kill-orphans --yes {WORDS}", f"export {allocation.env};")
     assert (code, said, [(row["host"], row["pid"]) for row in done["done"]]) == (0, "", [("w1", engine.pid)])
     assert all(rank.is_alive() for rank in ranks)
     assert not engine.is_alive()
@@ -264,7 +264,7 @@ def test_a_job_that_shares_a_node_leaves_this_ray_alone_where_slurm_makes_no_cgr
 
 
 def test_its_ray_is_stopped_on_both_nodes_through_slurm(allocation: Allocation):
-    code, done, said = act(allocation.head, f"stop --yes {WORDS}", f"export {allocation.env};")
+    code, done, said = action(allocation.head, f"stop --yes {WORDS}", f"export {allocation.env};")
     assert code == 0, (said, done)
     assert {each["host"] for each in done["done"]} == {"head", "w1"}
     eventually(lambda: not [one for host in allocation.slurm.hosts for one in host.matching("raylet")])
@@ -279,7 +279,7 @@ def test_without_a_ray_a_command_is_checked_against_the_gpus_of_the_allocation(a
 
 
 def test_then_its_temp_dirs_are_cleaned_through_slurm(allocation: Allocation):
-    code, done, said = act(allocation.head, "clean head w1 --yes", f"export {allocation.env};")
+    code, done, said = action(allocation.head, "clean head w1 --yes", f"export {allocation.env};")
     assert code == 0, (said, done)
     assert {each["host"] for each in done["done"] if each["what"] == "session"} == {"head", "w1"}
     for host in allocation.slurm.hosts:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab import hosts, slurm
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, act, once
+from tests.lab.eyes import COCKPIT, action, once
 from tests.lab.hosts import Host, Lab
 from tests.lab.leftovers import leave_engine
 from tests.lab.slurm_ray import Allocation, findings
@@ -84,19 +84,19 @@ def test_a_node_that_drains_is_told_of_rays_node(allocation: Allocation):
 def test_left_overs_are_found_and_ray_is_stopped_on_each_host_once(allocation: Allocation, place: Place):
     left = [leave_engine(host, 5) for host in allocation.slurm.hosts]
     try:
-        orphans = act(place.host, f"kill-orphans --dry-run {place.words}", place.env)[1]["plan"]
+        orphans = action(place.host, f"kill-orphans --dry-run {place.words}", place.env)[1]["plan"]
     finally:
         for engine in left:
             engine.kill()
     assert sorted((row["host"], row["pid"]) for row in orphans) == sorted(zip(place.names, (one.pid for one in left), strict=True))
-    parts = act(place.host, f"stop --dry-run {place.words}", place.env)[1]["plan"]
+    parts = action(place.host, f"stop --dry-run {place.words}", place.env)[1]["plan"]
     assert sorted(row["host"] for row in parts if row["part"] == "raylet") == sorted(place.names)
 
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_node_is_cleaned_by_each_of_its_names(allocation: Allocation, place: Place, number: int):
     for name in (CALLED[number], allocation.slurm.hosts[number].name, allocation.slurm.hosts[number].address):
-        refused = act(place.host, f"clean {name} --dry-run {place.words}", place.env)[1]["refused"]
+        refused = action(place.host, f"clean {name} --dry-run {place.words}", place.env)[1]["refused"]
         assert [(row["host"], row["reason"]) for row in refused] == [(place.names[number], "it is alive: a raylet listens on its socket")]
 
 
@@ -108,10 +108,10 @@ def test_the_log_of_a_node_is_read_by_each_of_its_names(allocation: Allocation, 
 def test_a_node_is_aimed_at_by_each_of_its_names(allocation: Allocation):
     """In a lab Ray's own Python can't be started from without the job, so that nothing is drained; which node is meant is known before."""
     for name in ("gpu-a-02", "w1", allocation.worker.address):
-        refused = act(allocation.head, f"drain-node {name} --dry-run", f"export {allocation.env};")[1]["refused"]
+        refused = action(allocation.head, f"drain-node {name} --dry-run", f"export {allocation.env};")[1]["refused"]
         assert [row["host"] for row in refused] == ["head"]
 
 
 def test_a_host_that_is_no_node_of_the_job_is_refused_with_how_to_list_those_that_are(allocation: Allocation):
-    failed = act(allocation.head, "clean w9 --dry-run", f"export {allocation.env};")[1]["failed"]
+    failed = action(allocation.head, "clean w9 --dry-run", f"export {allocation.env};")[1]["failed"]
     assert f"is it a node of that job? `squeue -h -j {allocation.job} -o %N` lists its nodes" in failed[0]["error"]

@@ -14,7 +14,7 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, act, once
+from tests.lab.eyes import COCKPIT, Facts, action, once
 from tests.lab.hosts import Host, Lab, Process
 from tests.lab.leftovers import leave_process
 from tests.lab.slurm import Slurm
@@ -181,7 +181,7 @@ def test_what_ends_left_overs_touches_neither(shared: Shared, who: str, command:
     place, words = shared.view(who)
     before = [part for job in (shared.train, shared.other) for node in NODES for part in job.parts(node)]
     nodes = "head" if who == "root" else "head w1"
-    assert not act(place, f"{command} {nodes} --yes {words}", ENV_OF_ROOT)[1]["done"]
+    assert not action(place, f"{command} {nodes} --yes {words}", ENV_OF_ROOT)[1]["done"]
     assert len(before) > 20
     assert all(part.is_alive() for part in before)
 
@@ -191,7 +191,7 @@ def test_what_another_user_has_left_over_is_ended_by_him_alone(shared: Shared):
     engine = leave_process(worker, "-a VLLM::EngineCore sleep 10000", UIDS["other"])
     for who, done in (("train", []), ("other", [("w1", engine.pid)])):
         place, words = shared.view(who)
-        ended = act(place, f"kill-orphans w1 --yes {words}")[1]["done"]
+        ended = action(place, f"kill-orphans w1 --yes {words}")[1]["done"]
         assert [(row["host"], row["pid"]) for row in ended] == done
         assert engine.is_alive() is (not done)
 
@@ -199,7 +199,7 @@ def test_what_another_user_has_left_over_is_ended_by_him_alone(shared: Shared):
 @everybody
 def test_only_the_ray_that_is_named_would_be_stopped(shared: Shared, who: str):
     place, words = shared.view(who)
-    plan = act(place, f"stop --dry-run {words}", ENV_OF_ROOT)[1]["plan"]
+    plan = action(place, f"stop --dry-run {words}", ENV_OF_ROOT)[1]["plan"]
     meant, spared = (shared.train, shared.other) if who == "train" else (shared.other, shared.train)
     for node in ("head",) if who == "root" else NODES:
         ends = {row["pid"] for row in plan if row["host"] == node}
@@ -210,8 +210,8 @@ def test_only_the_ray_that_is_named_would_be_stopped(shared: Shared, who: str):
 def test_one_is_stopped_and_cleaned_and_the_other_works_on(shared: Shared):
     train, other = shared.train, shared.other
     before, folder = [part for node in NODES for part in other.parts(node)], train.session
-    assert act(train.inside, f"stop --yes {train.words}")[0] == 0
-    assert act(train.inside, f"clean head w1 --yes {train.words}")[0] in (0, 1), "of the other's it may not know whether it lives"
+    assert action(train.inside, f"stop --yes {train.words}")[0] == 0
+    assert action(train.inside, f"clean head w1 --yes {train.words}")[0] in (0, 1), "of the other's it may not know whether it lives"
     assert before
     assert all(part.is_alive() for part in before)
     assert not [part for node in NODES for part in train.parts(node) if "raylet/raylet" in part.text]
@@ -240,11 +240,11 @@ def test_from_another_job_of_its_user_a_ray_is_neither_followed_nor_stopped(shar
     )
     assert f"{other.session} of Slurm job {other.id}" in said
     for place, words in ((second.inside, "--hosts head,w1"), (other.login, f"--slurm {second.id}")):
-        code, told, said = act(place, f"stop --yes {words}")
+        code, told, said = action(place, f"stop --yes {words}")
         assert code in (1, 3)
         assert "Slurm job" in json.dumps(told) + said
     assert before
     assert all(part.is_alive() for part in before)
     assert [node["state"] for node in other.look()["nodes"]] == ["ALIVE", "ALIVE"]
-    named = act(other.login, f"stop --dry-run --session {other.session} --slurm {second.id}")[1]
+    named = action(other.login, f"stop --dry-run --session {other.session} --slurm {second.id}")[1]
     assert {part.pid for part in other.parts("head") if "raylet/raylet" in part.text} <= {row["pid"] for row in named["plan"]}

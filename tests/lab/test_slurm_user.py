@@ -13,7 +13,7 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, act, once, screen
+from tests.lab.eyes import COCKPIT, Facts, action, once, screen
 from tests.lab.hosts import Host, Lab, Process
 from tests.lab.leftovers import OLD, RAYLET, leave_engine
 from tests.lab.slurm import Slurm
@@ -168,13 +168,13 @@ def test_from_outside_of_its_tmp_nothing_of_a_living_ray_is_called_dead_or_touch
     assert {"orphan", "stale"}.isdisjoint(kinds(facts, "head"))
     assert "ray" in kinds(facts, "head")
     assert not [session for session in facts["sessions"] if not session["live"]]
-    assert not act(place, f"{command} head --yes {MEANT}", "export RAY_AUTH_MODE=disabled;")[1].get("done")
+    assert not action(place, f"{command} head --yes {MEANT}", "export RAY_AUTH_MODE=disabled;")[1].get("done")
     assert all(part.is_alive() for part in ray)
 
 
 def test_another_user_is_refused_to_stop_it_with_the_reason(job: Job):
     raylet = job.head.matching("raylet/raylet")[0]
-    _, told, _ = act(job.strangers["head"], f"stop head --yes {MEANT}", "export RAY_AUTH_MODE=disabled;")
+    _, told, _ = action(job.strangers["head"], f"stop head --yes {MEANT}", "export RAY_AUTH_MODE=disabled;")
     assert "only train and root may stop it" in json.dumps(told["refused"])
     assert not told.get("done")
     assert raylet.is_alive()
@@ -257,7 +257,7 @@ def test_ranks_of_a_step_are_nobodys_orphans_on_a_node_on_which_their_ray_is_dea
             kind, why = kind_of(outside, "w1", left.pid)
             assert kind == "unknown"
             assert "it sees other files than cockpit" in why
-        _, told, _ = act(job.login, f"kill-orphans --yes --slurm {job.id}")
+        _, told, _ = action(job.login, f"kill-orphans --yes --slurm {job.id}")
         assert [(row["host"], row["pid"]) for row in told["done"]] == [("w1", left.pid)]
         assert rank.is_alive()
         assert not left.is_alive()
@@ -269,7 +269,7 @@ def test_ranks_of_a_step_are_nobodys_orphans_on_a_node_on_which_their_ray_is_dea
 def test_his_own_left_over_is_ended_on_both_nodes_and_roots_is_refused_with_the_reason(job: Job):
     left = [job.leave_engine(host) for host in job.slurm.hosts]
     roots = leave_engine(job.worker, 5)
-    code, told, _ = act(job.login, f"kill-orphans --yes --slurm {job.id}")
+    code, told, _ = action(job.login, f"kill-orphans --yes --slurm {job.id}")
     assert {(row["host"], row["pid"]) for row in told["done"]} == {("head", left[0].pid), ("w1", left[1].pid)}
     (refused,) = [row for row in told["refused"] if row.get("pid") == roots.pid]
     assert code == 1
@@ -291,10 +291,10 @@ def test_the_end_of_the_job_and_a_node_that_drains_are_told_to_him(job: Job):
 
 
 def test_his_ray_is_stopped_on_both_nodes_and_its_files_are_removed_from_the_jobs_tmp(job: Job):
-    code, told, said = act(job.inside("head"), "stop --yes --hosts head,w1")
+    code, told, said = action(job.inside("head"), "stop --yes --hosts head,w1")
     assert (code, {row["host"] for row in told["done"]}) == (0, {"head", "w1"}), (said, told)
     eventually(lambda: not [one for host in job.slurm.hosts for one in host.matching("raylet")])
-    code, told, said = act(job.inside("head"), "clean head w1 --yes")
+    code, told, said = action(job.inside("head"), "clean head w1 --yes")
     assert (code, {row["host"] for row in told["done"]}) == (0, {"head", "w1"}), (said, told)
     for node in ("head", "w1"):
         assert not [name for name in job.inside(node).ssh("ls /tmp/ray").split() if name.startswith("session_2")]
@@ -310,7 +310,7 @@ def test_then_recover_starts_his_ray_anew_in_steps_of_its_own(job: Job):
     }
     train = {"entrypoint": "echo both are here; sleep 10000", "entrypoint_num_cpus": 0}
     (job.head.folder / "run" / "lab" / "home-train" / "p.yaml").write_text(json.dumps({"ray": ray, "job": train}))
-    code, told, said = act(job.inside("head"), f"recover {job.login.home}/p.yaml --yes")
+    code, told, said = action(job.inside("head"), f"recover {job.login.home}/p.yaml --yes")
     assert code == 0, (told, said)
     assert {step["state"] for step in told["steps"]} == {"done"}
     assert any("both are here" in line for line in told["steps"][-1]["lines"])

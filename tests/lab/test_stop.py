@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from cockpit.demo import nvml
-from cockpit.probe.acts.stop.parts import ORDER
+from cockpit.probe.actions.stop.parts import ORDER
 from cockpit.sources.probes import payload
 from tests.lab import hosts
 from tests.lab.cluster import ENV, eventually, start_patiently

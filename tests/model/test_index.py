@@ -39,19 +39,19 @@ def test_a_host_that_only_claims_a_node_gets_nothing_of_it():
     assert list(known.gpu_holders) == [("node:liar", 0)]
 
 
-def test_where_no_raylet_is_seen_it_is_the_host_whose_probe_is_believed():
+def test_a_node_without_a_visible_raylet_runs_on_the_host_of_its_probe():
     vm, linked = host("vm"), replace(W1, probe="vm")
     assert index(linked, hosts=[vm]).host_of(linked) == vm
 
 
-def test_an_address_tells_where_a_dead_node_was_and_nothing_of_one_that_lives():
+def test_the_address_decides_the_host_of_a_dead_node_only():
     vm, dead = host("vm"), replace(W1, state="DEAD")
     assert index(dead, hosts=[vm]).host_of(dead) == vm
     assert index(W1, hosts=[vm]).host_of(W1) is None
     assert index(dead, hosts=[vm, host("other")]).host_of(dead) is None, "two machines have that address"
 
 
-def test_what_is_no_node_is_a_host_itself():
+def test_a_row_without_a_node_is_a_host_itself():
     vm, bare = host("vm"), node(1, id=None, host="vm", probed=False)
     known = index(bare, hosts=[vm])
     assert (known.host_of(bare), known.nodes_on(vm), known.node_keys_on(vm)) == (vm, [], ("node:vm",))
@@ -60,12 +60,12 @@ def test_what_is_no_node_is_a_host_itself():
 # Its machine
 
 
-def test_without_a_probe_a_machine_is_as_rays_agent_tells():
+def test_without_a_probe_the_facts_of_a_machine_are_those_of_rays_agent():
     machine = index(W1).machine(W1)
     assert (machine.seen, machine.gpus, machine.memory) == (W1.agent.seen, W1.agent.gpus, W1.agent.memory)
 
 
-def test_with_a_probe_it_is_as_that_tells_but_for_what_the_agent_alone_can():
+def test_with_a_probe_only_facts_that_it_lacks_come_from_the_agent():
     vm = host("vm", W1, gpus=(gpu(0), gpu(1)), memory=HostMemory(5, 10), shm=Amount(1, 2))
     bare = node(1, host="vm", probed=True, seen=NOW - 5, **dict.fromkeys(("cpu", "cpus", "memory", "shm", "disks", "gpus")))
     machine = index(bare, hosts=[vm]).machine(bare)
@@ -100,7 +100,7 @@ def test_the_holders_of_a_gpu_are_all_that_hold_memory_of_it_the_greatest_first(
     assert (W1.key, 2) not in holders
 
 
-def test_what_another_ray_runs_is_at_the_node_that_this_one_has_there():
+def test_a_process_of_another_ray_counts_to_the_followed_rays_node_on_its_host():
     known = index(W1, hosts=[host("node1", W1)], processes=(theirs(7, gpus=(Hold(3, 1),)),))
     assert (known.processes_by_node[W1.key][0].session, list(known.gpu_holders)) == (OTHER_RAY, [(W1.key, 3)])
     assert known.gpus_by_job == {}

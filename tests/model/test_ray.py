@@ -11,7 +11,7 @@ ACTOR = Actor("a1", "Rank", state="ALIVE", job="03000000", node="n1", pid=751)
 WORKER = Process(host="w1", pid=751, node="n1", job="03000000", kind="worker")
 
 
-def test_a_worker_is_an_actors_as_soon_as_its_agent_says_so_and_before_that_by_its_pid():
+def test_a_worker_belongs_to_an_actor_by_its_agents_report_and_before_that_by_its_pid():
     assert ACTOR.is_run_by(replace(WORKER, actor="a1", pid=9))
     assert ACTOR.is_run_by(WORKER)
     assert ACTOR.is_run_by(replace(WORKER, pid=12751, ns_pid=751)), "Ray counts pids as its container does"

@@ -35,7 +35,7 @@ def test_a_machine_with_several_nodes_is_called_as_the_head_among_them_dead_or_a
     assert titles(dead, vm=vm()).of_host("vm") == "head"
 
 
-def test_two_nodes_of_one_name_are_told_apart_and_a_machine_from_itself_is_not():
+def test_two_nodes_with_one_name_get_ids_unless_they_are_on_one_machine():
     other = node(3, name="head", probed=True, id="b" * 56)
     assert titles(HEAD, other).of_node(other) == "head (bbbbbbbb)"
     assert titles(HEAD, other, vm=vm(HEAD), vm2=vm(other, name="vm2", addresses=())).of_host("vm2") == "head (bbbbbbbb)"
@@ -51,7 +51,7 @@ def test_a_false_raylet_gives_its_host_no_name_of_another_node():
     assert known.names_of("w1") == {"one"}
 
 
-def test_a_name_that_several_hosts_claim_without_its_address_is_nobodys():
+def test_a_node_that_several_hosts_claim_without_its_address_names_none_of_them():
     known = titles(W1, a=vm(W1, name="a", addresses=("172.17.0.1",)), b=vm(W1, name="b", addresses=("172.18.0.1",)))
     assert (known.of_host("a"), known.of_host("b")) == ("a", "b")
 
@@ -101,7 +101,7 @@ def test_a_machine_counts_once(nodes, hosts, counts):
         (None, None, ""),
     ],
 )
-def test_a_name_that_the_kernel_has_cut_is_told_whole(name, command, whole):
+def test_a_name_that_the_kernel_has_cut_is_completed(name, command, whole):
     assert whole_name(Process(pid=1, name=name, command=command)) == whole
 
 

@@ -1,4 +1,4 @@
-"""Which other Rays of a host are asked whether they answer, and what a hostile one can do with that."""
+"""Other Rays on a host are asked whether they answer; a hostile one gains nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = {"version": "4", "ray_version": "2.60.0", "session_name": SESSION, "au
 
 @asynccontextmanager
 async def listener(body: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """Answers every request with this; its address, and what it was sent."""
+    """A server that answers every request with this body; yields its address and the requests."""
     asked: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -37,19 +37,19 @@ async def answers(*rays: OtherRay, strangers: bool = False) -> list[bool | None]
     return [ray.answers for ray in await ask_rays(rays, lambda: 0.0, strangers=strangers)]
 
 
-async def test_one_that_says_its_session_answers():
+async def test_a_ray_that_reports_its_session_answers():
     async with listener(json.dumps(VERSION).encode()) as (url, _):
         assert await answers(OtherRay(url, SESSION)) == [True]
         assert await answers(OtherRay(url, "session_of_another")) == [False]
 
 
-async def test_where_nobody_listens_nobody_answers():
+async def test_a_ray_does_not_answer_if_nothing_listens():
     async with listener(b"") as (url, _):
         pass
     assert await answers(OtherRay(url, SESSION)) == [False]
 
 
-async def test_another_users_is_asked_only_where_a_person_wants_it():
+async def test_another_users_ray_is_asked_only_if_a_person_wants_it():
     async with listener(json.dumps(VERSION).encode()) as (url, asked):
         hers = OtherRay(url, SESSION, "alice")
         assert await answers(hers) == [None]
@@ -57,7 +57,7 @@ async def test_another_users_is_asked_only_where_a_person_wants_it():
         assert await answers(hers, strangers=True) == [True]
 
 
-async def test_nobody_is_sent_a_token(monkeypatch):
+async def test_no_token_is_sent(monkeypatch):
     monkeypatch.setenv("RAY_AUTH_TOKEN", "s3cret-s3cret")
     async with listener(json.dumps(VERSION).encode()) as (url, asked):
         assert await answers(OtherRay(url, SESSION)) == [True]
@@ -65,12 +65,12 @@ async def test_nobody_is_sent_a_token(monkeypatch):
         assert not any(b"s3cret" in request for request in asked)
 
 
-async def test_one_that_sends_megabytes_does_not_answer():
+async def test_a_ray_that_sends_megabytes_does_not_answer():
     async with listener(json.dumps({**VERSION, "more": "x" * (1 << 20)}).encode()) as (url, _):
         assert await answers(OtherRay(url, SESSION)) == [False]
 
 
-async def test_of_thousands_that_pretend_only_some_are_asked_our_own_first():
+async def test_of_thousands_of_rays_only_some_are_asked_ours_first():
     async with listener(json.dumps(VERSION).encode()) as (url, _):
         crowd = [OtherRay(f"{url}/{number}", SESSION, "alice") for number in range(1000)]
         found = await ask_rays([*crowd, OtherRay(url, SESSION)], lambda: 0.0, strangers=True)
@@ -80,6 +80,6 @@ async def test_of_thousands_that_pretend_only_some_are_asked_our_own_first():
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"session_name": 3}', b"\xff" * 100])
-async def test_whoever_does_not_speak_as_ray_does_is_none(body):
+async def test_an_answer_that_is_not_rays_counts_as_none(body):
     async with listener(body) as (url, _):
         assert await answers(OtherRay(url, SESSION)) == [False]

@@ -14,7 +14,7 @@ class Past:
     def __init__(self):
         self.history, self.now = History(), NOW - NOW % STEP_S
 
-    def hear(self, utilization=None, *, wait=STEP_S, seen=None, **more):
+    def record(self, utilization=None, *, wait=STEP_S, seen=None, **more):
         self.now += wait
         facts = {"seen": self.now if seen is None else seen, "gpus": (gpu(0, utilization=utilization),), **more}
         self.history.record(Snapshot(taken=self.now, nodes=(node(1, **facts),)))
@@ -32,32 +32,32 @@ def past():
     return Past()
 
 
-def test_of_what_was_never_heard_nothing_is_known(past):
+def test_an_unknown_series_has_no_values(past):
     assert past.tail() == [None] * 5
     assert past.history.tail("node:nobody", "gpu", 0, 3) == [None] * 3
 
 
 def test_the_newest_value_is_last(past):
     for value in (10, 20, 30):
-        past.hear(value)
+        past.record(value)
     assert past.tail() == [None, None, 10, 20, 30]
 
 
-def test_only_so_many_steps_are_asked_for_and_told(past):
+def test_a_tail_has_exactly_the_requested_steps(past):
     for value in range(10):
-        past.hear(value)
+        past.record(value)
     assert past.tail(width=3) == [7, 8, 9]
     assert len(past.tail(width=2 * STEPS_KEPT)) == 2 * STEPS_KEPT
 
 
 def test_a_silence_is_a_gap_and_not_a_zero(past):
-    past.hear(10)
-    past.hear(40, wait=3 * STEP_S)
+    past.record(10)
+    past.record(40, wait=3 * STEP_S)
     assert past.tail() == [None, 10, None, None, 40]
 
 
 def test_a_silence_that_lasts_still_moves_the_past_to_the_left(past):
-    past.hear(10)
+    past.record(10)
     past.silence(2 * STEP_S)
     assert past.tail() == [None, None, 10, None, None]
     past.silence(100 * STEP_S)
@@ -65,58 +65,58 @@ def test_a_silence_that_lasts_still_moves_the_past_to_the_left(past):
 
 
 def test_a_long_silence_leaves_no_more_than_a_gap(past):
-    past.hear(10)
-    past.hear(20, wait=10 * STEPS_KEPT * STEP_S)
+    past.record(10)
+    past.record(20, wait=10 * STEPS_KEPT * STEP_S)
     assert past.tail() == [None, None, None, None, 20]
     assert set(past.tail(width=STEPS_KEPT)) == {None, 20}
 
 
 def test_two_values_within_a_step_are_one(past):
-    past.hear(10)
-    past.hear(90, wait=STEP_S / 5)
+    past.record(10)
+    past.record(90, wait=STEP_S / 5)
     assert past.tail() == [None, None, None, None, 90]
 
 
-def test_an_idle_gpu_is_zero_and_one_that_does_not_say_is_unknown(past):
-    past.hear(0)
-    past.hear(None)
+def test_an_idle_gpu_is_zero_and_one_without_a_rate_is_unknown(past):
+    past.record(0)
+    past.record(None)
     assert past.tail(width=2) == [0, None]
 
 
 def test_facts_that_did_not_change_are_not_recorded_again(past):
     seen = past.now
     for _ in range(3):
-        past.hear(50, seen=seen)
+        past.record(50, seen=seen)
     assert past.tail() == [None, None, 50, None, None]
 
 
 def test_facts_that_were_old_when_they_came_are_not_of_now(past):
-    past.hear(50, seen=past.now + STEP_S - STALE_AFTER_S - 1)
+    past.record(50, seen=past.now + STEP_S - STALE_AFTER_S - 1)
     assert past.tail() == [None] * 5
-    past.hear(60, seen=past.now + STEP_S - STALE_AFTER_S + 1)
+    past.record(60, seen=past.now + STEP_S - STALE_AFTER_S + 1)
     assert past.tail() == [None] * 4 + [60]
 
 
-def test_a_node_that_nobody_has_seen_is_not_recorded(past):
+def test_a_node_without_a_sample_is_not_recorded(past):
     past.history.record(Snapshot(taken=past.now, nodes=(node(1, seen=None),)))
     assert past.tail() == [None] * 5
 
 
 def test_no_nodes_known_is_no_news(past):
-    past.hear(10)
+    past.record(10)
     past.history.record(Snapshot(taken=past.now + STEP_S, nodes=None))
     assert past.tail(width=2) == [10, None]
 
 
 def test_a_clock_that_goes_back_breaks_nothing(past):
-    past.hear(10)
-    past.hear(20, wait=-STEP_S)
+    past.record(10)
+    past.record(20, wait=-STEP_S)
     assert past.tail(width=1) == [20]
 
 
 def test_memory_is_a_percentage_and_a_node_is_the_mean_of_its_gpus(past):
     gpus = (gpu(0, 20, utilization=100.0), gpu(1, 60, utilization=50.0), gpu(2, utilization=None, memory_used=None))
-    past.hear(gpus=gpus, memory=HostMemory(25 * GIB, 100 * GIB))
+    past.record(gpus=gpus, memory=HostMemory(25 * GIB, 100 * GIB))
     assert past.tail("memory", 0, 1) == [25]
     assert past.tail("memory", 2, 1) == [None]
     assert past.tail("gpu", None, 1) == [75]
@@ -125,19 +125,19 @@ def test_memory_is_a_percentage_and_a_node_is_the_mean_of_its_gpus(past):
 
 
 def test_the_memory_of_a_host_that_does_not_say_is_unknown(past):
-    past.hear(10, memory=HostMemory())
+    past.record(10, memory=HostMemory())
     assert past.tail("host", None, 1) == [None]
 
 
 def test_a_node_without_gpus_has_no_past_of_them(past):
-    past.hear(gpus=())
-    past.hear(gpus=None)
+    past.record(gpus=())
+    past.record(gpus=None)
     assert past.tail("gpu", None) == [None] * 5
 
 
 def test_the_past_is_bounded(past):
     for value in range(3 * STEPS_KEPT):
-        past.hear(value % 100)
+        past.record(value % 100)
     kept = past.history._pasts[node(1).key].steps
     assert STEPS_KEPT <= len(kept) <= 2 * STEPS_KEPT
     assert past.tail(width=2) == [(3 * STEPS_KEPT - 2) % 100, (3 * STEPS_KEPT - 1) % 100]
@@ -160,27 +160,27 @@ def idle(past):
 
 def test_a_gpu_is_idle_since_it_was_busy_last(past):
     for value in (0, 90, 0, 4, 0):
-        past.hear(value)
+        past.record(value)
     assert idle(past) == (3 * STEP_S, False)
-    past.hear(90)
+    past.record(90)
     assert idle(past) == (0, False)
 
 
-def test_a_gpu_that_nobody_saw_busy_may_be_idle_for_longer(past):
+def test_a_gpu_that_was_never_seen_busy_may_be_idle_for_longer(past):
     for value in (0, 0):
-        past.hear(value)
+        past.record(value)
     assert idle(past) == (2 * STEP_S, True)
-    past.hear(None)
-    past.hear(0)
+    past.record(None)
+    past.record(0)
     assert idle(past) == (STEP_S, True)
 
 
 def test_whether_a_gpu_is_idle_is_not_known_of_old_facts(past):
     assert idle(past) is None
-    past.hear(0)
+    past.record(0)
     past.silence(STALE_AFTER_S + 2 * STEP_S)
     assert idle(past) is None
-    past.hear(None)
+    past.record(None)
     assert idle(past) is None
 
 
@@ -224,7 +224,7 @@ def test_a_gpu_that_several_of_its_processes_hold_counts_once():
         {"nodes": (node(1, seen=NOW - STALE_AFTER_S - 10),)},
     ],
 )
-def test_of_a_job_whose_gpus_are_not_known_there_is_a_gap_and_not_a_zero(unknown):
+def test_a_job_with_unknown_gpus_has_a_gap_and_not_a_zero(unknown):
     history = History()
     step(history, 1, gpu(0, utilization=90.0), gpu(1, utilization=90.0), **unknown)
     assert history.job_tail("01000000", "gpu", 2) == [None, None]

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from cockpit.model import Amount, Cluster, Hold, Holder, Host, HostMemory, Job, OomKill, Pod, Quantity, RayCluster, RayProcess, Worker
 from cockpit.monitor.join import Join
-from cockpit.monitor.parts import Parts
+from cockpit.monitor.source_answers import Parts
 from cockpit.sources.ray.client import JobFacts, NodeFacts, OomFacts, StatusFacts
 from tests.world import GIB, NOW, gpu, node, process, with_figures
 
@@ -39,7 +39,7 @@ def node_facts(*nodes, workers=(), holders=()):
     return NodeFacts(nodes=tuple(replace(each, probe=None) for each in nodes), workers=workers, holders=holders)
 
 
-def test_nothing_heard_is_unknown_and_not_nothing():
+def test_without_answers_everything_is_unknown_and_not_empty():
     snapshot = joined()
     assert snapshot.nodes is None
     assert snapshot.processes is None
@@ -80,7 +80,7 @@ def test_gpus_of_another_raylet_on_the_same_host_stay_its_own():
     assert second.gpus == others.agent.gpus
 
 
-def test_gpus_that_nobody_could_ask_for_are_taken_from_the_probe():
+def test_gpus_that_the_agent_can_t_see_are_taken_from_the_probe():
     assert machines(nodes=node_facts(node(1, gpus=None)), hosts={"node1": host()})[0].gpus == (gpu(0),)
 
 
@@ -102,7 +102,7 @@ def test_a_host_without_ray_is_a_row_of_its_own():
     assert snapshot.index.machine(only).gpus == (gpu(0),)
 
 
-def test_a_host_of_the_config_that_nobody_has_heard_of_is_listed_as_unknown():
+def test_a_host_of_the_config_without_any_facts_is_listed_as_unknown():
     snapshot = joined(nodes=node_facts(node(1)), expected=(("node1", "10.0.0.1"), ("w7", "w7"), ("other-name", "10.0.0.1")))
     assert [item.host for item in snapshot.nodes] == ["node1", "w7"]
     assert snapshot.index.machine(snapshot.nodes[1]).memory.used is None
@@ -124,7 +124,7 @@ def test_without_a_probe_the_holders_that_ray_reports_are_listed_with_their_owne
     assert "its host is not probed" in unknown.why[0]
 
 
-def test_where_a_probe_looks_its_processes_count_and_nothing_is_listed_twice():
+def test_on_a_probed_host_the_probes_processes_count_and_none_is_listed_twice():
     worker = process(77, node=None, gpus=(Hold(0, GIB),))
     facts = node_facts(node(1), workers=(Worker(HEAD, 77, "02000000", "actor"),), holders=(Holder(HEAD, 0, 77, GIB),))
     (only,) = joined(nodes=facts, hosts={"node1": host(processes=(worker,))}).processes
@@ -132,7 +132,7 @@ def test_where_a_probe_looks_its_processes_count_and_nothing_is_listed_twice():
 
 
 @pytest.mark.parametrize(("rays", "listed"), [((RayProcess("raylet", 301, node=HEAD),), [301]), ((), [301, 77])])
-def test_what_ray_still_reports_of_a_worker_that_has_ended_is_not_counted_beside_the_next_one(rays, listed):
+def test_an_ended_worker_that_ray_still_reports_is_not_listed_beside_its_successor(rays, listed):
     """Its agents report every few seconds; where the raylet is not seen, its workers may be hidden from the probe too."""
     facts = node_facts(node(1, gpus=(gpu(0),)), workers=(Worker(HEAD, 77, "02000000", "actor"),), holders=(Holder(HEAD, 0, 77, GIB),))
     raylet = process(301, kind="ray", node=HEAD)
@@ -187,7 +187,7 @@ def test_a_process_that_ray_knows_as_a_driver_is_one():
     assert only.kind == "driver"
 
 
-def test_what_did_not_change_is_not_made_again():
+def test_unchanged_parts_stay_the_same_objects():
     join, facts = Join(), node_facts(node(1))
     parts = Parts(nodes=facts)
     assert join(parts, NOW).nodes is join(parts, NOW + 1).nodes
@@ -199,7 +199,7 @@ def test_a_laptop_from_which_a_cluster_is_watched_is_not_a_row_of_it():
     assert [item.host for item in joined(hosts={"laptop": laptop}).nodes] == ["laptop"]
 
 
-def test_what_a_worker_holds_of_gpus_that_the_probe_does_not_see_is_as_ray_reports_it():
+def test_gpus_that_the_probe_does_not_see_are_held_as_ray_reports():
     others = node(2, ip="10.0.0.1", gpus=(gpu(0, uuid="b"),))
     facts = node_facts(node(1), others, workers=(Worker(OTHER, 77, "02000000", "actor"),), holders=(Holder(OTHER, 0, 77, GIB),))
     (only,) = joined(nodes=facts, hosts={"node1": host(processes=(process(77, node=OTHER),))}).processes
@@ -218,18 +218,18 @@ def oom(by="ray", pid=77, ago=60.0, **more):
     return OomKill(by, NOW - ago, pid, **more)
 
 
-def kills_of(*told, **of_host):
-    """What is joined of Ray's word and of a host's logs."""
-    return joined(nodes=node_facts(node(1)), oom=OomFacts(told) if told else None, hosts={"node1": host(**of_host)}).oom_kills
+def kills_of(*recorded, **of_host):
+    """The kills that are joined from Ray's answer and a host's logs."""
+    return joined(nodes=node_facts(node(1)), oom=OomFacts(recorded) if recorded else None, hosts={"node1": host(**of_host)}).oom_kills
 
 
-def test_kills_that_nobody_was_asked_for_are_unknown_and_none_is_none():
+def test_kills_are_unknown_without_a_source_and_empty_without_a_kill():
     assert kills_of() is None
     assert joined(oom=OomFacts(())).oom_kills == ()
     assert kills_of(oom_kills=()) == ()
 
 
-def test_a_kill_that_ray_and_its_log_tell_of_is_one_and_each_adds_what_it_knows():
+def test_a_kill_in_rays_records_and_in_its_log_is_one_with_the_facts_of_both():
     (kill,) = kills_of(
         oom(node=HEAD, name="hog", text="Memory on the node"),
         oom_kills=(oom(ago=61.0, host="node1", held=3 * GIB, text="Killing 1 worker(s)"),),
@@ -297,7 +297,7 @@ def test_the_kill_line_of_a_raylet_that_does_not_say_which_node_it_is():
     assert seen.memory.kill_at == 9
 
 
-def test_of_a_container_that_nobody_looks_into_the_memory_limit_is_rays_word_and_its_shm_unknown():
+def test_of_an_unprobed_container_the_memory_limit_is_rays_and_the_shm_is_unknown():
     limited = node(1, memory=HostMemory(3, 7), shm=Amount())
     (seen,) = machines(nodes=node_facts(limited), hosts={"node1": host(rays=APART, shm=Amount(1, 64))})
     assert (seen.memory, seen.shm) == (HostMemory(3, 7), Amount())

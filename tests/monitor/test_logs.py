@@ -108,7 +108,7 @@ async def test_an_actor_has_its_own_logs_then_its_jobs(world):
     assert logs[0].title == "worker-a1a1a1a1-02000000-1001.out on node1"
 
 
-async def test_of_a_dead_actor_what_it_complained_of_comes_first(world):
+async def test_of_a_dead_actor_stderr_comes_first(world):
     world.put(NODE1, worker(1009), worker(1009, "err"))
     assert await world.labels(actor(9, state="DEAD")) == ["err", "out", "job"]
 
@@ -124,14 +124,14 @@ async def test_an_actor_that_was_restarted_has_the_logs_of_its_process_before(wo
     assert (logs[3].where, await lines_of(logs[3])) == ("node2", ["why it died"])
 
 
-async def test_while_an_actor_restarts_what_killed_it_comes_first(world):
+async def test_while_an_actor_restarts_the_logs_before_come_first(world):
     one = actor(1, state="RESTARTING", pid=None, node=None, restarts=1)
     world.put(NODE2, worker(900, which=BEFORE), worker(900, "err", BEFORE))
     world.put(NODE1, "gcs_server.out", lines=[f"Actor {one.id} is failed on worker {BEFORE} at node {NODE2}, need_reschedule = 1"])
     assert await world.labels(one) == ["err-before", "out-before", "job"]
 
 
-async def test_logs_that_cannot_be_asked_for_say_why_and_the_others_are_there(world):
+async def test_a_log_that_can_t_be_read_says_why_and_the_others_can_be_read(world):
     world.ray.error, world.probes.names = SourceError("Ray is down"), SourceError("ssh: refused")
     logs = await world.finder.logs_of(actor(1))
     assert [log.label for log in logs] == ["out", "job"]
@@ -164,7 +164,7 @@ async def test_a_probe_follows_until_the_process_is_gone_and_all_is_read(world):
     assert world.probes.asked[-1] == ("node1", "log", SESSION, worker(), "100", "--follow")
 
 
-async def test_what_a_probe_refuses_is_said(world):
+async def test_an_unreadable_answer_of_a_probe_is_raised(world):
     world.ray.error, world.probes.names = SourceError("Ray is down"), (worker(),)
     own, *_ = await world.finder.logs_of(actor(1))
     world.probes.answers = ({"strange": 1},)
@@ -179,7 +179,7 @@ async def test_a_dead_node_is_not_asked_through_ray(world):
     assert world.ray.asked == []
 
 
-async def test_of_a_dead_node_only_the_probes_failure_is_said(world):
+async def test_of_a_dead_node_only_the_probes_error_is_raised(world):
     world.seen = snapshot(nodes=(node(1, state="DEAD"),), cluster=Cluster("http://h", "2.60.0", SESSION))
     world.probes.names = SourceError("ssh: refused")
     with pytest.raises(SourceError, match=r"^ssh: refused$"):
@@ -228,7 +228,7 @@ async def test_a_part_of_ray_has_its_own_log(world):
     assert await world.labels(agent) == ["dashboard_agent.log", "dashboard_agent.out", "dashboard_agent.err"]
 
 
-async def test_what_another_ray_has_left_is_read_in_its_own_session_by_a_probe(world):
+async def test_the_log_of_another_rays_process_is_read_in_its_session_by_a_probe(world):
     world.probes.names = (worker(1300, job="05000000"),)
     left = process(1300, kind="stale", session="session_old", ours=False, other_job="05000000")
     assert await world.labels(left) == ["out"]
@@ -252,7 +252,7 @@ async def test_a_dead_supervisor_has_the_log_of_the_job_that_it_started(world):
     assert await world.labels(supervisor("ppo-7b")) == ["job", "out"]
 
 
-async def test_a_job_that_is_over_says_since_when_and_one_that_runs_says_nothing(world):
+async def test_the_log_of_an_ended_job_has_its_end_time_and_that_of_a_running_job_none(world):
     (log,) = await world.finder.logs_of(Job("ppo-7b", "02000000", "ppo-7b", "SUCCEEDED", ended=1.0))
     assert log.ended_at() is None  # by the newest word of Ray's
     world.seen = snapshot(jobs=(Job("ppo-7b", "02000000", "ppo-7b", "SUCCEEDED", ended=5.0),))
@@ -271,13 +271,13 @@ async def test_a_job_that_is_over_says_since_when_and_one_that_runs_says_nothing
         ("a row of nothing", "put the cursor on a job, an actor, a process of Ray, a node or a finding"),
     ],
 )
-async def test_what_has_no_log_says_why(world, thing, why):
+async def test_a_thing_without_a_log_says_why(world, thing, why):
     world.probes.names = ()
     with pytest.raises(SourceError, match=why):
         await world.finder.logs_of(thing)
 
 
-async def test_a_restart_loops_finding_opens_the_log_that_it_says_it_opens(world):
+async def test_a_finding_of_a_restart_loop_opens_the_log_that_it_names(world):
     one = actor(1, restarts=3)
     world.put(NODE1, worker(), worker(suffix="err"), worker(900, which=BEFORE), worker(900, "err", BEFORE))
     world.put(NODE1, "gcs_server.out", lines=[f"Actor is failed on worker {BEFORE} at node {NODE1}, actor_id={one.id}"])
@@ -308,6 +308,6 @@ async def test_a_finding_about_ray_itself_opens_the_log_on_the_head_that_it_name
     assert [log.label for log in await world.finder.logs_about(finding(remedy=remedy), [])] == ["gcs_server.out", "raylet.out"]
 
 
-async def test_a_finding_about_nothing_that_has_a_log_says_so(world):
+async def test_a_finding_without_any_log_is_an_error_that_says_so(world):
     with pytest.raises(SourceError, match="no log: what this finding is about has none"):
         await world.finder.logs_about(finding(), [])

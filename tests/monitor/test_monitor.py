@@ -13,7 +13,6 @@ from typing import ClassVar
 import pytest
 from msgspec.structs import replace
 
-from cockpit import trust as trust_module
 from cockpit.config.address import Address
 from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Config
@@ -22,12 +21,13 @@ from cockpit.model import Cluster, Hold, Holder, Host, RayProcess, Session
 from cockpit.monitor import cluster_choice as choice_module
 from cockpit.monitor import monitor as monitor_module
 from cockpit.monitor import poller as poller_module
-from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor, hosts_timeout_s, look_once
-from cockpit.sockets import Server
+from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor, hosts_timeout_s, sample_once
 from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import ProbeTimings
 from cockpit.sources.ray.client import JobFacts, NodeFacts
 from cockpit.sources.source import Source, SourceError
+from cockpit.trust import peer as trust_module
+from cockpit.trust.sockets import Server
 from tests.world import NOW, node, process, snapshot, theirs
 
 pytestmark = pytest.mark.process
@@ -43,20 +43,20 @@ def session(name, port, **more):
 
 
 def here(*sessions, **more):
-    """What this host's own probe says."""
+    """The local host as its probe reports it."""
     facts = {"addresses": ("10.0.0.1",), "taken": NOW, "processes": (), "sessions": sessions, "local": True, **more}
     return Host(HERE, **facts)
 
 
 class Ray:
-    """A dashboard that says only who it is, when it is told to."""
+    """Stands for a dashboard that reports only its identity, as the test sets it."""
 
     made: list[Ray]
     answer: object = SourceError("connection refused")
 
     silent = ""
     claims: ClassVar[dict[str, str]] = {}
-    """By address, which session it says that it is."""
+    """By address, the session that it reports."""
 
     def __init__(self, address, *, clock, token=None, peer=None, max_bytes=None, why_not_meant=None, before=None):
         self.address, self.closed, self.token = address, False, token
@@ -101,7 +101,7 @@ def ray(monkeypatch):
 
 @pytest.fixture
 async def look(ray, monkeypatch):
-    """Makes monitors whose own probe says nothing by itself; the test speaks for it."""
+    """Makes monitors whose own probe is silent; the test sends its samples."""
     monkeypatch.setattr(hosts_module, "local_command", lambda _: QUIET)
     monkeypatch.setattr(choice_module, "LOCAL_PROBE_TIMEOUT_S", 60.0)
     monkeypatch.setattr(poller_module, "PUBLISH_PAUSE_S", 0.01)
@@ -130,7 +130,7 @@ async def until(fact):
 
 
 async def published(monitor, host):
-    """A probe has spoken, and everybody who listens to snapshots has heard it."""
+    """Send a sample of a host, and wait until it is published."""
     monitor.poller.update_host(host)
     await until(lambda: monitor.poller.snapshot.hosts.get(host.name) is host)
 
@@ -138,29 +138,29 @@ async def published(monitor, host):
 # Which cluster
 
 
-async def test_an_address_that_was_given_is_asked_at_once(look):
+async def test_a_given_address_is_followed_at_once(look):
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
     assert (monitor.choice.address.url, [made.address for made in Ray.made]) == ("http://head:8265", ["http://head:8265"])
 
 
-async def test_one_that_was_started_early_tells_what_it_knows_when_it_is_run(look):
-    """A screen is imported meanwhile."""
-    monitor, told = look(Config(address="http://head:8265"), begin=False), []
+async def test_a_monitor_that_was_started_early_publishes_its_facts_when_it_is_run(look):
+    """The screen is imported meanwhile."""
+    monitor, received = look(Config(address="http://head:8265"), begin=False), []
     monitor.start()
     await published(monitor, here())
-    running = asyncio.ensure_future(monitor.publish_to(told.append).run())
-    await until(lambda: told)
-    assert HERE in told[0].hosts
+    running = asyncio.ensure_future(monitor.publish_to(received.append).run())
+    await until(lambda: received)
+    assert HERE in received[0].hosts
     monitor.poller.update_host(here(session("session_1", 9265)))
-    await until(lambda: told[-1].hosts[HERE].sessions)
+    await until(lambda: received[-1].hosts[HERE].sessions)
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
     assert monitor._started.cancelled(), "nothing looks any more"
 
 
-async def test_rays_own_variable_is_asked_at_once(look):
+async def test_the_address_in_rays_own_variable_is_followed_at_once(look):
     monitor = look(env={"RAY_ADDRESS": "http://elsewhere:8265"})
     await until(lambda: monitor.choice.address)
     assert monitor.choice.address == Address("http://elsewhere:8265", "RAY_ADDRESS", given=True)
@@ -169,7 +169,7 @@ async def test_rays_own_variable_is_asked_at_once(look):
 IN_ANOTHER_JOB = RayProcess("raylet", 20, "session_1", slurm="41")
 
 
-async def test_in_a_slurm_job_no_ray_is_asked_before_it_is_known_in_which_job_it_runs(look):
+async def test_in_a_slurm_job_no_ray_is_followed_before_its_slurm_job_is_known(look):
     monitor, offered = look(Config(slurm=named_allocation("42", HERE))), []
     monitor.choice.choose = offered.append
     unknown = replace(IN_ANOTHER_JOB, slurm=None)
@@ -181,7 +181,7 @@ async def test_in_a_slurm_job_no_ray_is_asked_before_it_is_known_in_which_job_it
     assert (monitor.choice.address, offered) == (None, [(Address("http://10.0.0.1:9265", "session_1", owner="Slurm job 41"),)])
 
 
-async def test_nobody_is_asked_before_the_probe_has_told_of_the_session_here(look):
+async def test_no_ray_is_followed_before_the_probe_has_listed_the_sessions(look):
     monitor = look()
     await asyncio.sleep(0.02)
     assert monitor.choice.address is None
@@ -190,28 +190,28 @@ async def test_nobody_is_asked_before_the_probe_has_told_of_the_session_here(loo
     assert monitor.choice.address == Address("http://10.0.0.1:9265", "session_1")
 
 
-async def test_a_dead_session_is_not_asked(look):
+async def test_a_dead_session_is_not_followed(look):
     monitor = look()
     monitor.poller.update_host(here(session("session_1", 9265, live=False), session("session_2", 9266)))
     await until(lambda: monitor.choice.address)
     assert monitor.choice.address.origin == "session_2"
 
 
-async def test_a_probe_that_says_nothing_is_waited_for_only_so_long(look, monkeypatch):
+async def test_a_silent_probe_is_waited_for_only_so_long(look, monkeypatch):
     monkeypatch.setattr(choice_module, "LOCAL_PROBE_TIMEOUT_S", 0.02)
     monitor = look()
     await until(lambda: monitor.choice.address)
     assert monitor.choice.address == Address("http://127.0.0.1:8265", "default")
 
 
-async def test_a_probe_that_fails_is_not_waited_for(look):
+async def test_a_failing_probe_is_not_awaited(look):
     monitor = look()
     monitor.poller.report_fault("probe", "no Python there", HERE)
     await until(lambda: monitor.choice.address)
     assert monitor.choice.address.origin == "default"
 
 
-async def test_a_default_address_is_not_followed_where_the_kernel_cant_be_asked_whose_it_is(look, monkeypatch):
+async def test_the_default_address_is_not_followed_if_the_kernel_cant_tell_its_owner(look, monkeypatch):
     def fail(_):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
@@ -223,7 +223,7 @@ async def test_a_default_address_is_not_followed_where_the_kernel_cant_be_asked_
     assert not Ray.made
 
 
-async def test_between_two_sessions_somebody_must_choose(look):
+async def test_between_two_sessions_a_person_must_choose(look):
     monitor, offered = look(), []
     monitor.choice.choose = offered.append
     two = (session("session_1", 9265), session("session_2", 9266))
@@ -237,7 +237,7 @@ async def test_between_two_sessions_somebody_must_choose(look):
     assert monitor.choice.address.origin == "session_2"
 
 
-async def test_at_a_wrong_address_the_other_rays_here_are_asked_whether_they_answer(look, monkeypatch):
+async def test_at_a_wrong_address_the_other_rays_on_this_host_are_asked(look, monkeypatch):
     monkeypatch.setattr(Ray, "claims", {"http://10.0.0.1:9265": "session_1", "http://10.0.0.1:9267": "session_of_a_container"})
     monkeypatch.setattr(Ray, "silent", "http://10.0.0.1:9266")
     monitor = look(Config(address="http://10.0.0.1:9999"))
@@ -254,32 +254,32 @@ async def test_at_a_wrong_address_the_other_rays_here_are_asked_whether_they_ans
     assert await monitor.choice.find_answering(given) == given[:1]
 
 
-async def test_a_single_look_at_a_wrong_address_waits_until_the_others_were_asked(look, monkeypatch):
+async def test_a_single_look_at_a_wrong_address_waits_for_the_other_rays(look, monkeypatch):
     monkeypatch.setattr(Ray, "answer", SourceError("connection refused", "silent"))
     monitor = look(Config(address="http://10.0.0.1:9999"), begin=False)
     monitor.poller.parts = replace(monitor.poller.parts, cluster=Cluster("http://10.0.0.1:9999", reachable=False))
     monitor.choice.ray = Ray("http://10.0.0.1:9999", clock=monitor.clock)
     monitor.poller.answered.add("ray.identity")
     monitor.poller.update_host(here(session("session_1", 9265), taken=monitor.clock(), gpus=()))
-    assert monitor.poller.parts.cluster.others is None, "no snapshot has told the choice of this host yet"
+    assert monitor.poller.parts.cluster.others is None, "the choice has had no snapshot with this host yet"
     assert not monitor.coverage.is_complete()
-    monitor.poller.tell_others(())
+    monitor.poller.set_other_rays(())
     assert monitor.coverage.is_complete()
 
 
-async def test_what_was_found_about_one_address_is_gone_as_soon_as_another_is_followed(look, monkeypatch):
-    told = []
+async def test_findings_about_one_address_end_as_soon_as_another_is_followed(look, monkeypatch):
+    received = []
     monkeypatch.setattr(Ray, "answer", SourceError("connection refused", "silent"))
-    monitor = look(Config(address="http://10.0.0.1:9999"), publish=lambda made: told.append((made.cluster.address, made.findings)))
+    monitor = look(Config(address="http://10.0.0.1:9999"), publish=lambda made: received.append((made.cluster.address, made.findings)))
     monitor.poller.update_host(here(taken=monitor.clock()))
     await until(lambda: [one.code for one in monitor.poller.snapshot.findings] == ["address-wrong"])
     monkeypatch.setattr(Ray, "answer", Cluster("http://10.0.0.1:9265", "2.60.0", "session_1", reachable=True))
     monitor.choice.follow(Address("http://10.0.0.1:9265", "session_1"))
-    await until(lambda: told[-1][0] == "http://10.0.0.1:9265")
-    assert not [found for address, found in told if address == "http://10.0.0.1:9265" and found]
+    await until(lambda: received[-1][0] == "http://10.0.0.1:9265")
+    assert not [found for address, found in received if address == "http://10.0.0.1:9265" and found]
 
 
-async def test_whoever_must_choose_is_asked_once_and_not_at_every_look(look):
+async def test_a_person_is_asked_to_choose_only_once(look):
     monitor, offered = look(), []
     monitor.choice.choose = offered.append
     await published(monitor, here(session("session_1", 9265)))
@@ -346,7 +346,7 @@ async def test_a_session_that_a_person_has_chosen_is_never_left_for_another(look
     assert len(offered) == 1
 
 
-async def test_only_the_session_that_a_person_has_chosen_is_meant_at_its_address(look):
+async def test_only_the_chosen_session_is_believed_at_its_address(look):
     monitor = look()
     await published(monitor, here(session("session_1", 9265), session("session_2", 9266)))
     monitor.choice.follow(Address("http://10.0.0.1:9266", "session_2", chosen=True))
@@ -370,7 +370,7 @@ async def test_the_session_that_has_taken_the_address_of_the_chosen_one_can_be_c
     assert [(ray.session, ray.answers) for ray in await monitor.choice.find_others()] == [("session_3", True)]
 
 
-async def test_a_ray_that_lived_beside_the_one_that_ends_is_not_taken_for_it(look):
+async def test_a_ray_that_lived_beside_the_ended_one_is_not_its_successor(look):
     Ray.answer = Cluster("http://10.0.0.1:9265", "2.60.0", "session_1", reachable=True)
     monitor, offered = look(), []
     monitor.choice.choose = offered.append
@@ -387,7 +387,7 @@ async def test_a_ray_that_lived_beside_the_one_that_ends_is_not_taken_for_it(loo
     assert offered == []
 
 
-async def test_a_ray_that_was_started_again_at_its_address_is_the_one_that_is_followed(look):
+async def test_a_ray_that_was_restarted_at_its_address_is_followed(look):
     Ray.answer = Cluster("http://10.0.0.1:9265", "2.60.0", "session_1", reachable=True)
     monitor = look()
     await published(monitor, here(session("session_1", 9265)))
@@ -421,43 +421,43 @@ def idle(look):
     return make
 
 
-def test_while_all_is_well_no_other_host_is_looked_at(idle):
+def test_while_ray_is_up_no_other_host_is_probed(idle):
     assert not select(idle(hosts=(HostEntry("w7"),)), nodes=(node(1), WORKER))
 
 
-def test_when_ray_is_down_every_node_and_host_that_is_known_matters(idle):
+def test_when_ray_is_down_every_known_node_and_host_is_probed(idle):
     down = Cluster("http://10.0.0.1:8265", reachable=False)
     found = select(idle(hosts=(HostEntry("w7", "10.0.0.7"),)), cluster=down, nodes=(node(1), WORKER))
     assert found == {"node2": "10.0.0.2", "w7": "10.0.0.7"}
 
 
-def test_before_the_dashboard_was_asked_it_is_not_down(idle):
+def test_before_its_first_answer_the_dashboard_is_not_down(idle):
     assert not select(idle(hosts=(HostEntry("w7"),)), cluster=Cluster(reachable=None), nodes=(node(1), WORKER))
 
 
 @pytest.mark.parametrize("state", ["DEAD", "UNKNOWN"])
-def test_a_node_that_does_not_live_matters(idle, state):
+def test_the_host_of_a_node_that_is_not_alive_is_probed(idle, state):
     assert select(idle(), nodes=(node(1), WORKER, node(3, state=state))) == {"node3": "10.0.0.3"}
 
 
 @pytest.mark.parametrize("kind", ["unknown", "orphan", "stale"])
-def test_a_gpu_process_that_nobody_knows_makes_its_host_matter(idle, kind):
+def test_the_host_of_an_unknown_gpu_process_is_probed(idle, kind):
     suspect = process(77, kind=kind, node=WORKER.id)
     assert select(idle(), nodes=(node(1), WORKER, node(3)), processes=(suspect,)) == {"node2": "10.0.0.2"}
 
 
 @pytest.mark.parametrize("kind", ["worker", "child", "driver", "ray", "foreign"])
-def test_a_process_that_is_known_does_not(idle, kind):
+def test_the_host_of_a_known_process_is_not_probed(idle, kind):
     assert not select(idle(), nodes=(node(1), WORKER), processes=(process(77, kind=kind, node=WORKER.id),))
 
 
-def test_a_host_on_which_another_ray_holds_gpus_stays_looked_at(idle):
+def test_a_host_on_which_another_ray_holds_gpus_stays_probed(idle):
     worker = theirs(77, host="node2", gpus=(Hold(0, 1),))
     hosts = {HERE: here(), "node2": Host("node2", taken=NOW, nodes=(WORKER.id, worker.node))}
     assert select(idle(), nodes=(node(1), WORKER, node(3)), processes=(worker,), hosts=hosts) == {"node2": "10.0.0.2"}
 
 
-def test_this_host_is_never_looked_at_from_afar(idle):
+def test_this_host_is_never_probed_as_another_host(idle):
     suspects = (process(1, kind="orphan", node=node(1).id),)
     local = (HostEntry(HERE), HostEntry("me", "10.0.0.1"), HostEntry("localhost"), HostEntry("loop", "127.0.0.1"), HostEntry("six", "::1"))
     assert not select(idle(hosts=local, probe_hosts="always"), nodes=(node(1), node(4, ip="127.0.0.1", state="DEAD")), processes=suspects)
@@ -474,13 +474,13 @@ def test_a_node_is_reached_as_the_config_says(idle):
     assert monitor.selection.select_hosts(dead) == {"w2": by_address, "node3": by_name}
 
 
-def test_a_dead_node_without_a_name_is_reached_as_the_one_that_lives_at_its_address(idle):
+def test_a_dead_node_without_a_name_is_reached_as_the_living_node_at_its_address(idle):
     dead = node(2, id="f" * 56, host="10.0.0.2", name="10.0.0.2", state="DEAD")
     monitor = idle(hosts=(HostEntry("node2"),))
     assert monitor.selection.select_hosts(snapshot(nodes=(node(1), node(2), dead), processes=())) == {"node2": HostEntry("node2")}
 
 
-def test_a_host_that_ray_does_not_know_is_no_target_of_its_own(idle):
+def test_a_node_without_an_id_is_not_probed(idle):
     assert not select(idle(), nodes=(node(1), node(9, id=None, state="UNKNOWN")))
 
 
@@ -488,22 +488,22 @@ async def test_never_means_never(look, monkeypatch):
     asked = []
     monitor = look(Config(probe_hosts="never", hosts=(HostEntry("w7"),)))
     monkeypatch.setattr(monitor.pool, "set_targets", asked.append)
-    monitor.selection.hear(snapshot(cluster=Cluster(reachable=False)))
+    monitor.selection.on_snapshot(snapshot(cluster=Cluster(reachable=False)))
     assert not asked
 
 
-async def test_a_dead_node_is_looked_at_as_soon_as_it_is_published(look, monkeypatch):
+async def test_a_dead_node_is_probed_as_soon_as_it_is_published(look, monkeypatch):
     asked = []
     monitor = look(Config())
     monkeypatch.setattr(monitor.pool, "set_targets", asked.append)
     monitor.poller.update_host(here(nodes=(node(1).id,)))
     facts = NodeFacts(nodes=(node(1), node(3, state="DEAD")), workers=(), holders=())
-    monitor.poller._learn("ray.nodes", facts)
+    monitor.poller._store("ray.nodes", facts)
     await until(lambda: asked and asked[-1])
     assert set(asked[-1]) == {"node3"}
 
 
-# What a person asks for
+# Requests of a person
 
 
 async def test_without_a_dashboard_nothing_can_be_asked_of_it(look):
@@ -527,7 +527,7 @@ def ours_listen(monkeypatch):
     monkeypatch.setattr(trust_module, "find_server", lambda *_: Server(frozenset([os.geteuid()]), frozenset()))
 
 
-async def test_which_jobs_run_is_asked_of_every_ray_that_lives_here_and_the_token_goes_to_ours_alone(look, ours_listen):
+async def test_jobs_are_read_from_every_ray_on_this_host_and_only_the_followed_one_gets_the_token(look, ours_listen):
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
     monitor.poller.update_host(here(session("session_a", 8266), session("session_b", 8267), session("session_c", 8268, live=False)))
@@ -535,7 +535,7 @@ async def test_which_jobs_run_is_asked_of_every_ray_that_lives_here_and_the_toke
     assert [(made.token(), made.closed) for made in Ray.made[1:]] == [(None, True), (None, True)]
 
 
-async def test_whoever_has_taken_the_port_of_a_ray_beside_ours_says_nothing_of_its_jobs(look, monkeypatch):
+async def test_jobs_are_not_taken_from_another_user_at_the_port_of_a_ray_beside_ours(look, monkeypatch):
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
     monitor.poller.update_host(here(session("session_a", 8266), session("session_b", 8267)))
@@ -544,7 +544,7 @@ async def test_whoever_has_taken_the_port_of_a_ray_beside_ours_says_nothing_of_i
 
 
 async def test_a_ray_that_calls_itself_a_session_of_this_host_is_not_it(look, ours_listen):
-    """A person has named its address; what it says would end processes of the other one."""
+    """A person has given its address; its list of jobs would end processes of the other Ray."""
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
     monitor.poller.update_host(here(session("of http://head:8265", 8266)))
@@ -556,7 +556,7 @@ async def test_a_ray_that_calls_itself_a_session_of_this_host_is_not_it(look, ou
 
 
 @pytest.mark.parametrize(("user", "is_believed"), [(666, False), (os.geteuid(), True)])
-async def test_nor_is_one_at_its_port_on_another_address_of_this_host(look, monkeypatch, user, is_believed):
+async def test_a_ray_at_the_same_port_on_another_address_of_this_host_counts_only_if_it_is_ours(look, monkeypatch, user, is_believed):
     """A dashboard listens on 127.0.0.1 alone: any user may have its port elsewhere."""
     monkeypatch.setattr(trust_module, "find_server", lambda *_: Server(frozenset([user]), frozenset(["10.0.0.1"])))
     monitor = look(Config(address="http://head:8265"))
@@ -565,8 +565,8 @@ async def test_nor_is_one_at_its_port_on_another_address_of_this_host(look, monk
     assert (monitor.choice.why_not_session("of http://head:8265") is None) is is_believed
 
 
-async def test_the_word_of_another_users_ray_is_not_asked_for_and_none_speaks_for_another_session(look):
-    """It decides what is ended."""
+async def test_jobs_are_not_taken_from_another_users_ray_nor_from_a_ray_with_another_session(look):
+    """The jobs decide which processes are ended."""
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
     monitor.poller.update_host(here(session("session_a", 8266, trusted=False, owner="evil"), session("session_x", 8267)))
@@ -574,7 +574,7 @@ async def test_the_word_of_another_users_ray_is_not_asked_for_and_none_speaks_fo
     assert {made.address for made in Ray.made} == {"http://head:8265", "http://10.0.0.1:8267"}
 
 
-async def test_what_was_only_found_here_is_not_believed_once_another_user_listens_there(look, monkeypatch):
+async def test_a_found_dashboard_is_not_trusted_once_another_user_listens_there(look, monkeypatch):
     monkeypatch.setattr(trust_module, "find_server", lambda *_: Server(frozenset([666]), frozenset()))
     monitor = look()
     monitor.poller.update_host(here(session("session_1", 9265)))
@@ -583,7 +583,7 @@ async def test_what_was_only_found_here_is_not_believed_once_another_user_listen
     assert await monitor.jobs_by_session() == []
 
 
-async def test_a_ray_beside_ours_that_says_nothing_is_left_out(look, monkeypatch):
+async def test_a_silent_ray_beside_ours_is_left_out(look, monkeypatch):
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
     monitor.poller.update_host(here(session("session_a", 8266)))
@@ -616,12 +616,12 @@ async def test_an_answer_that_is_none_is_a_sentence_and_no_end_of_the_screen(loo
             await ask(process(7))
 
 
-async def test_a_process_that_no_probe_has_seen_has_no_environment(look):
+async def test_the_environment_of_an_unprobed_process_can_t_be_read(look):
     with pytest.raises(SourceError, match="can't rule out that another process took its pid"):
         await look().environment(process(7, ticks=None))
 
 
-def test_the_interval_goes_in_steps_and_no_further(idle):
+def test_the_interval_changes_in_steps_within_its_limits(idle):
     monitor = idle(interval=2.0)
     assert [monitor.change_interval(-1), monitor.change_interval(-1), monitor.change_interval(-1)] == [1.0, 0.5, 0.5]
     assert [monitor.change_interval(1) for _ in range(10)][-1] == PROBE_INTERVALS_S[-1]
@@ -633,15 +633,15 @@ def test_the_interval_goes_in_steps_and_no_further(idle):
 
 @pytest.fixture
 def silent():
-    """A port that takes connections and never says a word."""
+    """A port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
-async def test_one_look_returns_in_time_though_nothing_answers(silent, monkeypatch):
+async def test_one_look_returns_in_time_without_any_answer(silent, monkeypatch):
     monkeypatch.setattr(hosts_module, "local_command", lambda _: QUIET)
     started = time.monotonic()
-    monitor = await look_once(Config(address=f"http://127.0.0.1:{silent}"), env={}, patience=0.5)
+    monitor = await sample_once(Config(address=f"http://127.0.0.1:{silent}"), env={}, patience=0.5)
     assert time.monotonic() - started > 0.4
     assert monitor.poller.snapshot.nodes is None
     monitor.poller.leave()
@@ -651,7 +651,7 @@ async def test_one_look_ends_as_soon_as_all_have_answered_or_failed(monkeypatch)
     monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, "-c", "raise SystemExit('no NVML')"])
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    monitor = await look_once(Config(address=f"http://127.0.0.1:{port}"), env={}, patience=10_000)
+    monitor = await sample_once(Config(address=f"http://127.0.0.1:{port}"), env={}, patience=10_000)
     faults = {fault.source: fault.text for fault in monitor.poller.snapshot.faults}
     assert monitor.poller.snapshot.cluster.reachable is False
     assert "no NVML" in faults["probe"]
@@ -663,7 +663,7 @@ async def test_one_look_leaves_no_child_behind(silent, monkeypatch, tmp_path):
     born = tmp_path / "born"
     code = f"import os, time; open({str(born)!r}, 'w').write(str(os.getpid())); time.sleep(3600)"
     monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, "-c", code])
-    monitor = await look_once(Config(address=f"http://127.0.0.1:{silent}"), env={}, patience=0.5)
+    monitor = await sample_once(Config(address=f"http://127.0.0.1:{silent}"), env={}, patience=0.5)
     monitor.poller.leave()
     assert born.read_text()
     await until(lambda: not Path(f"/proc/{born.read_text()}").exists())
@@ -698,7 +698,7 @@ time.sleep(3600)
 
 @pytest.fixture
 def seen(monkeypatch, tmp_path):
-    """What one look sees of these hosts: those that are `frozen` never speak."""
+    """The hosts and faults that one look sees; `frozen` hosts never answer."""
     program = tmp_path / "probe.py"
     program.write_text(PROBE)
     monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, str(program), "here"])
@@ -708,7 +708,7 @@ def seen(monkeypatch, tmp_path):
     async def look(*names, hosts_patience=30.0, reach=f"{sys.executable} {program} {{name}}", keep=None, **more):
         hosts = tuple(name if isinstance(name, HostEntry) else HostEntry(name) for name in names)
         config = Config(address=f"http://127.0.0.1:{port}", hosts=hosts, reach=reach, **more)
-        monitor = await look_once(config, env={}, patience=30, hosts_patience=hosts_patience)
+        monitor = await sample_once(config, env={}, patience=30, hosts_patience=hosts_patience)
         monitor.poller.leave()
         if keep is not None:
             keep.append(monitor)
@@ -718,48 +718,48 @@ def seen(monkeypatch, tmp_path):
     return look
 
 
-async def test_one_look_waits_for_the_hosts_that_are_named_and_looks_at_them(seen):
+async def test_one_look_probes_named_hosts_and_waits_for_them(seen):
     assert await seen("w1", "w2") == ({"w1", "w2"}, {})
 
 
-async def test_of_more_hosts_than_are_looked_at_at_once_all_are_seen_in_one_look(seen, monkeypatch):
+async def test_one_look_sees_more_hosts_than_are_probed_at_once(seen, monkeypatch):
     monkeypatch.setattr(monitor_module, "SINGLE_LOOK_PACE", ProbeTimings(most=1))
     assert await seen("w1", "w2", "w3", hosts_patience=15.0) == ({"w1", "w2", "w3"}, {})
 
 
-async def test_a_named_host_that_hangs_is_said_not_to_have_been_reached_and_the_others_are_seen(seen):
+async def test_a_named_host_that_hangs_is_a_fault_and_the_others_are_seen(seen):
     hosts, faults = await seen("frozen1", "w2", hosts_patience=3.0)
     assert faults == {"frozen1": "frozen1 has not been reached within 3 s"}
     assert hosts == {"w2"}
 
 
-async def test_a_host_that_has_told_only_a_part_is_said_so(seen):
+async def test_a_host_with_an_incomplete_sample_is_a_fault_that_says_so(seen):
     assert await seen("half1", hosts_patience=2.0) == (
         {"half1"},
         {"half1": "half1 has not listed all its processes, GPUs and sessions within 2 s"},
     )
 
 
-async def test_a_named_host_is_waited_for_until_it_has_listed_its_sessions_which_prove_what_is_left_over(seen):
+async def test_a_single_look_waits_until_a_named_host_has_listed_its_sessions(seen):
     monitors = []
     assert await seen("slow1", keep=monitors) == ({"slow1"}, {})
     assert monitors[0].poller.snapshot.hosts["slow1"].sessions == ()
 
 
-async def test_a_named_host_that_is_this_one_is_not_waited_for(seen):
+async def test_a_named_host_that_is_this_one_is_not_awaited(seen):
     me = (HostEntry(HERE), HostEntry("me", "10.0.0.1"), HostEntry("localhost"))
     assert await seen(*me) == (set(), {})
 
 
-async def test_probes_dont_go_through_ray_and_that_is_said_at_once(seen):
+async def test_with_reach_ray_no_probe_is_sent_and_a_fault_says_so_at_once(seen):
     assert await seen("w1", reach="ray") == (set(), {"w1": "w1 is not probed: `reach: ray` allows only actions"})
 
 
-async def test_who_never_wants_other_hosts_looked_at_waits_for_none(seen):
+async def test_with_probe_hosts_never_no_host_is_awaited(seen):
     assert await seen("frozen1", probe_hosts="never") == (set(), {})
 
 
-def test_hosts_of_the_config_file_are_named_by_nobody(idle):
+def test_hosts_of_the_config_file_are_not_named_for_this_run(idle):
     listed = idle(hosts=(HostEntry("w1"),), origins={"hosts": "config.yaml:3"}, begin_named=True)
     assert not select(listed, nodes=(node(1),))
     for origin in ("--hosts", "COCKPIT_HOSTS"):
@@ -768,27 +768,27 @@ def test_hosts_of_the_config_file_are_named_by_nobody(idle):
     assert not select(idle(hosts=(HostEntry("w1"),)), nodes=(node(1),)), "whoever watches looks where something is wrong"
 
 
-async def test_a_host_whose_gpu_processes_have_no_known_owner_is_waited_for_and_a_dead_one_is_not(look):
+async def test_a_host_with_unknown_gpu_processes_is_awaited_and_a_dead_one_is_not(look):
     monitor = look(once=True, named=True)
     monitor.poller.update_host(here())
     holder = Holder(WORKER.id, 0, 77, 1 << 30)
     facts = NodeFacts(nodes=(node(1), WORKER, node(3, state="DEAD")), workers=(), holders=(holder,))
-    monitor.poller._learn("ray.nodes", facts)
+    monitor.poller._store("ray.nodes", facts)
     monitor.poller.rejoin()
     assert set(monitor.coverage.unanswered_hosts()) == {"node2"}
-    told = Host("node2", taken=NOW, processes=(), gpus=(), nodes=(WORKER.id,))
-    monitor.poller.update_host(told)
+    sample = Host("node2", taken=NOW, processes=(), gpus=(), nodes=(WORKER.id,))
+    monitor.poller.update_host(sample)
     assert set(monitor.coverage.unanswered_hosts()) == {"node2"}, "that no Ray lives there is not said yet"
-    monitor.poller.update_host(replace(told, sessions=()))
+    monitor.poller.update_host(replace(sample, sessions=()))
     assert not monitor.coverage.unanswered_hosts()
 
 
-def test_hosts_that_were_named_for_this_run_are_waited_for_longer():
+def test_named_hosts_are_awaited_longer():
     named, listed = (Config(hosts=(HostEntry("w1"),), origins={"hosts": origin}) for origin in ("--slurm", "config.yaml:3"))
     assert hosts_timeout_s(named) > hosts_timeout_s(listed)
 
 
-async def test_a_host_that_refuses_is_waited_for_no_longer(look):
+async def test_a_host_that_refuses_is_no_longer_awaited(look):
     monitor = look(Config(hosts=(HostEntry("w1"),)), once=True, named=True)
     monitor.poller.update_host(here())
     monitor.poller.rejoin()

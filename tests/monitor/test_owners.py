@@ -1,4 +1,4 @@
-"""Whose a process is, where two Rays on one host count their jobs alike."""
+"""The owners of processes if two Rays on one host have jobs with the same ids."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from cockpit.model import Cluster, Hold, Host, Job, OomKill, RayProcess, Session, Worker
 from cockpit.monitor.join import Join
-from cockpit.monitor.parts import Parts
+from cockpit.monitor.source_answers import Parts
 from cockpit.sources.ray.client import JobFacts, NodeFacts, OomFacts
 from tests.world import GIB, NOW, node, process
 
@@ -46,16 +46,16 @@ def test_of_two_with_the_same_job_id_only_that_of_our_session_is_our_jobs():
     assert theirs.why == (f"job 02000000 of another Ray session ({THEIRS})", "as its host says")
 
 
-def test_a_part_of_another_ray_has_no_job_and_is_told_apart_all_the_same():
+def test_a_process_of_another_ray_without_a_job_is_still_known_as_anothers():
     raylet = only(by_probe(707, THEIRS, kind="ray", job=None, node=THERE))
     assert (raylet.ours, raylet.other_owner, raylet.node) == (False, f"another Ray session ({THEIRS})", THERE)
 
 
-def test_what_is_of_another_ray_is_not_said_to_run_on_a_node_of_ours():
+def test_another_rays_process_is_on_no_node_of_ours():
     assert only(by_probe(2, THEIRS), nodes=(HERE,)).node is None
 
 
-def test_without_a_session_its_node_says_whose_it_is():
+def test_without_a_session_the_node_decides_the_owner():
     assert only(by_probe(1, None, node=HERE)).job == "02000000"
     assert only(by_probe(1, None, node=THERE)).job is None
 
@@ -91,7 +91,7 @@ def test_reasons_call_our_job_by_its_name_and_that_of_another_ray_by_the_id_it_h
     assert only(by_probe(1, THEIRS, kind="driver", **reasons)).why[1] == "driver of job 02000000 in live session_x"
 
 
-def test_a_job_that_is_over_here_makes_no_orphan_of_what_works_elsewhere():
+def test_a_job_that_is_over_makes_no_orphan_of_another_rays_process():
     undecided = {"kind": "unknown", "undecided": "job"}
     assert only(by_probe(1, MINE, **undecided)).kind == "orphan"
     assert only(by_probe(1, THEIRS, **undecided)).kind == "unknown"
@@ -100,7 +100,7 @@ def test_a_job_that_is_over_here_makes_no_orphan_of_what_works_elsewhere():
     assert only(by_probe(1, None, **undecided), **alone).kind == "unknown", "no other Ray is seen: that proves nothing"
 
 
-def test_of_what_shows_no_session_its_job_settles_it_only_where_it_can_be_no_other_rays():
+def test_a_process_without_a_session_is_decided_by_its_job_only_if_no_other_ray_is_possible():
     undecided = {"kind": "unknown", "undecided": "job", "job": "ppo"}
     jobs = (Job("ppo", "ppo", "ppo", "FAILED"),)
     assert only(by_probe(1, None, asks=(MINE,), **undecided), jobs=jobs).kind == "orphan"
@@ -109,12 +109,12 @@ def test_of_what_shows_no_session_its_job_settles_it_only_where_it_can_be_no_oth
     assert only(by_probe(1, None, asks=(MINE, THEIRS), **undecided), jobs=jobs).kind == "unknown"
 
 
-def test_what_a_dead_ray_has_left_is_not_the_job_of_the_one_that_came_after_it():
+def test_a_dead_rays_process_is_not_of_the_next_rays_job():
     left = only(by_probe(1, THEIRS, kind="orphan"), sessions=(folder(MINE), folder(THEIRS, live=False)), rays=RAYS[:1])
     assert (left.kind, left.job, left.other_owner) == ("orphan", None, f"job 02000000 of another Ray session ({THEIRS})")
 
 
-def test_while_nobody_knows_which_ray_is_followed_two_with_the_same_job_id_stay_two():
+def test_while_the_followed_session_is_unknown_two_rays_with_the_same_job_id_stay_two():
     unknown = Cluster("http://10.0.0.1:8265")
     first, second = joined(by_probe(1, MINE), by_probe(2, THEIRS), cluster=unknown, rays=None, nodes=()).processes
     assert [each.job for each in (first, second)] == [None, None]
@@ -130,7 +130,7 @@ def test_a_ray_that_does_not_tell_its_session_is_known_by_the_raylets_of_its_nod
     assert [each.ours for each in snapshot.processes] == [True, False]
 
 
-def test_gpus_that_a_process_of_another_ray_holds_are_still_told():
+def test_gpus_of_another_rays_process_are_still_listed():
     assert only(by_probe(2, THEIRS, gpus=(Hold(0, GIB),))).gpu_memory == GIB
 
 
@@ -151,7 +151,7 @@ def kills_of(*read: OomKill, api: tuple[OomKill, ...] = ()):
     return Join()(parts, NOW).oom_kills
 
 
-def test_whom_another_ray_has_killed_is_nobody_of_ours():
+def test_a_kill_by_another_ray_is_not_ours():
     (mine,) = kills_of(kill(MINE))
     assert (mine.ours, mine.job, mine.actor) == (True, "02000000", "a" * 32)
     (theirs,) = kills_of(kill(THEIRS))
@@ -162,7 +162,7 @@ def test_whom_another_ray_has_killed_is_nobody_of_ours():
     assert (by_node.ours, by_node.job) == (True, "02000000")
 
 
-def test_what_the_api_tells_is_ours():
+def test_kills_from_rays_api_are_ours():
     (one,) = kills_of(api=(OomKill("ray", NOW - 60, 77, node=HERE, job="02000000"),))
     assert (one.ours, one.job) == (True, "02000000")
 
@@ -200,13 +200,13 @@ def test_a_stranger_with_the_pid_of_a_driver_in_a_container_is_no_driver():
     assert [one.kind for one in joined(raylet, its, jobs=(job,), **IN_CONTAINER).processes] == ["ray", "driver"]
 
 
-def test_what_a_dead_ray_has_left_in_a_container_is_not_given_to_a_job_with_the_same_id():
+def test_a_dead_rays_process_in_a_container_is_not_given_to_a_job_with_the_same_id():
     left = by_probe(9057, None, kind="unknown", ns_pid=57, inside=INSIDE)
     found = only(left, sessions=(folder(MINE),), rays=RAYS[:1], nodes=(HERE,))
     assert (found.job, found.other_job) == (None, "02000000")
 
 
-def test_what_a_probe_sees_from_inside_is_not_told_again_from_outside():
+def test_a_process_that_a_probe_sees_inside_a_container_is_not_listed_again_from_outside():
     outer = by_probe(9057, MINE, ns_pid=57, inside=INSIDE)
     hosts = {
         "node1": Host("node1", (), NOW, processes=(outer, by_probe(3, MINE)), machine="boot pid:[4026531836]"),

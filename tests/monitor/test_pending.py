@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cockpit.model import Bundle, Demand, Fault, Job, PlacementGroup, Quantity, Worker
 from cockpit.monitor import pending, pending_reasons
 from cockpit.monitor.join import Join
-from cockpit.monitor.parts import Parts
+from cockpit.monitor.source_answers import Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
 from tests.sources.ray.recorded_ray import RecordedRay
 from tests.world import NOW, actor, node, with_figures
@@ -66,35 +66,35 @@ def queued(**needs):
     return (Demand(needs=needs, count=1),)
 
 
-def test_what_holds_the_rest_is_told_by_job_and_actor():
+def test_a_reason_names_the_job_and_actor_that_hold_the_resources():
     critic = actor(1, class_="Critic", node=W1, needs={"GPU": 2.0})
     jobs = (Job("train1", "02000000", status="RUNNING"),)
-    told = why(nodes((8, 0), (2, 0)), critic, waiting(), jobs=jobs)
+    reason = why(nodes((8, 0), (2, 0)), critic, waiting(), jobs=jobs)
     known = "node2 has 8 but 2 are reserved by job train1 (actor Critic), node1 has 8 but 8 are reserved"
-    assert told.startswith(f"needs 8 GPUs on one node; {known}")
+    assert reason.startswith(f"needs 8 GPUs on one node; {known}")
 
 
-def test_what_a_job_left_behind_is_told_to_be_over():
+def test_a_group_of_an_ended_job_is_named_as_such():
     left = group(1, state="CREATED", bundles=(Bundle({"GPU": 8.0}, HEAD),))
     jobs = (Job("train0", "02000000", status="FAILED"),)
     assert why(nodes((8, 0)), waiting(), groups=(left,), jobs=jobs).endswith("8 are reserved by ended job train0 (group group1)")
 
 
 def test_a_groups_reason_has_rays_own_words_behind_it():
-    told = why(nodes((0, 0)), groups=(group(bundles=(Bundle({"GPU": 9.0}),), why="no nodes could hold it"),))
-    assert told == "never fits on these nodes: needs 9 GPUs on one node; node1 has 8 (Ray: no nodes could hold it)"
+    reason = why(nodes((0, 0)), groups=(group(bundles=(Bundle({"GPU": 9.0}),), why="no nodes could hold it"),))
+    assert reason == "never fits on these nodes: needs 9 GPUs on one node; node1 has 8 (Ray: no nodes could hold it)"
 
 
 def test_on_a_cluster_that_grows_nothing_is_impossible_for_ever():
     assert why(nodes((0, 0), growing=True), waiting(needs={"GPU": 9.0})).startswith("does not fit on the current nodes: needs 9 GPUs")
 
 
-def test_an_actor_of_a_waiting_group_waits_for_what_the_group_waits_for():
-    told = why(nodes((0, 0)), waiting(placement_group=f"{7:036x}"), groups=(group(bundles=(Bundle({"GPU": 9.0}),)),))
-    assert told == "its placement group waits: never fits on these nodes: needs 9 GPUs on one node; node1 has 8"
+def test_an_actor_of_a_waiting_group_has_the_groups_reason():
+    reason = why(nodes((0, 0)), waiting(placement_group=f"{7:036x}"), groups=(group(bundles=(Bundle({"GPU": 9.0}),)),))
+    assert reason == "its placement group waits: never fits on these nodes: needs 9 GPUs on one node; node1 has 8"
 
 
-def test_an_actor_whose_group_is_gone_is_told_so_once_the_list_is_newer_than_the_actor():
+def test_an_actors_group_counts_as_removed_once_the_list_is_newer_than_the_actor():
     bound = waiting(placement_group=f"{7:036x}")
     assert why(nodes((0, 0)), bound) == "its placement group was removed"
     assert why(nodes((0, 0)), bound, grouped=NOW - 50) is None
@@ -105,31 +105,31 @@ def test_an_actor_whose_group_is_gone_is_told_so_once_the_list_is_newer_than_the
 def test_an_actor_in_a_placed_group_waits_for_others_there():
     placed = group(state="CREATED", bundles=(Bundle({"GPU": 1.0}, HEAD), Bundle({"GPU": 1.0}, HEAD)))
     inside = {"placement_group": placed.id, "needs": {"GPU": 1.0}, "bundle": 1}
-    told = why(nodes((2, 0)), actor(1, class_="Rollout", **inside), waiting(**inside), groups=(placed,), demand=queued(GPU=1.0))
-    assert told == "in its placement group it needs 1 GPU on one node; bundle 1 has 1 but 1 is reserved by job 02000000 (actor Rollout)"
+    reason = why(nodes((2, 0)), actor(1, class_="Rollout", **inside), waiting(**inside), groups=(placed,), demand=queued(GPU=1.0))
+    assert reason == "in its placement group it needs 1 GPU on one node; bundle 1 has 1 but 1 is reserved by job 02000000 (actor Rollout)"
     anywhere = waiting(placement_group=placed.id, needs={"GPU": 1.0})
     assert why(nodes((2, 0)), actor(1, **inside), anywhere, groups=(placed,), demand=queued(GPU=1.0)) is None
 
 
-def test_what_ray_no_longer_queues_is_being_started():
+def test_an_actor_that_ray_no_longer_queues_is_being_started():
     assert why(nodes((8, 0)), waiting(), demand=()) == STARTING
     assert why(nodes((0, 0)), waiting(), demand=queued(GPU=8.0)).startswith("there is room for it, but Ray keeps it queued")
     assert why(nodes((0, 0)), waiting()).startswith("there is room for it: the runtime environment")
 
 
-def test_what_is_free_may_be_parts_of_several_gpus():
+def test_free_gpus_may_be_fractions_of_several_gpus():
     parted = [actor(number, node=HEAD, needs={"GPU": 0.5}) for number in (1, 2)]
-    told = why(nodes((1, 0)), *parted, waiting(needs={"GPU": 7.0}), demand=queued(GPU=7.0))
-    assert "but Ray keeps it queued: the free GPUs may be fractions of several GPUs, or it may be bound to a node" in told
+    reason = why(nodes((1, 0)), *parted, waiting(needs={"GPU": 7.0}), demand=queued(GPU=7.0))
+    assert "but Ray keeps it queued: the free GPUs may be fractions of several GPUs, or it may be bound to a node" in reason
 
 
-def test_what_has_only_just_come_is_judged_when_the_report_is_newer_than_it():
+def test_a_new_request_is_judged_once_the_report_is_newer():
     assert why(nodes((8, 0)), waiting(since=NOW - 2), demand=()) is None
     assert "8 are reserved" in why(nodes((8, 0)), waiting(since=NOW - 2), demand=queued(GPU=8.0))
     assert "never" in why(nodes((8, 0)), waiting(since=NOW - 2, needs={"GPU": 9.0}), demand=())
 
 
-def test_an_actor_whose_constructor_runs_waits_for_that_and_holds_what_it_needs():
+def test_an_actor_whose_constructor_runs_holds_its_resources():
     listed = replace(nodes((8, 0)), workers=(Worker(HEAD, 77, actor=f"{1:032x}"),))
     running = waiting(1, class_="Critic")
     assert why(listed, running) == "its constructor is running on node1, pid 77"
@@ -137,8 +137,8 @@ def test_an_actor_whose_constructor_runs_waits_for_that_and_holds_what_it_needs(
 
 
 def test_an_actor_that_declares_nothing_needs_a_cpu_to_be_placed():
-    told = why(nodes((0, 16)), waiting(needs={}), demand=queued(CPU=1.0))
-    assert told == "needs 1 CPU on one node; node1 has 16 but 16 are reserved by tasks or starting workers"
+    reason = why(nodes((0, 16)), waiting(needs={}), demand=queued(CPU=1.0))
+    assert reason == "needs 1 CPU on one node; node1 has 16 but 16 are reserved by tasks or starting workers"
 
 
 def test_an_actor_that_is_restarted_is_judged_too():
@@ -151,7 +151,7 @@ def test_a_label_that_no_node_has():
     )
 
 
-def test_without_a_strategy_only_what_no_strategy_could_place_is_told():
+def test_without_a_strategy_there_is_a_reason_only_if_no_strategy_could_place_it():
     unknown = group(strategy=None, bundles=(Bundle({"GPU": 4.0}),) * 3, why="Ray's words")
     assert why(nodes((0, 0), (8, 0)), groups=(unknown,)) == "Ray's words"
     assert "there are only 8 GPUs in total" in why(nodes((0, 0)), groups=(unknown,))
@@ -159,16 +159,16 @@ def test_without_a_strategy_only_what_no_strategy_could_place_is_told():
 
 def test_of_a_group_that_lost_a_node_only_the_lost_bundles_wait():
     half = group(state="RESCHEDULING", strategy="STRICT_SPREAD", bundles=(Bundle({"GPU": 8.0}, HEAD), Bundle({"GPU": 8.0}, W1)))
-    told = why(nodes((8, 0)), groups=(half,))
-    assert told.startswith("never fits on these nodes: needs 8 GPUs on one node; no node is allowed to run it")
+    reason = why(nodes((8, 0)), groups=(half,))
+    assert reason.startswith("never fits on these nodes: needs 8 GPUs on one node; no node is allowed to run it")
 
 
-def test_two_jobs_in_a_deadlock_are_both_told():
+def test_both_jobs_of_a_deadlock_have_it_as_reason():
     held = [group(number, state="CREATED", bundles=(Bundle({"GPU": 8.0}, f"{number:056x}"),), job=f"0{number}000000") for number in (1, 2)]
     wanted = [group(number, job=f"0{number - 2}000000") for number in (3, 4)]
     snapshot = Join()(parts(nodes((8, 0), (8, 0)), groups=(*held, *wanted)), NOW)
-    (told,) = {each.why for each in snapshot.placement_groups[2:]}
-    assert told.startswith(
+    (reason,) = {each.why for each in snapshot.placement_groups[2:]}
+    assert reason.startswith(
         "deadlock, none continues until one releases its resources: needs 8 GPUs on one node; node1 has 8 but 8 are reserved"
     )
     assert {each.wait for each in snapshot.placement_groups[2:]} == {"deadlock"}
@@ -196,11 +196,11 @@ def test_a_node_without_the_label_has_room():
 def test_a_job_that_waits_for_what_it_holds_itself_is_no_deadlock_with_others():
     mine = actor(1, class_="Critic", node=HEAD, needs={"GPU": 8.0})
     assert word(nodes((8, 0)), mine, waiting()) == "itself"
-    told = "its own job holds what it needs: needs 8 GPUs on one node; node1 has 8 but 8 are reserved by job 02000000 (actor Critic)"
-    assert why(nodes((8, 0)), mine, waiting()) == told
+    reason = "its own job holds what it needs: needs 8 GPUs on one node; node1 has 8 but 8 are reserved by job 02000000 (actor Critic)"
+    assert why(nodes((8, 0)), mine, waiting()) == reason
 
 
-def test_what_is_not_certain_has_no_word():
+def test_an_uncertain_reason_has_no_word():
     assert word(nodes((0, 0), growing=True), waiting(needs={"GPU": 9.0})) is None
     assert word(nodes((8, 0)), waiting(since=NOW - 2), demand=()) is None
     assert word(None, waiting()) is None
@@ -220,11 +220,11 @@ def test_reasons_stay_while_nothing_of_ray_answers(source):
     join, never = Join(), waiting(needs={"GPU": 9.0})
     spoken = {"ray.status": NOW, "ray.placement_groups": NOW, "ray.identity": NOW - 8, "ray.gcs": NOW}
     first = replace(parts(nodes((8, 0)), never), as_of=spoken)
-    told = join(first, NOW).actors
+    actors = join(first, NOW).actors
     silent = replace(
         first, faults={("ray.nodes", None): Fault("ray.nodes", "silent", NOW + 5), (source, None): Fault(source, "x", NOW + 9)}
     )
-    assert join(silent, NOW + 60).actors is told
+    assert join(silent, NOW + 60).actors is actors
     answered = replace(silent, as_of={**spoken, "ray.identity": NOW + 12, "ray.gcs": NOW + 12})
     assert join(answered, NOW + 60).actors[-1].why is None
 
@@ -237,23 +237,24 @@ def test_a_name_that_is_still_mangled_is_no_missing_resource():
 
 def test_an_unchanged_world_is_not_judged_again(monkeypatch):
     join, listed = Join(), nodes((8, 0))
-    first = join(parts(listed, waiting()), NOW)
+    facts = parts(listed, waiting())
+    first = join(facts, NOW)
     monkeypatch.setattr(pending_reasons, "Reasons", None)
     hotter = replace(listed, nodes=tuple(with_figures(each, cpu=99.0, seen=NOW) for each in listed.nodes))
-    again = join(parts(hotter, waiting(), asked=NOW + 5, grouped=NOW + 5), NOW + 5)
+    again = join(replace(facts, nodes=hotter, as_of={"ray.status": NOW + 5, "ray.placement_groups": NOW + 5}), NOW + 5)
     assert again.actors is first.actors
 
 
-def test_what_matters_is_judged_again():
+def test_reasons_are_found_again_when_their_facts_change():
     join, young = Join(), waiting(since=NOW - 10)
     assert join(parts(nodes((8, 0)), young), NOW).actors[-1].why is None
     assert "8 are reserved" in join(parts(nodes((8, 0)), young, asked=NOW + 10), NOW + 10).actors[-1].why
     assert "7 are reserved" in join(parts(nodes((7, 0)), young, asked=NOW + 10), NOW + 10).actors[-1].why
 
 
-def test_of_a_large_cluster_reasons_are_found_anew_only_now_and_then_but_at_once_with_the_first_word_of_somebody_new():
+def test_of_a_large_cluster_reasons_are_found_again_rarely_but_at_once_with_a_sources_first_answer():
     clock = [0.0]
-    told = pending.PendingReasons(lambda: clock[0])
+    reasons = pending.PendingReasons(lambda: clock[0])
     large = [
         NodeFacts(nodes=tuple(node(1 + n, resources={"GPU": Quantity(used, 8.0)}) for n in range(101)), workers=(), holders=())
         for used in (8, 7)
@@ -261,7 +262,7 @@ def test_of_a_large_cluster_reasons_are_found_anew_only_now_and_then_but_at_once
     actors = ActorFacts(actors=(actor(1, state="PENDING_CREATION", needs={"GPU": 9.0}, since=NOW - 60), actor(2)), counts={}, complete=True)
 
     def why(facts, listed=actors, jobs=None):
-        return told(Parts(nodes=facts, actors=listed, jobs=jobs)).actors[0]
+        return reasons(Parts(nodes=facts, actors=listed, jobs=jobs)).actors[0]
 
     first = why(large[0]).why
     assert "8" in first
@@ -280,7 +281,7 @@ def test_where_nothing_waits_all_stays_as_it_came():
 
 
 @pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
-async def test_what_every_ray_answered_gives_the_same_reasons(version):
+async def test_recorded_answers_of_each_ray_version_give_the_same_reasons(version):
     ray = RecordedRay(version).ray(lambda: NOW)
     read = {"nodes": await ray.read_nodes(), "status": await ray.read_status(), "groups": await ray.read_placement_groups()}
     snapshot = Join()(Parts(**read, actors=await ray.read_actors(), as_of={"ray.status": NOW}), NOW)
@@ -289,7 +290,7 @@ async def test_what_every_ray_answered_gives_the_same_reasons(version):
     assert "never fits on these nodes: needs 50 GPUs on one node; vm has 2" in waits_for
 
 
-async def test_what_recorded_actors_wait_for():
+async def test_the_reasons_of_recorded_actors():
     ray = RecordedRay().ray(lambda: NOW)
     read = {"nodes": await ray.read_nodes(), "status": await ray.read_status(), "groups": await ray.read_placement_groups()}
     actors = Join()(Parts(**read, actors=await ray.read_actors(), as_of={"ray.status": NOW}), NOW).actors
@@ -341,21 +342,21 @@ LARGE = Demand({"CPU": 1.0, "GPU": 16.0}, 2)
 NEVER = ("never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8", "never")
 
 
-def test_tasks_that_no_node_is_large_enough_for_say_so_and_a_queue_that_moves_says_nothing():
+def test_only_tasks_that_no_node_is_large_enough_for_have_a_reason():
     queue = Demand({"GPU": 8.0}, 500)
     assert demanded(nodes((8, 0), (8, 0)), demand=(queue, LARGE)) == [(None, None), NEVER]
     read = parts(nodes((8, 0), (8, 0)), demand=(queue,))
     assert Join()(read, NOW).demand is read.status.demand
 
 
-def test_what_a_waiting_actor_asks_for_is_not_told_twice():
+def test_demand_of_a_waiting_actor_has_no_second_reason():
     asks = waiting(needs=LARGE.needs)
     assert demanded(nodes((0, 0), (0, 0)), asks, demand=(LARGE,)) == [(None, None)]
     assert demanded(nodes((0, 0), (0, 0)), waiting(), demand=(LARGE,)) == [NEVER]
 
 
 @pytest.mark.parametrize("lack", ["actors", "all actors", "nodes", "the size of a node", "names", "the age of the report"])
-def test_without_what_it_takes_to_know_nothing_is_said_of_tasks(lack):
+def test_without_the_facts_for_it_tasks_have_no_reason(lack):
     read = parts(nodes((0, 0), (0, 0)), demand=(LARGE,))
     if lack == "actors":
         read = replace(read, actors=None)
@@ -377,16 +378,16 @@ def test_without_what_it_takes_to_know_nothing_is_said_of_tasks(lack):
 
 
 @pytest.mark.parametrize("lost", [["ray.status"], ["ray.actors"], ["ray.nodes", "ray.identity", "ray.gcs", "ray.status", "ray.actors"]])
-def test_what_was_known_of_tasks_grows_old_with_its_source_and_is_not_taken_back(lost):
+def test_reasons_of_tasks_grow_old_with_their_source_and_stay(lost):
     join, read = Join(), parts(nodes((0, 0), (0, 0)), waiting(), demand=(LARGE,))
-    told = join(read, NOW).demand
-    assert told[0].why
+    reason = join(read, NOW).demand
+    assert reason[0].why
     faults = {(source, None): Fault(source, "silent", NOW + 5) for source in lost}
     for listed in (nodes((8, 0), (0, 0)), nodes((8, 0), (8, 0))):
-        assert join(replace(read, nodes=listed, faults=faults), NOW + 9).demand == told
+        assert join(replace(read, nodes=listed, faults=faults), NOW + 9).demand == reason
 
 
-def test_where_only_the_nodes_have_grown_old_what_followed_from_them_is_not_said_of_tasks():
+def test_if_only_the_node_list_is_stale_tasks_have_no_reason():
     join, read = Join(), parts(nodes((0, 0), (0, 0)), demand=(LARGE,))
     assert join(read, NOW).demand[0].why
     newer = {"ray.identity": NOW + 9, "ray.gcs": NOW + 9, "ray.status": NOW + 9}
@@ -394,7 +395,7 @@ def test_where_only_the_nodes_have_grown_old_what_followed_from_them_is_not_said
     assert join(replace(read, faults=lost, as_of=newer), NOW + 9).demand == (LARGE,)
 
 
-def test_no_more_is_told_than_ray_would_tell():
+def test_large_demand_is_limited_as_in_rays_own_report():
     many = tuple(Demand({"GPU": 9.0 + number}, 1) for number in range(1000))
     assert sum(why is not None for why, _ in demanded(nodes((0, 0)), demand=many)) == pending_reasons.MAX_LARGE_DEMAND
 
@@ -404,7 +405,7 @@ def test_while_the_cluster_grows_a_larger_node_may_come():
     assert (why, wait) == ("does not fit on the current nodes: needs 16 GPUs on one node; 2 nodes have 8", None)
 
 
-def test_when_a_node_has_come_that_is_large_enough_nothing_is_said_of_its_tasks_any_more():
+def test_tasks_lose_their_reason_when_a_large_enough_node_has_joined():
     join, listed = Join(), nodes((0, 0), (0, 0))
     assert join(parts(listed, demand=(LARGE,)), NOW).demand[0].why
     large = node(3, resources={"GPU": Quantity(0.0, 16.0), "CPU": Quantity(0.0, 16.0)})
@@ -420,6 +421,6 @@ def test_absurd_facts_make_no_absurd_sentence(resources, actors, groups, demand)
     read = parts(listed, *actors, groups=tuple(groups), demand=(Demand(demand, 1),))
     snapshot = Join()(read, NOW)
     assert [each.id for each in snapshot.actors] == [each.id for each in actors]
-    for told in [each.why for each in (*snapshot.actors, *snapshot.placement_groups, *snapshot.demand) if each.why]:
-        assert not {"nan", "inf", "None", "\x1b"} & set(told.replace(";", " ").split())
-        assert len(told) < 3000
+    for reason in [each.why for each in (*snapshot.actors, *snapshot.placement_groups, *snapshot.demand) if each.why]:
+        assert not {"nan", "inf", "None", "\x1b"} & set(reason.replace(";", " ").split())
+        assert len(reason) < 3000

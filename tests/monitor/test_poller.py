@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.usefixtures("seconds_of_the_loop"), pytest.mark.skips_
 
 
 class Asked:
-    """A source that answers as it is told to, and knows how it was asked."""
+    """A source with a given answer, which counts how it is read."""
 
     def __init__(self, name="ray.jobs", answer=JOBS, *, every=0.01, timeout=0.2):
         self.answer, self.takes = answer, 0.0
@@ -56,7 +56,7 @@ class Clock:
 
 
 class Watched:
-    """A poller at work, and all that it published."""
+    """A running poller, and all that it has published."""
 
     def __init__(self):
         self.published = []
@@ -102,7 +102,7 @@ async def test_answers_are_published_as_one_snapshot(watched):
     assert watched.poller.answered == {"ray.jobs", "ray.nodes", "ray.identity"}
 
 
-async def test_before_anything_is_heard_everything_is_unknown(watched):
+async def test_before_the_first_answer_everything_is_unknown(watched):
     slow = Asked()
     slow.takes = 10
     watched.watch(slow)
@@ -129,7 +129,7 @@ async def test_a_source_that_fails_keeps_its_last_facts_and_a_fault_says_since_w
     await watched.until(lambda: watched.poller.parts.as_of["ray.nodes"] == NOW + 60)
 
 
-async def test_a_fault_that_lasts_began_when_it_began_whatever_it_says_now(watched):
+async def test_a_fault_keeps_its_begin_when_its_text_changes(watched):
     jobs = Asked(answer=SourceError("connection refused"))
     watched.watch(jobs)
     await watched.until(lambda: watched.faults)
@@ -158,7 +158,7 @@ async def test_a_source_that_hangs_is_a_fault_and_delays_no_other(watched):
     assert works.times > 1
 
 
-async def test_no_source_is_asked_twice_at_once(watched):
+async def test_no_source_is_read_twice_at_once(watched):
     slow = Asked(every=0.001)
     slow.takes = 0.02
     watched.watch(slow)
@@ -168,7 +168,7 @@ async def test_no_source_is_asked_twice_at_once(watched):
     assert slow.most_at_once == 1
 
 
-async def test_whoever_fails_again_and_again_is_asked_less_and_less(watched):
+async def test_a_source_that_keeps_failing_is_polled_less_and_less_often(watched):
     jobs = Asked(answer=SourceError("connection refused"), every=0.01)
     watched.watch(jobs)
     await watched.until(lambda: jobs.times >= 6)
@@ -199,7 +199,7 @@ async def test_after_an_answer_the_pace_is_as_before(watched):
     assert min(gaps) < 0.01 * 2**3
 
 
-async def test_refresh_asks_at_once_whoever_rests(watched):
+async def test_refresh_polls_a_waiting_source_at_once(watched):
     rests = Asked(every=3600)
     watched.watch(rests)
     await watched.until(lambda: watched.poller.answered)
@@ -208,7 +208,7 @@ async def test_refresh_asks_at_once_whoever_rests(watched):
     await watched.until(lambda: rests.times == 2)
 
 
-async def test_a_bug_of_ours_is_said_and_its_source_is_asked_again(watched, monkeypatch):
+async def test_a_bug_in_a_source_is_a_fault_and_the_source_is_polled_again(watched, monkeypatch):
     monkeypatch.setattr(poller_module, "LONGEST_BACKOFF_S", 0.01)
     broken = Asked(answer=ZeroDivisionError("a bug"))
     watched.watch(broken)
@@ -217,13 +217,13 @@ async def test_a_bug_of_ours_is_said_and_its_source_is_asked_again(watched, monk
     await watched.until(lambda: not watched.faults and watched.poller.parts.jobs)
 
 
-async def test_it_publishes_though_nothing_is_heard(watched):
+async def test_it_publishes_without_any_answer(watched):
     await watched.until(lambda: len(watched.published) >= 2)
     watched.clock.now += 300
     await watched.shows(lambda snapshot: snapshot.taken == NOW + 300)
 
 
-async def test_what_somebody_has_asked_for_is_published_as_it_comes(watched, monkeypatch):
+async def test_awaited_answers_are_published_as_they_arrive(watched, monkeypatch):
     monkeypatch.setattr(poller_module, "PUBLISH_PAUSE_S", 60.0)
     monkeypatch.setattr(poller_module, "PUBLISH_AT_LEAST_EVERY_S", 60.0)
     watched.poller.update_host(Host("w0"))
@@ -246,7 +246,7 @@ async def test_answers_that_come_together_are_published_together(watched, monkey
 
 
 @pytest.mark.parametrize("is_large", [False, True])
-async def test_whoever_cannot_wait_for_the_pause_is_told_what_has_come_unless_that_takes_long(watched, monkeypatch, is_large):
+async def test_an_early_snapshot_has_the_newest_facts_unless_the_cluster_is_large(watched, monkeypatch, is_large):
     monkeypatch.setattr(poller_module, "STARTUP_PUBLISH_PAUSE_S", 60.0)
     monkeypatch.setattr(poller_module, "THREAD_MIN_NODES", 0 if is_large else 100)
     await watched.until(lambda: len(watched.published) == 1)
@@ -274,7 +274,7 @@ async def test_another_cluster_behind_the_same_address_makes_everything_forgotte
 
 
 @pytest.mark.parametrize("answer", [HERE, Cluster("http://head:8265", "2.9.3", reachable=True)])
-async def test_the_same_cluster_that_says_less_of_itself_is_still_the_same(watched, answer):
+async def test_an_identity_with_fewer_facts_is_still_the_same_cluster(watched, answer):
     identity, jobs = Asked("ray.identity", HERE), Asked(every=3600)
     watched.watch(identity, jobs)
     await watched.shows(lambda snapshot: snapshot.jobs and snapshot.cluster.reachable)
@@ -283,7 +283,7 @@ async def test_the_same_cluster_that_says_less_of_itself_is_still_the_same(watch
     assert watched.poller.parts.jobs is JOBS
 
 
-async def test_an_answer_that_says_the_same_again_changes_no_value(watched):
+async def test_an_equal_answer_keeps_the_old_value(watched):
     jobs = Asked()
     watched.watch(jobs)
     await watched.shows(lambda snapshot: snapshot.jobs)
@@ -304,7 +304,7 @@ async def test_a_dashboard_that_goes_away_is_not_reachable_and_its_facts_stay(wa
     assert seen.jobs == JOBS.jobs
 
 
-async def test_when_the_dashboard_is_back_everything_is_asked_again_at_once(watched):
+async def test_when_the_dashboard_is_back_everything_is_polled_again_at_once(watched):
     identity, jobs = Asked("ray.identity", SourceError("connection refused")), Asked(every=60.0)
     watched.watch(identity, jobs)
     await watched.until(lambda: identity.times > 3 and jobs.times == 1)
@@ -312,7 +312,7 @@ async def test_when_the_dashboard_is_back_everything_is_asked_again_at_once(watc
     await watched.until(lambda: jobs.times == 2)
 
 
-async def test_a_dashboard_that_answers_anything_is_asked_at_once_whether_it_is_back(watched):
+async def test_as_soon_as_any_source_answers_again_the_identity_is_read_at_once(watched):
     lost = SourceError("no answer", "silent")
     identity, jobs = Asked("ray.identity", lost, every=3600), Asked("ray.jobs", lost)
     watched.watch(identity, jobs)
@@ -336,7 +336,7 @@ async def test_leaving_forgets_ray_and_asks_no_more(watched):
     assert watched.faults == {"probe": "w1: connection refused"}
 
 
-async def test_another_dashboard_is_asked_after_the_first_was_left(watched):
+async def test_another_dashboard_is_polled_after_the_first_was_left(watched):
     first, second = Asked(), Asked("ray.jobs", JobFacts(jobs=()))
     watched.watch(first)
     await watched.until(lambda: watched.poller.parts.jobs is JOBS)
@@ -364,7 +364,7 @@ async def test_an_answer_that_comes_just_as_its_dashboard_is_left_is_not_believe
     assert watched.poller.parts.jobs is None
 
 
-async def test_it_ends_when_it_is_cancelled_just_as_something_is_heard(watched, monkeypatch):
+async def test_it_ends_if_it_is_cancelled_just_as_an_answer_arrives(watched, monkeypatch):
     monkeypatch.setattr(poller_module, "PUBLISH_PAUSE_S", 0)
     monkeypatch.setattr(poller_module, "PUBLISH_AT_LEAST_EVERY_S", 60.0)
     await watched.until(lambda: watched.published)
@@ -375,7 +375,7 @@ async def test_it_ends_when_it_is_cancelled_just_as_something_is_heard(watched, 
     await asyncio.wait_for(asyncio.wait({watched.task}), 5)
 
 
-async def test_what_a_probe_says_is_kept_until_its_host_is_lost(watched):
+async def test_a_probes_facts_are_kept_until_its_host_is_forgotten(watched):
     watched.poller.update_host(Host("w1", taken=NOW, cpus=8, processes=()))
     watched.poller.update_host(Host("w2", taken=NOW, cpus=8, processes=()))
     await watched.shows(lambda snapshot: set(snapshot.hosts) == {"w1", "w2"})
@@ -394,7 +394,7 @@ async def test_faults_of_two_hosts_are_two_and_each_ends_by_itself(watched):
     assert [fault.host for fault in watched.poller.parts.faults.values()] == ["w2"]
 
 
-async def test_whoever_waits_for_news_hears_them_at_once_and_no_later_than_its_patience(watched):
+async def test_waiting_for_a_change_ends_with_it_or_after_the_patience(watched):
     started = time.monotonic()
     await watched.poller.change(0.05)
     assert time.monotonic() - started > 0.04
@@ -440,7 +440,7 @@ async def test_facts_that_trip_us_leave_the_last_snapshot_in_place_and_a_fault_t
 
 
 class Judging:
-    """Stands where the tracker does, and notes what is asked of it."""
+    """Stands for the tracker, and counts its calls."""
 
     def __init__(self):
         self.looks, self.forgiven = 0, 0.0
@@ -492,7 +492,7 @@ def test_nothing_is_judged_before_all_have_answered_once_but_not_for_ever():
     assert tracker.looks == 1
 
 
-async def test_what_is_known_once_all_have_answered_is_judged_at_once(watched):
+async def test_findings_are_made_as_soon_as_all_have_answered(watched):
     watched.poller.tracker = tracker = Judging()
     jobs = Asked()
     jobs.gate = asyncio.Event()
@@ -505,7 +505,7 @@ async def test_what_is_known_once_all_have_answered_is_judged_at_once(watched):
     assert tracker.looks > 0
 
 
-async def test_what_was_found_of_hosts_holds_on_while_another_cluster_is_asked(watched):
+async def test_findings_about_hosts_hold_on_while_another_cluster_is_polled(watched):
     watched.poller.update_host(Host("w1"))
     watched.poller.tracker = tracker = Judging()
     watched.poller.leave()
@@ -523,7 +523,7 @@ async def test_another_cluster_is_judged_once_all_have_answered_for_it_too(watch
     assert tracker.looks == 0
 
 
-async def test_a_snapshot_that_was_made_meanwhile_of_what_is_newer_is_not_replaced(monkeypatch):
+async def test_a_newer_snapshot_that_was_made_meanwhile_is_not_replaced(monkeypatch):
     published = []
     poller = Poller(published.append, tracker=Judging())
     newer = poller._make_snapshot(poller.parts)
@@ -544,7 +544,7 @@ async def test_a_snapshot_that_was_made_meanwhile_of_what_is_newer_is_not_replac
 FOUND = RayCluster("default", "ray", pods=())
 
 
-async def test_what_kubernetes_says_stays_when_it_fails_and_when_another_ray_is_followed(watched):
+async def test_facts_of_kubernetes_stay_when_it_fails_and_when_another_ray_is_followed(watched):
     asked = Asked("kubernetes", FOUND)
     watched.poller.ask([asked.source])
     await watched.shows(lambda snapshot: snapshot.kubernetes is FOUND)
@@ -557,7 +557,7 @@ async def test_what_kubernetes_says_stays_when_it_fails_and_when_another_ray_is_
     assert watched.faults == {"kubernetes": "kubectl: connection refused"}
 
 
-async def test_whoever_waits_for_an_answer_waits_no_longer_than_that_and_a_fault_says_so(watched):
+async def test_waiting_for_an_answer_is_bounded_and_ends_with_a_fault(watched):
     slow = Asked("slurm", every=3600, timeout=3600)
     slow.gate = asyncio.Event()
     watched.poller.ask([slow.source])
@@ -568,7 +568,7 @@ async def test_whoever_waits_for_an_answer_waits_no_longer_than_that_and_a_fault
     assert watched.faults == {}
 
 
-async def test_after_a_stop_nobody_is_asked_and_what_is_known_stays(watched):
+async def test_after_a_stop_no_source_is_polled_and_the_facts_stay(watched):
     kubernetes, jobs = Asked("kubernetes", FOUND), Asked()
     watched.watch(jobs)
     watched.poller.ask([kubernetes.source])
@@ -585,7 +585,7 @@ async def test_after_a_stop_nobody_is_asked_and_what_is_known_stays(watched):
     assert watched.poller.parts.jobs is JOBS
 
 
-async def test_who_prepares_is_asked_of_each_snapshot_before_it_is_published(watched):
+async def test_preparers_get_each_snapshot_before_it_is_published(watched):
     prepared = []
     watched.poller.prepare_with(lambda snapshot: prepared.append((snapshot, snapshot in watched.published)))
     watched.watch(Asked(), Asked("ray.identity", HERE))

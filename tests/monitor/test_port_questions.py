@@ -1,4 +1,4 @@
-"""Ports are asked about only while a finding is about them, at their own pace, and no answer is made up."""
+"""Probes are asked for ports only while a finding is about them, at their own pace; without an answer nothing is known."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tests.world import NOW, node, snapshot
 FAILED = Job(
     "raysubmit_1", status="FAILED", ended=NOW, message="OSError: [Errno 98] Address already in use: port 29500", driver_node=node(1).id
 )
-SAID: dict[str, Any] = {"listeners": [{"pid": 7, "ticks": 5, "user": "alice", "command": "serve --api-key sk-1234567890abcdef1234"}]}
+ANSWER: dict[str, Any] = {"listeners": [{"pid": 7, "ticks": 5, "user": "alice", "command": "serve --api-key sk-1234567890abcdef1234"}]}
 
 
 class Poller:
     def __init__(self) -> None:
-        self.now, self.told, self.snapshot = NOW, (), world(FAILED)
+        self.now, self.ports, self.snapshot = NOW, (), world(FAILED)
 
     def clock(self) -> float:
         return self.now
 
-    def tell_ports(self, ports: tuple[Port, ...]) -> None:
-        self.told: tuple[Port, ...] = ports
+    def set_ports(self, ports: tuple[Port, ...]) -> None:
+        self.ports: tuple[Port, ...] = ports
 
 
 class Pool:
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []
-        self.answer: dict[str, Any] | None = SAID
+        self.answer: dict[str, Any] | None = ANSWER
 
     async def ask(self, host: str, words: tuple[str, ...]) -> dict[str, Any]:
         self.asked.append((host, *words))
@@ -51,51 +51,51 @@ def made() -> tuple[Poller, Pool, PortQuestions]:
     return poller, pool, PortQuestions(poller, pool, 3600.0)  # type: ignore[arg-type]  # all that it uses of them
 
 
-async def heard(questions: PortQuestions, snapshot: Snapshot) -> None:
-    questions.hear(snapshot)
+async def publish(questions: PortQuestions, snapshot: Snapshot) -> None:
+    questions.on_snapshot(snapshot)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
 
-async def test_the_probe_of_its_host_is_asked_once_a_minute_and_secrets_stay_there():
+async def test_the_probe_is_asked_for_a_port_once_a_minute_and_secrets_are_redacted():
     poller, pool, questions = made()
     for _ in range(3):
-        await heard(questions, world(FAILED))
+        await publish(questions, world(FAILED))
     assert pool.asked == [("node1", "port", "29500")]
-    (port,) = poller.told
+    (port,) = poller.ports
     assert (port.host, port.port, port.listeners[0].pid, port.listeners[0].user) == ("node1", 29500, 7, "alice")
     assert "sk-1234" not in str(port)
     poller.now += ASK_EVERY_S
-    await heard(questions, world(FAILED))
+    await publish(questions, world(FAILED))
     assert len(pool.asked) == 2
 
 
-async def test_nobody_is_asked_where_no_job_wanted_a_port():
+async def test_no_host_is_asked_if_no_job_wanted_a_port():
     poller, pool, questions = made()
     for there in (world(), world(replace(FAILED, status="RUNNING")), world(replace(FAILED, message="CUDA out of memory"))):
-        await heard(questions, there)
-    await heard(questions, replace(world(), jobs=None))
-    await heard(questions, replace(world(FAILED), hosts={}))
-    assert (pool.asked, poller.told) == ([], ())
+        await publish(questions, there)
+    await publish(questions, replace(world(), jobs=None))
+    await publish(questions, replace(world(FAILED), hosts={}))
+    assert (pool.asked, poller.ports) == ([], ())
 
 
-async def test_what_is_over_is_forgotten():
+async def test_ports_that_no_job_wants_any_more_are_forgotten():
     poller, _, questions = made()
-    await heard(questions, world(FAILED))
-    assert poller.told
-    await heard(questions, world())
-    assert poller.told == ()
+    await publish(questions, world(FAILED))
+    assert poller.ports
+    await publish(questions, world())
+    assert poller.ports == ()
 
 
-async def test_a_probe_that_can_not_be_asked_or_talks_nonsense_tells_nothing():
+async def test_a_probe_that_fails_or_sends_nonsense_gives_no_answer():
     for answer in (None, {"listeners": [{"pid": "x"}]}, {}):
         poller, pool, questions = made()
         pool.answer = answer
-        await heard(questions, world(FAILED))
-        assert (len(pool.asked), poller.told) == (1, ())
+        await publish(questions, world(FAILED))
+        assert (len(pool.asked), poller.ports) == (1, ())
 
 
 async def test_a_single_look_waits_for_the_answer():
     poller, _, questions = made()
     await questions.ask_once(60.0)
-    assert [port.port for port in poller.told] == [29500]
+    assert [port.port for port in poller.ports] == [29500]

@@ -67,7 +67,7 @@ async def refusal(answer: Answer, form: str = "json") -> ChatBotRefusedError:
     ("form", "body"),
     [("feishu", b'{"code":0}'), ("dingtalk", b'{"errcode":0}'), ("wecom", b'{"errcode":0}'), ("slack", b"ok"), ("json", b"")],
 )
-async def test_a_robot_that_has_taken_it_is_content(form, body):
+async def test_an_accepted_message_is_a_success(form, body):
     heard = []
 
     async def answer(writer, head, sent):
@@ -81,7 +81,7 @@ async def test_a_robot_that_has_taken_it_is_content(form, body):
     assert "w1 GPU 3 is lost" in json.dumps(sent)
 
 
-async def test_dingtalks_signature_stands_beside_its_token():
+async def test_dingtalks_signature_is_added_to_its_token():
     heard = []
 
     async def answer(writer, head, sent):
@@ -94,15 +94,15 @@ async def test_dingtalks_signature_stands_beside_its_token():
     assert "&sign=" in heard[0]
 
 
-async def test_an_error_code_with_http_200_is_a_failure_and_echoes_no_token():
+async def test_an_error_code_with_http_200_is_a_failure_and_shows_no_token():
     said = await refusal(saying("200 OK", f'{{"errcode":300001,"errmsg":"token {KEY} is not exist"}}'.encode()), "dingtalk")
     assert str(said) == "it answered code 300001: token ••• is not exist"
 
 
-async def test_a_limit_says_for_how_long():
+async def test_the_pause_of_a_retry_after_header_is_kept():
     assert (await refusal(saying("429 Too Many Requests", b"", "retry-after: 42"))).pause == 42
     assert (await refusal(saying("503 Busy", b"", "retry-after: Wed, 01 Jan 2020 00:00:00 GMT"))).pause == 0
-    assert (await refusal(saying("429 Too Many Requests", b"", "retry-after: 99999999"))).pause == delivery.LONGEST_PAUSE_S
+    assert (await refusal(saying("429 Too Many Requests", b"", "retry-after: 99999999"))).pause == delivery.MAX_PAUSE_S
     for nonsense in ("soon", "Wed, 01 Jan 99999999999999999999 00:00:00 GMT", "-5", "²"):
         assert (await refusal(saying("429 Too Many Requests", b"", f"retry-after: {nonsense}"))).pause is None
 
@@ -119,8 +119,8 @@ async def test_a_redirect_is_not_followed():
     assert not followed
 
 
-async def test_one_that_hangs_is_left(monkeypatch):
-    monkeypatch.setattr(delivery, "PATIENCE_S", 0.05)
+async def test_a_hanging_target_times_out(monkeypatch):
+    monkeypatch.setattr(delivery, "TIMEOUT_S", 0.05)
 
     async def hang(*_):
         await asyncio.Event().wait()
@@ -128,24 +128,24 @@ async def test_one_that_hangs_is_left(monkeypatch):
     assert "no answer within" in str(await refusal(hang))
 
 
-async def test_what_a_server_says_is_cut_and_cleaned():
+async def test_an_error_text_of_a_server_is_cut_and_cleaned():
     said = str(await refusal(saying("500 Oops", b"\x1b[2J<html>\n" + b"x" * 9_000)))
     assert said.startswith("it answered HTTP 500: ")
     assert "\x1b" not in said
-    assert len(said) <= delivery.LONGEST_REASON
+    assert len(said) <= delivery.MAX_REASON_CHARS
 
 
 async def test_an_endless_answer_is_not_read_to_its_end():
-    said = await refusal(saying("200 OK", b"x" * (delivery.MOST_ANSWER_BYTES + 1)))
+    said = await refusal(saying("200 OK", b"x" * (delivery.MAX_ANSWER_BYTES + 1)))
     assert str(said) == "its answer is longer than 64K"
 
 
 @pytest.mark.parametrize("body", [b"[" * 60_000, b"\xff\xfe", b'{"errcode":' + b"9" * 9_000 + b"}", b'{"errcode":"0"}'])
-async def test_an_answer_without_sense_is_a_failure(body):
+async def test_a_meaningless_answer_is_a_failure(body):
     assert str(await refusal(saying("200 OK", body), "wecom")) == "its answer is not what a chat bot sends"
 
 
-async def test_a_proxy_that_can_not_be_used_and_certificates_that_are_not_there_are_said(monkeypatch):
+async def test_an_unusable_proxy_and_missing_certificates_are_reported(monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
     with pytest.raises(ChatBotRefusedError, match="the TLS certificates of this host can't be read"):
         await deliver(robot("json", "https://127.0.0.1:1/x"), message(finding()))
@@ -154,7 +154,7 @@ async def test_a_proxy_that_can_not_be_used_and_certificates_that_are_not_there_
         await deliver(robot("json", "http://robot.example/x"), message(finding()))
 
 
-async def test_no_http_is_a_failure():
+async def test_an_answer_that_is_not_http_is_a_failure():
     async def babble(writer, *_):
         writer.write(b"hello\r\n\r\n")
         await writer.drain()
@@ -162,14 +162,14 @@ async def test_no_http_is_a_failure():
     assert str(await refusal(babble)) == "the connection was closed early, or it does not speak HTTP"
 
 
-async def test_nobody_there_is_said_without_the_address():
+async def test_a_refused_connection_is_reported_without_the_address():
     async with serving(saying("200 OK")) as address:
         pass
     with pytest.raises(ChatBotRefusedError, match=r"^connection refused, nothing listens there$"):
         await deliver(robot("json", address), message(finding()))
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused_and_nothing_is_sent():
+async def test_an_untrusted_certificate_is_refused_and_nothing_is_sent():
     heard = []
 
     async def answer(_, head, __):
@@ -187,7 +187,7 @@ def own_certificate() -> ssl.SSLContext:
     return context
 
 
-async def test_a_server_that_wants_a_certificate_of_ours_is_a_failure(monkeypatch):
+async def test_a_server_that_demands_a_client_certificate_is_a_failure(monkeypatch):
     """With TLS 1.3 it says so only after the handshake, and httpx has no name for that error."""
     monkeypatch.setattr(delivery, "open_client", lambda *_, **__: open_client(None, transport=MockTransport(refuse_certificate)))
     with pytest.raises(ChatBotRefusedError, match="the connection was closed early"):
@@ -207,7 +207,7 @@ async def test_variables_are_filled_in_and_missing_ones_named():
 
 
 @pytest.mark.process
-async def test_a_command_reads_json_and_no_shell_reads_its_words(tmp_path):
+async def test_a_command_gets_json_and_runs_without_a_shell(tmp_path):
     path = tmp_path / "heard"
     code = f"import sys; open({str(path)!r}, 'w').write(sys.stdin.read() + sys.argv[1])"
     await deliver(NotifyTarget(command=(sys.executable, "-c", code, "$(id); x")), message(finding()))
@@ -217,15 +217,15 @@ async def test_a_command_reads_json_and_no_shell_reads_its_words(tmp_path):
 
 
 @pytest.mark.process
-async def test_a_command_that_fails_says_its_last_line():
+async def test_the_last_line_of_a_failed_command_is_reported():
     code = "import sys; sys.exit('no\\npager')"
     with pytest.raises(ChatBotRefusedError, match=r"^it ended with exit code 1: pager$"):
         await deliver(NotifyTarget(command=(sys.executable, "-c", code)), message(finding()))
 
 
 @pytest.mark.process
-async def test_a_command_that_hangs_is_ended_with_what_it_started(monkeypatch, tmp_path):
-    monkeypatch.setattr(delivery, "PATIENCE_S", 1.0)
+async def test_a_hanging_command_is_killed_with_its_children(monkeypatch, tmp_path):
+    monkeypatch.setattr(delivery, "TIMEOUT_S", 1.0)
     ended: list[int] = []
     monkeypatch.setattr(delivery.os, "killpg", lambda pid, number, kill=delivery.os.killpg: (ended.append(pid), kill(pid, number)))
     with pytest.raises(ChatBotRefusedError, match="did not exit within 1 s and was killed"):
@@ -234,6 +234,6 @@ async def test_a_command_that_hangs_is_ended_with_what_it_started(monkeypatch, t
 
 
 @pytest.mark.process
-async def test_a_command_that_is_not_there_can_not_be_started():
+async def test_a_missing_command_is_reported():
     with pytest.raises(ChatBotRefusedError, match=r"^it can't be started: no such file or directory$"):
         await deliver(NotifyTarget(command=("/no/such/program",)), message(finding()))

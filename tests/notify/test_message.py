@@ -5,19 +5,19 @@ from cockpit.notify.message import cluster_name
 from tests.notify.said import finding, message
 
 
-def test_a_finding_is_told_with_level_cluster_place_age_and_remedy():
+def test_a_message_has_level_cluster_place_age_and_remedy():
     text = message(finding(text="GPU 3 of w1 is lost")).text(10_000)
     assert text.startswith("cockpit: 1 finding started. Cluster: http://head:8265\nCRITICAL GPU 3 of w1 is lost\n  where: w1 GPU 3; since ")
     assert text.endswith("(1m00s)\n  what to do: drain the node")
 
 
-def test_begun_and_ended_are_counted():
+def test_started_and_cleared_findings_are_counted():
     text = message(finding("a"), finding("b"), ended=(finding("c"),)).text(10_000)
     assert "2 findings started, 1 finding cleared" in text
     assert "CLEARED (was critical): c is lost" in text
 
 
-def test_what_is_not_seen_any_more_is_not_called_over_while_a_source_fails():
+def test_while_a_source_fails_a_finding_is_not_called_cleared():
     text = message(ended=(finding("c"),), unread=("ray.nodes",)).text(10_000)
     assert "1 finding not seen any more" in text
     assert "NOT SEEN ANY MORE (was critical): c is lost" in text
@@ -35,7 +35,7 @@ def test_no_finding_is_longer_than_a_few_lines():
     assert len(message(finding(text="x" * 100_000)).text(1_000_000)) < 1_000
 
 
-def test_a_cluster_on_this_host_is_called_by_the_hosts_name_too(monkeypatch):
+def test_a_loopback_address_gets_the_name_of_the_host(monkeypatch):
     monkeypatch.setattr("socket.gethostname", lambda: "gpu7")
     assert cluster_name(Cluster("http://127.0.0.1:8265")) == "http://127.0.0.1:8265 on gpu7"
     assert cluster_name(Cluster("http://localhost4:8265")) == "http://localhost4:8265 on gpu7"

@@ -9,7 +9,7 @@ import pytest
 from cockpit.model import Cluster
 from cockpit.notify.notifier import Notifier
 from cockpit.notify.robots import ChatBotRefusedError
-from cockpit.notify.told import FILE, cluster_folder, load_sent
+from cockpit.notify.sent_state import FILE, cluster_folder, load_sent
 from cockpit.recording.folder import Lock
 from tests.notify.said import HEAD, finding, robot, snapshot
 
@@ -51,7 +51,7 @@ def world(tmp_path):
     return World(tmp_path / "cockpit" / "notify")
 
 
-async def test_what_begins_and_ends_is_told_once_over_a_restart(world):
+async def test_start_and_end_are_sent_once_despite_a_restart(world):
     await world.see(finding("w1"), finding("w2"))
     await until(lambda: world.sent == [(["w1", "w2"], [])])
     folder = world.root / cluster_folder(HEAD)
@@ -63,7 +63,7 @@ async def test_what_begins_and_ends_is_told_once_over_a_restart(world):
     world.notifier.close()
 
 
-async def test_the_file_of_what_was_told_is_whole_and_for_us_alone(world):
+async def test_the_file_of_sent_notices_is_complete_and_private(world):
     await world.see(finding("w1"))
     path = world.root / cluster_folder(HEAD) / FILE
     await until(path.exists)
@@ -76,7 +76,7 @@ async def test_the_file_of_what_was_told_is_whole_and_for_us_alone(world):
     world.notifier.close()
 
 
-async def test_one_cockpit_tells_for_a_cluster_and_another_takes_over(world):
+async def test_one_cockpit_sends_for_a_cluster_and_another_takes_over(world):
     first, second = world.notifier, World(world.root)
     await world.see(finding("w1"))
     await until(lambda: world.sent)
@@ -91,7 +91,7 @@ async def test_one_cockpit_tells_for_a_cluster_and_another_takes_over(world):
     second.notifier.close()
 
 
-async def test_another_cluster_has_a_lock_and_a_memory_of_its_own(world):
+async def test_another_cluster_has_its_own_lock_and_sent_notices(world):
     await world.see(finding("w1"))
     await world.see(finding("w1"), begin=20, end=40, cluster=Cluster("http://other:8265"))
     await until(lambda: len(world.sent) == 2)
@@ -101,7 +101,7 @@ async def test_another_cluster_has_a_lock_and_a_memory_of_its_own(world):
     world.notifier.close()
 
 
-def test_hosts_that_share_a_home_share_no_memory(monkeypatch):
+def test_hosts_that_share_a_home_share_no_sent_notices(monkeypatch):
     names = []
     for host in ("a", "b"):
         monkeypatch.setattr("socket.gethostname", lambda host=host: host)
@@ -110,7 +110,7 @@ def test_hosts_that_share_a_home_share_no_memory(monkeypatch):
     assert names[0][1] == names[1][1]
 
 
-async def test_a_failure_is_a_fault_until_it_is_taken(world):
+async def test_a_failed_delivery_is_a_fault_until_one_succeeds(world):
     async def refuse(_):
         raise ChatBotRefusedError("it answered HTTP 500")
 
@@ -118,13 +118,14 @@ async def test_a_failure_is_a_fault_until_it_is_taken(world):
     await world.see(finding("w1"))
     await until(lambda: world.faults[-1] == "target 1 (json): it answered HTTP 500")
     world.answer = None
-    await world.see(finding("w1"), finding("w2"), begin=14, end=40)
+    await world.see(finding("w1"), begin=14, end=24)
     await until(lambda: world.faults[-1] is None)
-    assert world.sent == [(["w1"], []), (["w2"], [])]
+    await world.see(finding("w1"), finding("w2"), begin=24, end=60)
+    await until(lambda: world.sent == [(["w1"], []), (["w2"], [])])
     world.notifier.close()
 
 
-async def test_a_bug_is_told_by_its_kind_alone(world):
+async def test_of_a_bug_only_the_type_is_shown(world):
     async def trip(_):
         raise LookupError("https://robot.example/hook/0123456789")
 
@@ -134,7 +135,7 @@ async def test_a_bug_is_told_by_its_kind_alone(world):
     world.notifier.close()
 
 
-async def test_one_that_hangs_holds_up_neither_snapshots_nor_the_other_target_nor_the_end(tmp_path):
+async def test_a_hanging_target_delays_neither_snapshots_nor_other_targets_nor_the_end(tmp_path):
     world = World(tmp_path / "cockpit" / "notify", (robot(), robot("slack")))
 
     async def hang(target):
@@ -150,7 +151,7 @@ async def test_one_that_hangs_holds_up_neither_snapshots_nor_the_other_target_no
     assert all(task.done() for task in others)
 
 
-async def test_what_was_told_and_can_not_be_kept_is_a_fault(world, monkeypatch):
+async def test_a_failed_save_is_a_fault(world, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -160,7 +161,7 @@ async def test_what_was_told_and_can_not_be_kept_is_a_fault(world, monkeypatch):
     world.notifier.close()
 
 
-async def test_a_folder_that_can_not_be_made_is_a_fault_and_nobody_is_told_twice(world):
+async def test_without_its_folder_nothing_is_sent_and_a_fault_is_shown(world):
     world.root.parent.mkdir(parents=True)
     world.root.write_text("no folder")
     await world.see(finding("w1"))

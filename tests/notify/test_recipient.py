@@ -20,22 +20,22 @@ def watched(recipient, spans, until, begin=0.0, faults=()):
     return told
 
 
-def test_begin_and_end_are_told_once_each():
+def test_start_and_end_are_sent_once_each():
     told = watched(Recipient(robot()), {finding("w1"): [(4, 100)]}, 600)
     assert told == [(4 + BEGIN_AFTER_S, ["w1"], []), (98 + END_AFTER_S, [], ["w1"])]
 
 
-def test_what_flickers_is_told_once():
+def test_a_flickering_finding_is_sent_once():
     flicker = [(at, at + 20) for at in range(0, 400, 60)]
     told = watched(Recipient(robot()), {finding("w1"): flicker}, 700)
     assert [(begun, ended) for _, begun, ended in told] == [(["w1"], []), ([], ["w1"])]
 
 
-def test_what_lasts_a_moment_wakes_nobody():
+def test_a_short_finding_is_not_sent():
     assert watched(Recipient(robot()), {finding("w1"): [(0, 8)]}, 300) == []
 
 
-def test_what_begins_together_is_one_message_and_what_comes_soon_after_another():
+def test_simultaneous_findings_share_a_message_and_later_ones_get_another():
     rack = {finding(f"w{n}"): [(n // 10 * 4, 1e9)] for n in range(30)}
     told = watched(Recipient(robot()), rack, 60)
     assert [len(begun) for _, begun, _ in told] == [10, 20]
@@ -48,7 +48,7 @@ def test_no_robot_gets_more_than_its_limit_in_a_minute():
     assert max(sum(first <= moment < first + 60 for moment in at) for first in at) <= 20
 
 
-def test_a_restart_tells_nothing_twice_and_what_has_ended_meanwhile():
+def test_after_a_restart_nothing_is_sent_twice_and_missed_ends_are_sent():
     before = Recipient(robot())
     watched(before, {finding("w1"): [(0, 1e9)], finding("w2"): [(0, 1e9)]}, 60)
     after = Recipient(robot(), before.open_notices)
@@ -56,13 +56,13 @@ def test_a_restart_tells_nothing_twice_and_what_has_ended_meanwhile():
     assert told == [(1_000 + BEGIN_AFTER_S, ["w3"], []), (1_000 + END_AFTER_S, [], ["w1"])]
 
 
-def test_only_its_levels_and_codes_are_told():
+def test_a_target_gets_only_its_levels_and_codes():
     findings = {one: [(0, 1e9)] for one in (finding("a", level="warning"), finding("b"), finding("c", code="disk-full"))}
     assert [begun for _, begun, _ in watched(Recipient(robot()), findings, 20)] == [["b", "c"]]
     assert [begun for _, begun, _ in watched(Recipient(robot(level="warning", codes=("gpu-lost",))), findings, 20)] == [["a", "b"]]
 
 
-def test_one_that_goes_on_as_a_warning_is_not_called_over():
+def test_a_finding_that_becomes_a_warning_is_called_lowered():
     recipient = Recipient(robot())
     watched(recipient, {finding("w1"): [(0, 1e9)]}, 20)
     for at in range(20, 200, 2):
@@ -72,7 +72,7 @@ def test_one_that_goes_on_as_a_warning_is_not_called_over():
     assert "LOWERED TO WARNING (was critical): w1 is lost" in message.text(1_000)
 
 
-def test_a_source_that_fails_is_named_with_what_is_not_seen_any_more():
+def test_failing_sources_are_named_with_the_end_of_a_finding():
     recipient = Recipient(robot())
     watched(recipient, {finding("w1"): [(0, 1e9)]}, 20)
     for at in range(20, 200, 2):
@@ -83,7 +83,7 @@ def test_a_source_that_fails_is_named_with_what_is_not_seen_any_more():
     assert message.unread == ("ray.nodes",)
 
 
-def test_after_a_failure_pauses_grow_and_a_server_may_ask_for_longer_ones():
+def test_pauses_grow_after_failures_and_a_server_may_demand_longer_ones():
     recipient, at, pauses = Recipient(robot()), 20.0, []
     recipient.look(snapshot(finding(), at=0))
     for _ in range(8):

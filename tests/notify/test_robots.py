@@ -21,13 +21,13 @@ def text_of(form, told):
     return sent["content"]["text"] if form == "feishu" else sent["text"] if form == "slack" else sent["text"]["content"]
 
 
-def test_signatures_are_those_that_openssl_makes():
+def test_signatures_equal_those_of_openssl():
     """As in `printf '' | openssl dgst -sha256 -mac HMAC -macopt hexkey:$(printf $KEY | xxd -p) -binary | base64`."""
     assert sign_feishu(1599360473, "SECdemo") == FEISHU
     assert sign_dingtalk(1599360473000, "SECdemo") == DINGTALK
 
 
-def test_a_signature_goes_where_each_robot_looks_for_it():
+def test_each_bot_gets_its_signature_in_the_right_place():
     signed = body("feishu", message(finding()), "key")
     assert (signed["timestamp"], signed["sign"]) == ("1800000000", sign_feishu(1800000000, "key"))
     post = CHAT_BOTS["dingtalk"].post(message(finding()), "key", NOW)
@@ -36,13 +36,13 @@ def test_a_signature_goes_where_each_robot_looks_for_it():
 
 
 @pytest.mark.parametrize("form", ["feishu", "dingtalk", "wecom"])
-def test_nobody_is_mentioned_by_the_clusters_text(form):
+def test_text_of_the_cluster_mentions_nobody(form):
     text = text_of(form, message(finding(text=HOSTILE)))
     assert not set("<>@") & set(text)
     assert "user_id" in text, "it stays readable"
 
 
-def test_slack_is_given_its_own_escapes():
+def test_slack_has_its_own_escapes():
     text = text_of("slack", message(finding(text=HOSTILE)))
     assert "&lt;!channel&gt; &lt;＠U1&gt; ＠all [a](http://b) &amp;lt;" in text
     assert body("slack", message(finding()))["mrkdwn"] is False
@@ -57,7 +57,7 @@ def test_slack_is_given_its_own_escapes():
         ("slack", 40_000, lambda post, text: len(text)),
     ],
 )
-def test_many_findings_are_one_message_within_the_robots_limit(form, most, measure):
+def test_many_findings_are_one_message_within_the_limit_of_the_bot(form, most, measure):
     told = message(*(finding(f"w{n} GPU <{n}> 显卡 @", text=f"GPU {n} is <lost> 显卡 " * 9) for n in range(2_000)))
     post, text = CHAT_BOTS[form].post(told, "secret", NOW), text_of(form, told)
     assert most * 0.75 < measure(post, text) <= most
@@ -86,11 +86,11 @@ def test_an_answer_with_http_200_may_be_a_refusal(form, answer, reason, pause):
 
 
 @pytest.mark.parametrize(("form", "answer"), [("feishu", {"code": 0}), ("feishu", {"StatusCode": 0}), ("wecom", {"errcode": 0})])
-def test_zero_is_a_success(form, answer):
+def test_code_zero_is_a_success(form, answer):
     CHAT_BOTS[form].read(answer)
 
 
-def test_a_program_reads_all_of_it():
+def test_a_program_gets_all_findings():
     sent = body("json", message(finding(), ended=(finding("w2"),)))
     assert [one["subject"] for one in sent["begun"] + sent["ended"]] == ["w1 GPU 3", "w2"]
     assert sent["begun"][0]["remedy"] == "drain the node"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.model import Host, Job, RayCluster, RayProcess, Snapshot
 from cockpit.presets import RayStart, SlurmStart, read_preset
 from cockpit.presets.save import preset_of
-from cockpit.presets.save_ray import SavedRay
+from cockpit.presets.save_ray import describe_ray
 from tests.world import NOW, node, snapshot
 
 SESSION = "session_2026-11-22_08-06-42_896130_410"
@@ -59,8 +59,8 @@ def test_a_preset_starts_each_node_as_it_was_started(tmp_path):
 
 
 def test_variables_that_somebody_knows_are_saved():
-    assert (SavedRay(followed(HEAD_HOST), {"COCKPIT_DEMO": "/tmp/x"}).section or {})["env"] == {"COCKPIT_DEMO": "/tmp/x"}
-    assert "env" not in (SavedRay(followed(HEAD_HOST)).section or {})
+    assert (describe_ray(followed(HEAD_HOST), {"COCKPIT_DEMO": "/tmp/x"})[0] or {})["env"] == {"COCKPIT_DEMO": "/tmp/x"}
+    assert "env" not in (describe_ray(followed(HEAD_HOST))[0] or {})
 
 
 def test_the_port_of_a_gcs_that_chose_it_itself_is_that_at_which_its_raylet_finds_it(tmp_path):
@@ -70,7 +70,7 @@ def test_the_port_of_a_gcs_that_chose_it_itself_is_that_at_which_its_raylet_find
 
 
 def notes(of):
-    return " ".join(SavedRay(of).notes)
+    return " ".join(describe_ray(of)[1])
 
 
 def test_a_worker_of_which_no_probe_has_told_is_left_out_and_named(tmp_path):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cockpit.probe.look.processes import read_stat
+from cockpit.probe.sample.processes import read_stat
 
 SESSION = "session_2026-11-21_08-02-10_714202_8139"
 STARTER = '"$@" <&0 & echo $! >&"$REPORT"'

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cockpit.probe.look.classify import classify
-from cockpit.probe.look.kinds import Driver, KindVerdict, ProcessFacts, SessionFolder, SocketListener
-from cockpit.probe.look.origin import trace
-from cockpit.probe.look.processes import Details, ProcessTable, ScannedProcess
+from cockpit.probe.sample.classify import classify
+from cockpit.probe.sample.origin import trace
+from cockpit.probe.sample.process_kinds import Driver, KindVerdict, ProcessFacts, SessionFolder, SocketListener
+from cockpit.probe.sample.processes import Details, ProcessTable, ScannedProcess
 
 SESSION = "/tmp/ray/session_2026-11-21_08-02-10_714202_8139"
 OTHER = "/data/ray/session_2026-11-20_10-00-00_000001_77"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cockpit.probe.look.kernel_log import Kernel
+from cockpit.probe.sample.kernel_log import Kernel
 
 
 class SilentKernel(Kernel):

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe import trust
-from cockpit.probe.look import processes, session_folder, sessions
-from cockpit.probe.look.oom_kills import MAX_LINE_CHARS, KillScanner
-from cockpit.probe.look.processes import ProcessScanner, read_details, read_environ, read_stat
-from cockpit.probe.look.sessions import SessionScanner
+from cockpit.probe.sample import processes, session_folder, sessions
+from cockpit.probe.sample.oom_kills import MAX_LINE_CHARS, KillScanner
+from cockpit.probe.sample.processes import ProcessScanner, read_details, read_environ, read_stat
+from cockpit.probe.sample.sessions import SessionScanner
 from cockpit.probe.trust import Account, account_of, why_not_interpret, why_not_run
 from tests.probe.silent_kernel import SilentKernel
 
@@ -89,7 +89,7 @@ def root_only(path: Path, text: str = "") -> Path:
 
 
 def test_an_environment_of_a_hundred_gibibytes_is_read_to_its_limit(run, monkeypatch):
-    monkeypatch.setattr(processes, "MOST_ENVIRON_BYTES", 1 << 20)
+    monkeypatch.setattr(processes, "MAX_ENVIRON_BYTES", 1 << 20)
     child = run(SYSTEM_PYTHON, "-c", ENDLESS)
     if child.word != "0":
         pytest.skip("this kernel lets nobody say where his environment lies")
@@ -176,7 +176,7 @@ def test_many_hanging_processes_cost_one_scan_a_few_seconds():
 
 @needs_root
 def test_a_thousand_sessions_of_another_user_hide_none_of_ours(common, monkeypatch):
-    monkeypatch.setattr(sessions, "MOST_OF_ONE", 19)
+    monkeypatch.setattr(sessions, "MAX_OF_ONE", 19)
     common.chmod(0o777)
     ours = common / (NAME + "1")
     ours.mkdir()
@@ -193,7 +193,7 @@ def test_a_thousand_sessions_of_another_user_hide_none_of_ours(common, monkeypat
 def test_temp_dirs_of_another_users_processes_hide_none_of_ours(common, monkeypatch):
     from tests.probe.forests import process, table
 
-    monkeypatch.setattr(sessions, "MOST_TEMPS", 10)
+    monkeypatch.setattr(sessions, "MAX_TEMPS", 10)
     theirs = [common / f"t{number}" for number in range(30)]
     for path in (*theirs, common / "ours" / "ray"):
         path.mkdir(parents=True)
@@ -207,7 +207,7 @@ def test_temp_dirs_of_another_users_processes_hide_none_of_ours(common, monkeypa
 
 
 def test_a_filled_folder_of_sockets_costs_little_and_proves_no_death(tmp_path, monkeypatch):
-    monkeypatch.setattr(session_folder, "MOST_SOCKETS", 50)
+    monkeypatch.setattr(session_folder, "MAX_SOCKETS", 50)
     sockets = tmp_path / "sockets"
     sockets.mkdir()
     held = os.open(tmp_path, trust.FOLDER)
@@ -368,7 +368,7 @@ def test_root_does_not_run_a_python_with_another_users_standard_library(common):
 @needs_root
 def test_roots_login_shell_reads_nothing_in_another_users_home(common, monkeypatch):
     """`sudo` may keep HOME; then a plan of `start` would run that user's profile."""
-    from cockpit.probe.acts.start import installation
+    from cockpit.probe.actions.start import installation
 
     home = common / "home"
     home.mkdir()

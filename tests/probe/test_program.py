@@ -18,7 +18,7 @@ import pytest
 
 from cockpit.demo import nvml
 from cockpit.probe import __main__ as program
-from cockpit.probe.look.processes import read_stat
+from cockpit.probe.sample.processes import read_stat
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 from tests.probe.probe_copy import copy_probe
 from tests.pythons import installed_pythons, version_of

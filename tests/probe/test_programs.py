@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from cockpit.probe import programs
-from cockpit.probe.look.processes import read_stat
+from cockpit.probe.sample.processes import read_stat
 
 pytestmark = pytest.mark.process
 ENVIRON = {"PATH": os.defpath}
@@ -31,7 +31,7 @@ def test_a_program_that_takes_too_long_is_killed_with_its_children_and_its_outpu
 
 
 def test_a_program_can_write_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(programs, "MOST_BYTES", 5000)
+    monkeypatch.setattr(programs, "MAX_BYTES", 5000)
     assert run("cat /dev/zero; exit 0") == (None, bytes(5000), run("cat /dev/zero").err)
 
 
@@ -43,7 +43,7 @@ def test_a_child_that_goes_on_does_not_delay_the_answer():
 
 def test_what_a_login_shell_starts_keeps_no_limit_of_ours(monkeypatch: pytest.MonkeyPatch):
     """A tmux that a profile starts would write no large file any more, in all its windows."""
-    monkeypatch.setattr(programs, "MOST_BYTES", 5000)
+    monkeypatch.setattr(programs, "MAX_BYTES", 5000)
     script = "sleep 600 >/dev/null & echo $!"
     ended = programs.run(["/bin/sh", "-c", script], programs.our_account(), ENVIRON, limit_s=20, limited=False)
     started = int(ended.out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.probe.look.proc import read_pid_range
+from cockpit.probe.sample.proc import read_pid_range
 from cockpit.probe.socket_paths import MAX_PATH_BYTES, PidRange, dashboard_socket, find_fault, node_socket, path_bytes, temp_dir
 
 pytestmark = pytest.mark.process

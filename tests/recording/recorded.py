@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from cockpit.model import Gpu, Snapshot
-from cockpit.recording.happenings import events_between
+from cockpit.recording.changes import events_between
 from cockpit.recording.writer import SegmentWriter
 from tests import world
 

@@ -1,4 +1,4 @@
-"""What a recording outlives, with real processes, signals and file systems."""
+"""A recording survives kills, full disks and links, with real processes and file systems."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ module.RETRY_S = 0.2
 recorder = Recorder(Path(sys.argv[1]))
 print("begun", flush=True)
 for number, snapshot in enumerate(snapshots(int(sys.argv[2]))):
-    recorder.hear(snapshot)
+    recorder.on_snapshot(snapshot)
     while recorder._waiting.qsize():
         time.sleep(0.001)
     print(number, recorder.state.reason, flush=True)
@@ -69,8 +69,8 @@ def test_after_a_kill_all_that_was_written_can_be_read_and_the_next_cockpit_goes
 
 def test_of_two_that_start_together_one_records(root):
     children = [recording(root, 60, "time.sleep(0.02)") for _ in range(2)]
-    told = [child.communicate()[0] for child in children]
-    refused = ["recorded by another cockpit, pid" in text for text in told]
+    outputs = [child.communicate()[0] for child in children]
+    refused = ["recorded by another cockpit, pid" in text for text in outputs]
     assert any(refused)
     assert read(root).damage == []
 
@@ -92,7 +92,7 @@ def test_when_one_ends_the_other_takes_over(root):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts a small file system")
-def test_a_full_disk_is_said_ends_nothing_and_leaves_what_was_written(tmp_path):
+def test_a_full_disk_is_a_reason_and_leaves_a_readable_recording(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m,mode=700", "tmpfs", str(disk)], check=True)

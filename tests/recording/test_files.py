@@ -37,12 +37,12 @@ def test_a_block_is_packed_against_those_before_it():
     assert len(packer.pack(noise, anew=True)) > 1000
 
 
-def test_no_more_is_unpacked_than_a_record_says():
+def test_no_more_bytes_are_unpacked_than_a_record_states():
     bomb = zstandard.ZstdCompressor().compress(bytes(1 << 30))
     assert Unpacker().unpack(bomb, 100) == bytes(100)
 
 
-def test_what_needs_more_memory_than_we_use_ourselves_is_refused():
+def test_a_block_that_needs_a_larger_window_than_ours_is_refused():
     parameters = zstandard.ZstdCompressionParameters(window_log=27)
     wide = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     payload = wide.compress(os.urandom(1000)) + wide.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
@@ -75,6 +75,13 @@ def test_a_record_that_claims_more_than_any_has_is_none(tmp_path):
 def test_no_more_records_are_listed_than_a_day_can_have(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_RECORDS", 3)
     assert len(written(tmp_path, *[pack_record(RecordKind.EVENTS, float(at), b"?", 1)[0] for at in range(9)]).records) == 3
+
+
+def test_a_file_full_of_false_beginnings_of_records_is_not_searched_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_RECORDS", 10)
+    beginnings = pack_record(RecordKind.KEY, 5.0, b"?", 1)[0][:4] * 1000
+    segment = written(tmp_path, beginnings)
+    assert (segment.records, segment.lost, segment.torn) == ([], 40, len(beginnings) - 40)
 
 
 def test_a_record_with_another_time_than_was_written_is_damaged(tmp_path):

@@ -49,7 +49,7 @@ def test_whatever_a_cluster_calls_itself_its_folder_lies_beside_the_others(clust
     assert folder_name(cluster) == name
 
 
-def test_only_its_owner_may_look_into_it(root):
+def test_only_its_owner_may_read_the_folder(root):
     make_folder(root / "a")
     assert [stat.S_IMODE(path.stat().st_mode) for path in (root, root / "a")] == [0o700, 0o700]
 
@@ -82,7 +82,7 @@ def test_a_file_system_without_locks_is_no_refusal(root, monkeypatch):
     assert Lock(root / "a").take() is None
 
 
-def test_what_is_too_old_goes(root):
+def test_segments_that_are_too_old_are_removed(root):
     segment(root, "a", 1, 8 * DAY_S)
     segment(root, "a", 2, 6 * DAY_S)
     remove_old(root, RecordingLimits(), NOW)
@@ -97,7 +97,7 @@ def test_of_too_many_bytes_the_oldest_goes_whichever_cluster_it_is_of(root, monk
     assert names(root) == ["a/000002.cockpit", "b/000001.cockpit"]
 
 
-def test_what_is_being_written_stays(root, monkeypatch):
+def test_a_segment_that_is_being_written_is_not_removed(root, monkeypatch):
     segment(root, "a", 1, 5)
     monkeypatch.setattr(folders, "bytes_allowed", lambda *_: 0)
     assert remove_old(root, RecordingLimits(), NOW) == 10 * KIB
@@ -120,7 +120,7 @@ def test_only_recordings_are_removed(root, tmp_path):
     assert (tmp_path / "dear").read_text() == "dear"
 
 
-def test_a_folder_without_anything_goes_unless_somebody_records_there(root):
+def test_an_empty_folder_is_removed_unless_a_cockpit_records_there(root):
     for cluster in ("a", "b"):
         segment(root, cluster, 1, 9 * DAY_S)
     lock = Lock(root / "b")
@@ -145,7 +145,7 @@ def test_a_lock_that_went_with_its_folder_is_taken_anew(root, monkeypatch):
     assert Lock(root / "a").take() is False
 
 
-def test_what_was_written_last_is_listed_first(root):
+def test_the_newest_recording_is_listed_first(root):
     segment(root, "old", 1, 5000)
     segment(root, "new", 1, 10)
     make_folder(root / "empty")

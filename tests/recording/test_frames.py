@@ -45,7 +45,7 @@ def test_a_frame_in_which_nothing_changed_is_small():
     assert len(pack(make_frame(tables_of(now), tables_of(later)))) < 200
 
 
-def test_what_stood_elsewhere_is_not_written_again():
+def test_rows_that_have_moved_are_not_written_again():
     now = world.snapshot()
     turned = replace(now, actors=(*reversed(now.actors or ()),))
     frame = make_frame(tables_of(now), tables_of(turned))
@@ -72,7 +72,7 @@ def test_a_host_has_its_processes_sessions_and_greatest_users_again():
     assert played(now).hosts == {"node1": host}
 
 
-def test_what_a_probe_sees_of_a_machine_is_in_a_frame_once():
+def test_a_machine_is_in_a_frame_only_once():
     now = world.snapshot()
     assert pack(make_frame(None, tables_of(now))).count(b"GPU-1-0") == 1
     again = played(now)
@@ -95,7 +95,7 @@ def test_environments_are_not_recorded():
         Change(at=[0], by=[1]),
     ],
 )
-def test_a_frame_that_refers_to_what_is_not_there_is_refused(change):
+def test_a_frame_that_refers_to_missing_rows_is_refused(change):
     state = State()
     state.apply(make_frame(None, tables_of(Snapshot(nodes=(world.node(1),)))))
     with pytest.raises(FrameError):
@@ -110,7 +110,7 @@ def test_rows_can_not_be_multiplied_without_end(monkeypatch):
         state.apply(Frame(1.0, nodes=Change(edit=[(0, 59), (0, 59)])))
 
 
-def test_what_nobody_reads_of_a_frame_takes_no_memory():
+def test_unknown_fields_of_a_frame_take_no_memory():
     """A megabyte of lists, and a number that is none, which once had all of them made."""
     lists = b"\xdd" + (1 << 20).to_bytes(4, "big") + b"\x90" * (1 << 20)
     block = b"\x83\xa5taken\x01\xa7unknown" + lists + b"\xa5other\xcb\x7f\xf0" + bytes(6)

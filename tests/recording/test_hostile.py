@@ -4,14 +4,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cockpit import output
 from cockpit.model import Job
 from cockpit.recording.files import Packer, RecordKind, SegmentHeader, pack_header, pack_record
 from cockpit.recording.frames import FrameError, State, decode_frame, make_frame, tables_of
 from cockpit.recording.numbers import LAYOUT
 from cockpit.recording.recording import Recording
 from cockpit.recording.writer import pack
-from cockpit.report.text import status_text
+from cockpit.report.snapshot_text import status_text
+from cockpit.text import output
 from tests import world
 from tests.recording import fuzz
 from tests.recording.recorded import write
@@ -31,7 +31,7 @@ def test_numbers_that_are_none_are_refused(number):
         decode_frame(block)
 
 
-def test_whole_numbers_that_look_like_none_are_read():
+def test_integers_that_look_like_infinity_are_read():
     size = int.from_bytes(b"\xcb\x7f\xf0\0", "big")
     frame = decode_frame(msgspec.msgpack.encode({"taken": 5.0, "sessions": {"edit": [{"name": "s", "path": "p", "size": size}]}}))
     assert frame.sessions is not None
@@ -53,7 +53,7 @@ def test_nothing_in_it_reaches_the_terminal_as_it_is(tmp_path, capsys):
     assert not any(character in printed for character in "\x1b\x9b\u202e")
 
 
-def test_an_environment_that_somebody_has_put_into_it_is_not_even_made():
+def test_a_runtime_environment_in_a_recording_is_not_even_decoded():
     block = msgspec.msgpack.encode({"taken": 5.0, "jobs": {"edit": [{"id": "a", "runtime_env": {"a": [[]] * 9}}]}})
     state = State()
     state.apply(decode_frame(block))

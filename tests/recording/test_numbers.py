@@ -38,7 +38,7 @@ def test_zero_is_not_unknown():
     assert (PERCENT.encode(None), PERCENT.encode(0.0), PERCENT.decode(PERCENT.encode(0.0))) == (0, 1, 0.0)
 
 
-def test_what_no_host_can_mean_is_unknown():
+def test_impossible_numbers_are_unknown():
     assert [PERCENT.encode(value) for value in (math.nan, math.inf, -1.0)] == [0, 0, 0]
     assert [AMOUNT.encode(value) for value in (-1, 1 << 80)] == [0, 0]
     assert LETTER.encode("running") == 0
@@ -59,9 +59,9 @@ def test_rows_that_differ_in_numbers_alone_have_the_same_rest():
 
 def test_clocks_are_kept_to_fifty_megahertz_and_reasons_stay_the_bits_that_they_are():
     calm, busy = (Gpu(0, clock=clock, clock_reasons=bits, links=GpuLinks(5, 5, 16, 16)) for clock, bits in ((1980, 0), (1213, 0x44)))
-    told = with_codes(calm, iter(codes_of(busy)))
-    assert (told.clock, told.clock_reasons, told.links) == (1200, 0x44, GpuLinks(5, 5, 16, 16))
-    assert type(told.clock) is int
+    changed = with_codes(calm, iter(codes_of(busy)))
+    assert (changed.clock, changed.clock_reasons, changed.links) == (1200, 0x44, GpuLinks(5, 5, 16, 16))
+    assert type(changed.clock) is int
     assert with_codes(busy, iter(codes_of(Gpu(0)))).clock_reasons is None
 
 

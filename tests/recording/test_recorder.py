@@ -35,11 +35,11 @@ def at(seconds, **more):
     return replace(world.snapshot(), taken=world.NOW + seconds, **more)
 
 
-def record(root, *heard, recorder=None, **options):
-    """The recorder after it has heard these and ended."""
+def record(root, *snapshots, recorder=None, **options):
+    """A recorder that has recorded these snapshots and ended."""
     recorder = recorder or Recorder(root, **options)
-    for snapshot in heard:
-        recorder.hear(snapshot)
+    for snapshot in snapshots:
+        recorder.on_snapshot(snapshot)
         while recorder._waiting.qsize():
             threading.Event().wait(0.001)
     end(recorder)
@@ -58,14 +58,14 @@ def only_folder(root):
     return found
 
 
-def test_what_the_poller_publishes_can_be_read(root):
+def test_recorded_snapshots_can_be_read(root):
     recorder = record(root, at(0), at(5))
     recording = Recording.open(only_folder(root))
     assert [one.taken for one in recording.walk()] == [world.NOW, world.NOW + 5]
     assert (recorder.state.path, recorder.state.reason) == (recording._readers[0].segment.path, None)
 
 
-def test_between_two_steps_only_what_begins_or_ends_is_recorded(root):
+def test_between_two_steps_only_events_are_recorded(root):
     found = (world.finding(),)
     record(root, at(0), at(1.4), at(2.8, findings=found), at(3.2, findings=found), at(2.8 + STEP_S, findings=found))
     assert [round(one.taken - world.NOW, 3) for one in Recording.open(only_folder(root)).walk()] == [0.0, 2.8, 2.8 + STEP_S]
@@ -79,7 +79,7 @@ def test_it_waits_until_it_is_known_which_ray_it_is_but_not_for_ever(root):
     assert only_folder(root).name == "head-8265"
 
 
-def test_while_another_ray_has_not_said_which_it_is_nothing_is_recorded(root):
+def test_while_the_session_of_another_ray_is_unknown_nothing_is_recorded(root):
     record(
         root,
         at(0),
@@ -110,9 +110,9 @@ def test_its_own_begin_and_end_are_events(root):
     assert own[0].text.endswith("started recording")
 
 
-def test_a_second_cockpit_says_that_another_one_records(root):
+def test_a_second_cockpit_states_that_another_one_records(root):
     first, second = Recorder(root), None
-    first.hear(at(0))
+    first.on_snapshot(at(0))
     while first.state.path is None:
         threading.Event().wait(0.001)
     second = record(root, at(1))
@@ -122,12 +122,12 @@ def test_a_second_cockpit_says_that_another_one_records(root):
     end(first)
 
 
-def test_what_is_said_of_one_cluster_is_not_said_of_the_next(root):
+def test_the_state_of_one_cluster_is_not_that_of_the_next(root):
     first, second = Recorder(root), Recorder(root)
-    first.hear(at(0))
+    first.on_snapshot(at(0))
     while first.state.path is None:
         threading.Event().wait(0.001)
-    second.hear(at(1))
+    second.on_snapshot(at(1))
     while second.state.reason is None:
         threading.Event().wait(0.001)
     here = world.snapshot().cluster
@@ -136,7 +136,7 @@ def test_what_is_said_of_one_cluster_is_not_said_of_the_next(root):
     other = replace(here, address="http://10.0.0.1:8366", session="session_2026-11-22_00-00-00_000000_1")
     assert second.state_of(connecting).reason is None
     assert second.state_of(other).reason is None
-    second.hear(at(10, cluster=other))
+    second.on_snapshot(at(10, cluster=other))
     while second.state.path is None:  # at once, and not when the first cluster would be tried again
         threading.Event().wait(0.001)
     assert second.state_of(other).path is not None
@@ -154,19 +154,19 @@ def test_without_locks_it_records_in_a_file_of_its_own_and_says_so(root, monkeyp
     assert f"-{os.getpid()}.cockpit" in recorder.state.path.name
 
 
-def test_a_full_disk_is_said_and_it_goes_on_when_there_is_room(root, monkeypatch):
+def test_after_a_full_disk_recording_goes_on_when_there_is_space(root, monkeypatch):
     recorder = Recorder(root)
     monkeypatch.setattr(recording_of, "RETRY_S", 0.0)
-    write = writing._write_whole
+    write = os.write
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     states = []
 
     def write_or_not(file, data):
         if len(states) == 1:
             raise full
-        write(file, data)
+        return write(file, data)
 
-    monkeypatch.setattr(writing, "_write_whole", write_or_not)
+    monkeypatch.setattr(writing.os, "write", write_or_not)
     for number, snapshot in enumerate((at(0), at(5), at(10))):
         recorder._try_to_record(snapshot)
         states.append(recorder.state)
@@ -177,7 +177,7 @@ def test_a_full_disk_is_said_and_it_goes_on_when_there_is_room(root, monkeypatch
     assert [one.taken - world.NOW for one in Recording.open(only_folder(root)).walk()] == [0.0, 10.0]
 
 
-def test_a_folder_that_may_not_be_written_is_said_with_what_to_do(root, monkeypatch):
+def test_a_folder_that_can_t_be_written_is_a_reason_with_advice(root, monkeypatch):
     def refuse(folder):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/nonexistent")
 
@@ -194,7 +194,7 @@ def test_a_reason_of_our_own_is_not_taken_for_the_kernels(root, monkeypatch):
     assert record(root, at(0)).state.reason == "not recorded: /there: it is another user's"
 
 
-def test_a_disk_too_small_for_recordings_is_said(root, monkeypatch):
+def test_a_disk_too_small_for_recordings_is_the_reason_why_none_is_made(root, monkeypatch):
     monkeypatch.setattr(recording_of, "bytes_allowed", lambda *_: 1000)
     assert record(root, at(0)).state.reason == "not recorded: the disk has too little space for recordings"
 
@@ -208,7 +208,7 @@ def test_a_disk_that_hangs_fills_no_memory(root, monkeypatch):
     held, recorder = threading.Event(), Recorder(root)
     monkeypatch.setattr(recorder, "_try_to_record", lambda _: held.wait())
     for second in range(0, 500, 5):
-        recorder.hear(at(second))
+        recorder.on_snapshot(at(second))
     assert recorder._waiting.qsize() <= recording_of.MAX_WAITING
     held.set()
     end(recorder)
@@ -217,7 +217,7 @@ def test_a_disk_that_hangs_fills_no_memory(root, monkeypatch):
 def test_acts_of_any_cockpit_of_this_user_are_recorded_where_they_concern_it(root, tmp_path):
     log = tmp_path / "acts.jsonl"
     log.write_text(json.dumps({"time": world.NOW - 50, "id": "old", "act": "stop", "target": ["node1"], "outcome": "begun"}) + "\n")
-    recorder = Recorder(root, acts_log=log, clock=lambda: world.NOW)
+    recorder = Recorder(root, actions_log=log, clock=lambda: world.NOW)
     lines = [
         {"time": world.NOW + 1, "id": "a", "act": "kill-orphans", "user": "ann", "target": ["node1"], "outcome": "begun"},
         {
@@ -232,19 +232,19 @@ def test_acts_of_any_cockpit_of_this_user_are_recorded_where_they_concern_it(roo
     with log.open("a") as file:
         file.write("".join(json.dumps(line) + "\n" for line in lines) + '{"time": 1, "torn')
     record(root, at(5), recorder=recorder)
-    acts = [event for event in Recording.open(only_folder(root)).events() if event.kind == "act"]
-    assert [(event.text, event.phase, event.key) for event in acts] == [
+    actions = [event for event in Recording.open(only_folder(root)).events() if event.kind == "act"]
+    assert [(event.text, event.phase, event.key) for event in actions] == [
         ("ann began kill-orphans on node1", "begin", "act:a"),
         ("kill-orphans on node1: 1 done", "end", "act:a"),
     ]
-    assert acts[1].data["outcome"]["done"] == [{"pid": 7}]
+    assert actions[1].data["outcome"]["done"] == [{"pid": 7}]
 
 
 @pytest.mark.parametrize(("length", "recorded"), [(3 << 20, ["act:a", "act:b"]), (33 << 20, ["act:b"])])
 def test_after_a_very_long_line_acts_go_on_being_recorded(root, tmp_path, length, recorded):
     log = tmp_path / "acts.jsonl"
     log.touch()
-    recorder = Recorder(root, acts_log=log, clock=lambda: world.NOW)
+    recorder = Recorder(root, actions_log=log, clock=lambda: world.NOW)
     begun = {"time": world.NOW + 1, "act": "kill-orphans", "target": ["node1"], "outcome": "begun"}
     lines = ({**begun, "id": "a", "plan": [{"command": "x" * length}]}, {**begun, "id": "b"})
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -263,12 +263,12 @@ def test_old_recordings_go_when_it_begins(root, monkeypatch):
 
 def test_after_its_end_nothing_more_is_recorded(root):
     recorder = record(root, at(0))
-    recorder.hear(at(5))
+    recorder.on_snapshot(at(5))
     recorder.close()
     assert Recording.open(only_folder(root)).end == world.NOW
 
 
-def test_nothing_heard_is_nothing_written(root, recorder):
+def test_without_snapshots_nothing_is_written(root, recorder):
     assert recorder.state == RecorderState()
     record(root, Snapshot())
     assert not root.exists()

@@ -37,7 +37,7 @@ def test_it_is_walked_in_order_and_in_steps(path, written):
     assert [one.taken for one in recording.walk(written[10].taken, written[16].taken, step_s=10)] == [one.taken for one in written[10:17:2]]
 
 
-def test_it_says_what_it_covers_and_of_which_cluster(path, written):
+def test_a_recording_knows_its_time_span_and_its_cluster(path, written):
     recording = Recording.open(path)
     assert (recording.begin, recording.end) == (written[0].taken, written[-1].taken)
     assert recording.cluster.session == written[0].cluster.session
@@ -54,7 +54,7 @@ def test_where_nothing_was_recorded_nothing_is_known(tmp_path, written):
     assert recording.snapshot_at(written[-1].taken + MAX_SILENCE_S + 1) is None
 
 
-def test_events_are_told_in_their_order_and_by_their_time(path):
+def test_events_are_sorted_and_selected_by_time(path):
     recording = Recording.open(path)
     events = recording.events()
     assert [event.at for event in events] == sorted(event.at for event in events)
@@ -62,7 +62,7 @@ def test_events_are_told_in_their_order_and_by_their_time(path):
     assert recording.events(events[2].at, events[2].at) == [event for event in events if event.at == events[2].at]
 
 
-def test_what_is_written_meanwhile_is_seen_after_a_refresh(tmp_path, written):
+def test_a_refresh_reads_new_frames(tmp_path, written):
     folder = tmp_path / "recordings" / "cluster"
     folder.mkdir(parents=True)
     writer = SegmentWriter(folder)
@@ -73,7 +73,7 @@ def test_what_is_written_meanwhile_is_seen_after_a_refresh(tmp_path, written):
     assert differences(written[1], recording.snapshot_at(written[1].taken)) == []
 
 
-def test_a_torn_end_loses_what_was_written_last_alone_and_says_so(path, written):
+def test_a_torn_end_loses_only_the_last_record_and_is_reported(path, written):
     path.write_bytes(path.read_bytes()[:-10])
     recording = Recording.open(path)
     assert recording.end >= written[-2].taken
@@ -93,7 +93,7 @@ def spoil(path, begin, end):
     path.write_bytes(bytes(data))
 
 
-def test_a_damaged_frame_loses_what_follows_until_the_next_key_frame_and_says_so(path, written):
+def test_a_damaged_frame_loses_all_until_the_next_key_frame_and_is_reported(path, written):
     frames = [record for record in records_of(path) if record.kind in (RecordKind.KEY, RecordKind.DELTA)]
     keys = [place for place, record in enumerate(frames) if record.kind == RecordKind.KEY]
     spoil(path, frames[10].begin, frames[10].begin + 5)
@@ -136,7 +136,7 @@ def test_a_later_format_is_read_while_its_major_number_is_ours(path, written):
         Recording.open(path)
 
 
-def test_what_a_later_cockpit_says_more_is_passed_over(tmp_path, written):
+def test_additions_of_a_later_cockpit_are_ignored(tmp_path, written):
     block = msgspec.msgpack.encode(
         {"taken": 5.0, "weather": [1, 2], "nodes": {"edit": [{"id": "a", "host": "w1", "colour": "red"}], "mood": 1}}
     )
@@ -149,7 +149,7 @@ def test_what_a_later_cockpit_says_more_is_passed_over(tmp_path, written):
     assert recording.damage == []
 
 
-def test_where_the_clock_was_set_back_both_are_kept_and_the_later_is_told(tmp_path, written):
+def test_if_the_clock_was_set_back_both_frames_are_kept_and_the_later_is_read(tmp_path, written):
     folder = tmp_path / "recordings" / "cluster"
     again = [replace(one, cluster=replace(one.cluster, ray_version="9.9")) for one in written[5:30]]
     write(folder, written[:40])
@@ -161,7 +161,7 @@ def test_where_the_clock_was_set_back_both_are_kept_and_the_later_is_told(tmp_pa
 
 
 @pytest.mark.parametrize("data", [b"", b"cockpit", b"{}" * 100, MAGIC + b"\1\0\0\0\xff\xff\xff\xff", MAGIC + b"\1\0\0\0\5\0\0\0hello"])
-def test_what_is_no_recording_is_refused_in_a_sentence(tmp_path, data):
+def test_a_file_that_is_no_recording_is_refused_with_a_sentence(tmp_path, data):
     path = tmp_path / "a.cockpit"
     path.write_bytes(data)
     with pytest.raises(RecordingError, match=r"not a cockpit recording|header of a\.cockpit is damaged"):
@@ -182,7 +182,7 @@ def test_one_file_that_can_not_be_read_does_not_hide_the_others(path, written):
     assert recording.damage == ["000000.bad.cockpit is not a cockpit recording"]
 
 
-def test_what_another_cockpit_has_packed_otherwise_is_refused_with_its_version(tmp_path, monkeypatch):
+def test_a_recording_with_another_layout_is_refused_with_its_version(tmp_path, monkeypatch):
     monkeypatch.setattr("cockpit.recording.writer.LAYOUT", "0badc0de")
     path = write(tmp_path / "rec", snapshots(3))
     with pytest.raises(RecordingError, match=r"was recorded by cockpit \d.* in a format that this version can't read"):

@@ -13,7 +13,7 @@ def unpacked(row):
     return msgspec.msgpack.decode(pack_row(row))
 
 
-def test_what_is_not_said_is_not_written():
+def test_default_values_are_not_written():
     assert unpacked(Node("a", "w1")) == {"id": "a", "host": "w1"}
 
 

@@ -75,10 +75,10 @@ def test_no_secret_reaches_the_disk(folder):
     writer = SegmentWriter(folder)
     writer.write(now, [Event(5.0, "act", f"launched with {SECRET}", data={"plan": [{"command": f"x --token {SECRET}"}]})])
     recording = Recording.open(folder)
-    told = repr((recording.snapshot_at(5.0), recording.events()))
-    assert "•••" in told
-    assert SECRET not in told
-    assert "Kx81jsaJ2lLsa91" not in told
+    text = repr((recording.snapshot_at(5.0), recording.events()))
+    assert "•••" in text
+    assert SECRET not in text
+    assert "Kx81jsaJ2lLsa91" not in text
 
 
 def test_many_events_are_written_in_several_records(folder, monkeypatch):

@@ -6,7 +6,7 @@ from cockpit.report.commands import remedy_command
 
 
 @pytest.mark.parametrize(
-    ("act", "about", "command"),
+    ("action", "about", "command"),
     [
         (None, (), None),
         ("kill", ("process:w1:7:70",), None),
@@ -18,5 +18,5 @@ from cockpit.report.commands import remedy_command
         ("clean", (), "cockpit clean"),
     ],
 )
-def test_the_command_of_a_remedy_stands_whole(act, about, command):
-    assert remedy_command(act, about) == command
+def test_the_command_of_a_remedy_is_complete(action, about, command):
+    assert remedy_command(action, about) == command

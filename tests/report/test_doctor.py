@@ -1,4 +1,4 @@
-"""The report of `doctor` on a single look: findings, passed checks, missing facts; and its bundle."""
+"""Tests the report of `doctor` (findings, passed checks, missing facts) and its bundle."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sections(of: Snapshot) -> dict[str, list[str]]:
     return {heading: lines for heading, *lines in parts}
 
 
-def test_where_all_is_well_and_all_is_seen_all_that_one_look_can_tell_is_fine():
+def test_on_a_healthy_and_fully_probed_cluster_every_check_of_one_sample_is_fine():
     told = verdicts(seen(idle(1), idle(2)))
     assert {title for title, verdict in told.items() if verdict != "fine"} == {check.title for check in CHECKS_ALWAYS_MADE if check.watches}
     text = doctor_text(*looked(seen(idle(1), idle(2))), Config())
@@ -60,7 +60,7 @@ def test_where_all_is_well_and_all_is_seen_all_that_one_look_can_tell_is_fine():
     assert "Not fully checked" not in text
 
 
-def test_what_is_found_stands_first_with_its_evidence_and_what_mends_it():
+def test_findings_come_first_with_evidence_and_remedy():
     left = process(1200, kind="orphan", gpus=(Hold(2, 40 * GIB),), why=("its raylet is dead",))
     lines = doctor_text(*looked(seen(idle(1), processes=(left,))), Config()).splitlines()
     assert lines[3].startswith("WARNING 1 orphan process holds 40G of GPU memory on node1 GPU ")
@@ -76,7 +76,7 @@ def test_every_line_about_one_host_has_its_name():
     assert [line for line in about if "node1" not in line] == []
 
 
-def test_a_host_that_nobody_looks_at_is_named_and_never_said_to_be_fine():
+def test_a_host_without_a_probe_is_named_and_never_called_fine():
     half = seen(idle(1), idle(2))
     half = replace(half, hosts={"node1": half.hosts["node1"]})
     assert verdicts(half)["GPU memory held by orphan processes"] == verdicts(half)["Number of GPUs: Ray and NVML differ"] == "partly"
@@ -85,7 +85,7 @@ def test_a_host_that_nobody_looks_at_is_named_and_never_said_to_be_fine():
     assert verdicts(replace(half, hosts={}))["GPU memory held by orphan processes"] == "unknown"
 
 
-def test_what_was_found_on_one_host_says_nothing_of_a_host_that_nobody_looks_at():
+def test_a_finding_on_one_host_leaves_an_unprobed_host_unchecked():
     left = process(1200, kind="orphan", gpus=(Hold(2, 40 * GIB),))
     half = seen(idle(1), idle(2), processes=(left,))
     half = replace(half, hosts={"node1": half.hosts["node1"]})
@@ -105,27 +105,27 @@ def test_what_was_found_on_one_host_says_nothing_of_a_host_that_nobody_looks_at(
         ({"cluster": Cluster("http://head:8265", reachable=False)}, "Authentication"),
     ],
 )
-def test_without_what_it_lives_on_a_check_is_not_said_to_be_fine_as_far_as_checked(lacking, title):
+def test_without_its_facts_a_check_is_unknown(lacking, title):
     of = replace(seen(idle(1)), **lacking)
     assert verdicts(of)[title] == "unknown"
     assert any(line.startswith(f"  - {title}: not checked: ") for line in sections(of)["Not fully checked:"])
 
 
-def test_a_host_that_ray_does_not_know_and_nobody_reaches_is_told_too():
+def test_failing_sources_and_unreachable_hosts_are_listed():
     silent = tuple(Fault(f"ray.{name}", "nothing listens there", NOW, cause="silent") for name in ("jobs", "identity"))
     assert "  - ray.identity: nothing listens there; no new data on: jobs\n" in doctor_text(*looked(seen(idle(1), faults=silent)), Config())
     text = doctor_text(*looked(seen(idle(1), faults=(Fault("probe", "w9: ssh: connection refused", NOW, "w9"),))), Config())
     assert "Failing sources and old data:\n  - probe: w9: ssh: connection refused\n" in text
 
 
-def test_slurm_is_looked_at_where_cockpit_was_told_of_a_job_of_its():
+def test_slurm_is_checked_if_cockpit_knows_a_job():
     asked = seen(idle(1), allocation=Allocation("42", "RUNNING", None, ()))
     assert verdicts(asked)["Slurm: time left, and the state of its nodes"] == "fine"
     silent = seen(idle(1), faults=(Fault("slurm", "squeue: slurm_load_jobs error: Unable to contact slurm controller", NOW),))
     assert "  - Slurm: time left, and the state of its nodes: not checked: Slurm has not answered" in doctor_text(*looked(silent), Config())
 
 
-def test_kubernetes_is_looked_at_where_cockpit_was_told_of_a_raycluster_and_a_right_that_is_lacking_is_named():
+def test_kubernetes_is_checked_if_cockpit_knows_a_raycluster_and_a_missing_right_is_named():
     refused = 'Kubernetes refuses it: pods is forbidden: User "x" cannot list resource "pods"'
     asked = seen(idle(1), kubernetes=RayCluster("default", "ray", lacks={"pods": refused}))
     told = verdicts(asked)
@@ -181,13 +181,13 @@ PLACE = KubernetesPlace("default", "ray", "RAY_CLUSTER_NAME", inside=True)
         ),
     ],
 )
-def test_it_says_how_other_hosts_are_reached_who_said_so_and_what_that_allows(config: Config, said: str):
+def test_it_says_how_other_hosts_are_reached_and_where_that_is_set(config: Config, said: str):
     assert said in describe_reach(config)
     assert f"Other hosts: {describe_reach(config)}" in doctor_text(*looked(seen(idle(1))), config).splitlines()
     assert json.loads(doctor_json(*looked(seen(idle(1))), config))["reach"] == describe_reach(config)
 
 
-def test_in_a_job_of_slurms_it_says_what_cannot_be_known_without_root(monkeypatch: pytest.MonkeyPatch):
+def test_in_a_slurm_job_it_says_what_is_unknown_without_root(monkeypatch: pytest.MonkeyPatch):
     config = Config(slurm=SLURM, reach="srun --jobid=42 {python} -", origins={"reach": "SLURM_JOB_ID"})
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert "every action, as you. To change it" in describe_reach(config)
@@ -196,7 +196,7 @@ def test_in_a_job_of_slurms_it_says_what_cannot_be_known_without_root(monkeypatc
     assert said in describe_reach(config)
 
 
-def test_a_container_that_nobody_looks_into_is_named_with_the_ways_in():
+def test_a_container_that_is_not_probed_is_named_with_the_command_to_get_in():
     inner = process(1701, kind="unknown", ns_pid=485, container=HostContainer("podman", "train", "ann"))
     text = doctor_text(*looked(seen(idle(1), processes=(inner, replace(inner, pid=1702)))), Config())
     (line,) = [line for line in text.splitlines() if line.startswith("Container ")]
@@ -219,7 +219,7 @@ def test_without_a_dashboard_what_only_ray_knows_is_unknown():
 ONE_LOOK = "Not checked, because one sample is not enough (`cockpit` and `cockpit status --watch` check it over time):"
 
 
-def test_what_one_look_can_not_find_stands_once_and_never_under_ok():
+def test_checks_that_need_more_than_one_sample_are_listed_once_and_never_as_ok():
     told = sections(seen(idle(1)))
     grows, links, clocks, stalled, hangs, lags, memory, restarts = told[ONE_LOOK]
     assert lags.startswith("  - GPUs that lag behind the others of their group: not checked: a GPU that does far less than the others")
@@ -235,7 +235,7 @@ def test_what_one_look_can_not_find_stands_once_and_never_under_ok():
         assert sum(line.startswith(f"  - {check.title}") for lines in told.values() for line in lines) == 1
 
 
-def test_a_script_is_told_what_one_look_can_not_find():
+def test_json_has_the_checks_that_need_more_than_one_sample():
     checks = {check["title"]: check for check in json.loads(doctor_json(*looked(seen(idle(1))), Config()))["checks"]}
     assert {title: check["verdict"] for title, check in checks.items() if check["watches"]} == {
         "GPU memory that grows": "unknown",
@@ -279,7 +279,7 @@ def bundle(tmp_path):
     return path
 
 
-def test_a_bundle_holds_all_of_it_and_only_its_owner_may_read_it(bundle):
+def test_a_bundle_is_complete_and_only_its_owner_may_read_it(bundle):
     assert stat.S_IMODE(os.stat(bundle).st_mode) == 0o600
     with tarfile.open(bundle) as packed:
         names = {name.removeprefix("cockpit-doctor/") for name in packed.getnames()}
@@ -289,6 +289,6 @@ def test_a_bundle_holds_all_of_it_and_only_its_owner_may_read_it(bundle):
     assert "0123456789abcdef" not in log
 
 
-def test_a_bundle_never_takes_the_place_of_another_file(bundle):
+def test_a_bundle_never_overwrites_a_file(bundle):
     with pytest.raises(FileExistsError):
         write_bundle(bundle, *looked(seen(idle(1))), Config())

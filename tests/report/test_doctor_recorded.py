@@ -24,7 +24,7 @@ def test_the_last_half_hour_is_a_recording_of_its_own_and_a_report(folder, tmp_p
     assert files["report.html"].startswith(b"<!doctype html>")
 
 
-def test_where_nothing_was_recorded_there_is_nothing(tmp_path):
+def test_without_a_recording_nothing_is_added(tmp_path):
     assert last_half_hour(tmp_path / "nowhere") == {}
     (tmp_path / "junk").mkdir()
     assert last_half_hour(tmp_path / "junk") == {}

@@ -1,4 +1,4 @@
-"""Sources that fail by one cause become one fault, which names them all."""
+"""Tests that sources with one cause of failure become one fault, which names them all."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ def fault(source: str, text: str = REFUSED, *, ago: float = 5.0, cause: Cause | 
     return Fault(source, text, NOW - ago, host, cause)
 
 
-def test_a_dashboard_on_which_nothing_listens_is_one_fault_with_the_eight_sources_that_it_takes_down():
+def test_a_dashboard_that_is_down_is_one_fault_with_its_eight_sources():
     (one,) = by_cause(fault(source, ago=number) for number, source in enumerate(SOURCES))
     assert (one.source, one.text, one.since) == ("ray.identity", REFUSED, NOW - 7)
     assert one.sources == ("ray.identity", *(source for source in SOURCES if source != "ray.identity"))
     assert also_down(one) == ("; no new data on: actors, the GCS, jobs, nodes, out-of-memory kills, placement groups, resource usage")
 
 
-def test_a_frozen_dashboard_is_one_fault_though_each_source_has_waited_for_another_answer():
+def test_a_frozen_dashboard_is_one_fault_although_each_source_has_its_own_text():
     (one,) = by_cause(
         [fault("ray.jobs", "did not answer within 10 s (asked for jobs)"), fault("ray.identity", "did not answer (asked for its version)")]
     )
     assert (one.text, one.sources) == ("did not answer (asked for its version)", ("ray.identity", "ray.jobs"))
 
 
-def test_what_answers_that_is_no_ray_is_one_fault():
+def test_another_server_at_the_address_is_one_fault():
     pages = [fault(source, f"sent an HTML page (asked for {source})", cause=None) for source in SOURCES]
     assert [one.source for one in by_cause(pages)] == ["ray.identity"]
 
 
-def test_a_gcs_that_the_dashboard_itself_calls_dead_is_the_cause_of_all_that_hangs_on_it():
+def test_a_dead_gcs_is_the_cause_of_all_sources_of_ray():
     gone = fault("ray.gcs", "the GCS does not answer", cause="gcs")
     others = (
         fault("ray.identity", "no answer"),
@@ -45,7 +45,7 @@ def test_a_gcs_that_the_dashboard_itself_calls_dead_is_the_cause_of_all_that_han
     assert one.sources == ("ray.gcs", "ray.identity", "ray.jobs", "ray.status")
 
 
-def test_a_token_that_is_missing_is_one_cause_and_not_that_of_a_gcs_that_is_dead():
+def test_a_missing_token_is_its_own_cause_beside_a_dead_gcs():
     locked = [fault(source, "asks for a token", cause="no token") for source in ("ray.actors", "ray.jobs")]
     gone = fault("ray.gcs", "the GCS does not answer", cause="gcs")
     assert [one.sources for one in by_cause([*locked, gone])] == [("ray.actors", "ray.jobs"), ("ray.gcs",)]
@@ -65,10 +65,10 @@ def test_faults_of_different_causes_and_hosts_stay_apart_in_their_order():
     assert also_down(by_cause(apart)[0]) == ""
 
 
-def test_the_same_words_of_two_sources_are_one_fault_also_without_a_common_root():
+def test_equal_texts_of_two_sources_are_one_fault():
     (one,) = by_cause([fault("ray.jobs", "HTTP 500", ago=3, cause=None), fault("ray.actors", "HTTP 500", ago=9, cause=None)])
     assert (one.source, one.sources, one.since) == ("ray.jobs", ("ray.jobs", "ray.actors"), NOW - 9)
 
 
-def test_nothing_that_fails_is_no_fault():
+def test_without_faults_there_is_none():
     assert by_cause(()) == ()

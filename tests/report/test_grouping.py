@@ -1,4 +1,4 @@
-"""Groups that wait for the same reason share a line, whatever the order of their bundles."""
+"""Tests how groups that wait for the same reason share a line."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def group(number: int, *needs: dict[str, float], **more) -> PlacementGroup:
     return PlacementGroup(f"{number:036x}", **facts)
 
 
-def test_bundles_of_the_same_needs_are_counted_together_whatever_their_order():
+def test_bundles_with_equal_needs_are_counted_together_in_any_order():
     assert bundles_words(group(1, {"GPU": 1.0, "CPU": 1.0}, {"CPU": 1.0, "GPU": 1.0})) == "2 x {1 GPU, 1 CPU}"
     odd = group(1, {"CPU": 1.0}, {"CPU": 2.0, "accelerator_type:H100": 0.001, "GPU": 0.5, "memory": 10 * 2.0**30})
     assert bundles_words(odd) == "1 x {0.5 GPU, 0.001 accelerator_type:H100, 10G memory, 2 CPUs} + 1 x {1 CPU}"
 
 
-def test_groups_of_one_job_with_the_same_needs_are_one():
+def test_groups_of_one_job_with_equal_needs_are_grouped():
     groups = (group(1), group(2, {"CPU": 1.0, "GPU": 1.0}), group(3, {"GPU": 2.0}), group(4, job="03000000"), group(5, strategy="SPREAD"))
     assert [[each.name for each in alike] for alike in alike_groups(groups)] == [["g1", "g2"], ["g3"], ["g4"], ["g5"]]
     assert alike_groups((group(1, state="CREATED"), group(2, why="Ray is placing it"), group(3))) == [
@@ -30,7 +30,7 @@ def test_groups_of_one_job_with_the_same_needs_are_one():
     ]
 
 
-def test_a_long_reason_is_told_once_and_then_by_the_name_of_what_told_it():
+def test_a_long_reason_is_written_once_and_then_referred_to():
     repeats = Repeats()
     assert repeats.shorten(REASON, "group g1") == REASON
     assert repeats.shorten(REASON, "group g2") == "see group g1"
@@ -38,12 +38,12 @@ def test_a_long_reason_is_told_once_and_then_by_the_name_of_what_told_it():
     assert repeats.shorten(f"{REASON} and more", "group g3") == f"{REASON} and more"
 
 
-def test_a_short_reason_is_told_each_time():
+def test_a_short_reason_is_written_each_time():
     repeats = Repeats()
     assert [repeats.shorten("Ray is placing it", name) for name in ("a", "b")] == ["Ray is placing it"] * 2
 
 
-def test_a_finding_tells_the_reason_of_what_it_is_about_and_the_next_one_refers_to_it():
+def test_the_second_finding_refers_to_the_reason_of_the_first():
     world = snapshot(placement_groups=(group(1), group(2)), actors=(actor(1, why=REASON),))
     first = Finding("group", "warning", "job ppo", f"group g1 waits: {REASON}", about=(group(1).key,))
     second = Finding("actor", "info", "Critic", f"2 actors wait: {REASON}, as of 1m00s ago", about=(actor(1).key, "node:gone"))
@@ -53,5 +53,5 @@ def test_a_finding_tells_the_reason_of_what_it_is_about_and_the_next_one_refers_
     assert repeats.shorten(REASON, "group g1") == "see the warning finding on job ppo"
 
 
-def test_a_finding_that_is_about_nothing_that_waits_is_as_it_is():
+def test_a_finding_about_nothing_pending_stays_unchanged():
     assert Repeats(Snapshot()).shorten_finding(finding()) == finding()

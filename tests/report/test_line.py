@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from cockpit.line_file import line_path, lines_path
+from cockpit.files.status_line import line_path, lines_path
 from cockpit.model import Cluster, Fault, Job, Quantity
-from cockpit.report.line import FORGET_S, LINE_EVERY_S, WRITE_EVERY_S, LineWriter, line_text
+from cockpit.report.line import FORGET_S, LINE_EVERY_S, LineWriter, line_text
 from cockpit.report.status import exit_code
 from tests.world import NOW, finding, node, snapshot
 
@@ -27,7 +27,7 @@ def text(**more):
     return line_text(shot, exit_code(shot))
 
 
-def test_it_says_nodes_gpus_what_is_wrong_and_what_runs():
+def test_the_line_has_nodes_gpus_findings_and_jobs():
     found = (finding(), *(finding(level="warning", subject=str(number)) for number in range(2)), finding(level="info"))
     assert text(findings=found) == "ray 2 nodes · GPUs 12/16 · 1 critical, 2 warnings · ppo-7b running"
     assert text(findings=found[1:2], jobs=()) == "ray 2 nodes · GPUs 12/16 · 1 warning"
@@ -35,7 +35,7 @@ def test_it_says_nodes_gpus_what_is_wrong_and_what_runs():
     assert text(findings=(), nodes=(node(1),), jobs=jobs) == "ray 1 node · GPUs 6/8 · OK · 3 jobs running"
 
 
-def test_what_is_not_known_is_a_dash_and_never_a_zero():
+def test_unknown_amounts_are_a_dash_and_never_zero():
     assert text(findings=(), nodes=None, jobs=None) == "ray nodes – · GPUs –/– · some data is missing"
     assert text(findings=(), nodes=(node(1, id=None),), jobs=()) == "ray nodes – · GPUs –/– · OK"
     assert text(findings=(), nodes=(node(1), node(2, resources={})), jobs=()) == "ray 2 nodes · GPUs –/– · OK"
@@ -44,7 +44,7 @@ def test_what_is_not_known_is_a_dash_and_never_a_zero():
     assert text(findings=(), jobs=(), faults=(Fault("ray.actors", "late", NOW),)).endswith("· some data is missing")
 
 
-def test_a_silent_ray_is_said():
+def test_a_silent_ray_is_named():
     silent = Cluster(ADDRESS, reachable=False)
     assert text(cluster=silent, findings=(), jobs=()) == "ray does not answer · some data is missing"
     assert text(cluster=silent).startswith("ray does not answer · ")
@@ -75,7 +75,7 @@ def written():
     return json.loads(line_path(ADDRESS).read_text())
 
 
-def test_the_line_is_for_its_owner_alone():
+def test_only_the_owner_may_read_the_line():
     Writing().hear(0, shot := snapshot(findings=(finding(),)))
     assert written()["text"] == line_text(shot, 2)
     assert written()["code"] == 2
@@ -84,7 +84,7 @@ def test_the_line_is_for_its_owner_alone():
     assert stat.S_IMODE(lines_path().stat().st_mode) == 0o700
 
 
-def test_it_is_written_when_it_changes_but_not_oftener_than_every_few_seconds():
+def test_it_is_not_written_more_often_than_every_few_seconds():
     writing = Writing()
     writing.hear(0, snapshot())
     writing.hear(LINE_EVERY_S - 1, snapshot(jobs=()))
@@ -93,17 +93,7 @@ def test_it_is_written_when_it_changes_but_not_oftener_than_every_few_seconds():
     assert "ppo-7b" not in written()["text"]
 
 
-def test_the_same_line_is_written_again_only_for_its_time():
-    writing = Writing()
-    writing.hear(0, snapshot())
-    line_path(ADDRESS).unlink()
-    writing.hear(WRITE_EVERY_S - 1, snapshot())
-    assert not line_path(ADDRESS).exists()
-    writing.hear(LINE_EVERY_S, snapshot())
-    assert line_path(ADDRESS).exists()
-
-
-def test_the_first_moments_of_a_screen_leave_nothing():
+def test_the_first_snapshots_of_a_screen_write_nothing():
     writing = Writing()
     writing.hear(0, snapshot(cluster=Cluster(ADDRESS)))
     writing.hear(0, snapshot(nodes=None))
@@ -112,7 +102,7 @@ def test_the_first_moments_of_a_screen_leave_nothing():
     assert line_path(ADDRESS).exists()
 
 
-def test_an_address_at_which_nobody_has_seen_a_ray_leaves_no_line_and_one_whose_ray_has_ended_does():
+def test_a_silent_address_gets_a_line_only_if_a_ray_has_answered_there_before():
     silent = snapshot(cluster=Cluster(ADDRESS, reachable=False))
     Writing().hear(0, silent)
     assert not line_path(ADDRESS).exists()
@@ -121,7 +111,7 @@ def test_an_address_at_which_nobody_has_seen_a_ray_leaves_no_line_and_one_whose_
     assert written()["text"].startswith("ray does not answer")
 
 
-def test_lines_of_clusters_that_are_gone_go():
+def test_lines_of_clusters_that_are_gone_are_removed():
     lines_path().mkdir(parents=True)
     old, young = line_path("http://old:1"), line_path("http://young:1")
     for path, seconds in ((old, FORGET_S + 60), (young, FORGET_S - 60)):

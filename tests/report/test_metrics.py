@@ -40,7 +40,7 @@ def of(found, name):
     return {tuple(value for _, value in key[1:]): number for key, number in found.items() if key[0] == name}
 
 
-def test_every_family_says_what_it_is_and_has_a_name_of_its_own():
+def test_every_family_has_a_help_text_and_a_unique_name():
     hosts = {"node1": Host("node1", processes=())}
     text = metrics_text(snapshot(findings=(finding(),), faults=(Fault("ray.oom", "late", NOW),), hosts=hosts))
     names = [family.name for family in FAMILIES]
@@ -70,7 +70,7 @@ def test_numbers_are_those_of_the_snapshot():
     assert of(found, "cockpit_findings_by_code") == {("gpu-lost", "critical"): 2, ("disk-filling", "warning"): 1}
 
 
-def test_what_waits_is_counted_by_its_reason():
+def test_waiting_things_are_counted_by_reason():
     pending = [actor(number, state="PENDING_CREATION", wait=wait) for number, wait in enumerate(("held", "held", None), 2)]
     waiting = of(told(actors=(actor(1), *pending)), "cockpit_waiting")
     assert {key: number for key, number in waiting.items() if number} == {
@@ -83,7 +83,7 @@ def test_what_waits_is_counted_by_its_reason():
     assert {kind for kind, _ in cut} == {"placement_group"}, "of a list that Ray has cut it isn't known how many wait"
 
 
-def test_left_over_processes_are_counted_on_hosts_that_were_looked_at():
+def test_orphans_are_counted_on_probed_hosts():
     hosts = {"node1": Host("node1", processes=(process(2, kind="unknown"),)), "node2": Host("node2", processes=None)}
     judged = (
         process(1, kind="orphan"),
@@ -96,7 +96,7 @@ def test_left_over_processes_are_counted_on_hosts_that_were_looked_at():
     assert of(found, "cockpit_processes") == {("node1", "orphan"): 2, ("node1", "stale"): 0, ("node1", "unknown"): 1}
 
 
-def test_what_is_unknown_has_no_sample():
+def test_unknown_values_have_no_sample():
     assert set(parse(metrics_text(Snapshot(taken=NOW)))) == {("cockpit_look_timestamp_seconds",), ("cockpit_status",)}
     blind = node(1, cpu=None, memory=HostMemory(), object_store=Amount(), shm=Amount(), disks=(Disk("/"),), gpus=(Gpu(0),), resources={})
     found = told(nodes=(blind,), actors=None, placement_groups=None, jobs=None, actor_counts=None, hosts={}, faults=())
@@ -106,7 +106,7 @@ def test_what_is_unknown_has_no_sample():
         assert not [name for name in names if name.startswith(f"cockpit_{kind}")], kind
 
 
-def test_a_silent_ray_is_not_said_to_have_no_nodes_and_no_findings():
+def test_a_silent_ray_has_no_counts_of_nodes_and_findings():
     found = told(cluster=Cluster("http://10.0.0.1:8265", reachable=False), nodes=(node(1, id=None),), sessions=(), hosts={}, findings=())
     assert of(found, "cockpit_ray_reachable") == {(): 0}
     assert of(found, "cockpit_status") == {(): 3}
@@ -121,25 +121,25 @@ def test_reserved_gpus_are_unknown_while_their_source_fails():
     assert of(told(jobs=(waits,), faults=(Fault("ray.actors", "late", NOW),)), "cockpit_job_gpus_reserved") == {}
 
 
-def test_old_figures_of_a_node_are_left_out_and_their_age_is_told():
+def test_old_figures_of_a_node_are_left_out_but_not_their_age():
     found = told(nodes=(node(1, seen=NOW - STALE_AFTER_S), node(2, seen=NOW - STALE_AFTER_S - 1)))
     assert set(of(found, "cockpit_node_memory_used_bytes")) == {("node1",)}
     assert of(found, "cockpit_node_age_seconds") == {("node1",): STALE_AFTER_S, ("node2",): STALE_AFTER_S + 1}
 
 
-def test_sources_that_answer_have_no_fault():
+def test_sources_that_answer_count_zero_faults():
     found = told(faults=(Fault("probe", "a", NOW, "w1"), Fault("probe", "b", NOW, "w2")), as_of={"ray.nodes": NOW, "probe:w3": NOW})
     assert of(found, "cockpit_faults") == {("ray.nodes",): 0, ("probe",): 2}
 
 
-def test_nodes_of_one_name_are_told_apart():
+def test_nodes_with_equal_names_get_different_labels():
     dead = node(1, state="DEAD", id="d" * 56)
     again, beside = node(1, id="a" * 56), node(1, id="b" * 56)
     assert of(told(nodes=(dead, again)), "cockpit_node_up") == {("node1",): 1}
     assert of(told(nodes=(dead, again, beside)), "cockpit_node_up") == {("node1",): 1, ("node1 bbbbbbbb",): 1}
 
 
-def test_the_same_labels_come_once_and_what_is_left_out_is_counted():
+def test_equal_labels_are_written_once_and_the_others_counted():
     found = told(nodes=(node(1, gpus=(gpu(0), gpu(0), gpu(1))),))
     assert len(of(found, "cockpit_gpu_memory_used_bytes")) == 2
     left_out = of(found, LEFT_OUT)
@@ -147,7 +147,7 @@ def test_the_same_labels_come_once_and_what_is_left_out_is_counted():
     assert ("cockpit_node_up",) not in left_out
 
 
-def test_a_family_has_an_end(monkeypatch):
+def test_the_series_of_a_family_are_limited(monkeypatch):
     monkeypatch.setattr(metrics, "MAX_SERIES", 5)
     found = told()
     assert len(of(found, "cockpit_gpu_memory_used_bytes")) == 5
@@ -155,18 +155,18 @@ def test_a_family_has_an_end(monkeypatch):
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_is_no_sample(number):
+def test_infinity_and_nan_are_no_samples(number):
     assert "cockpit_node_cpu_ratio" not in {key[0] for key in told(nodes=(node(1, cpu=number),))}
 
 
 @pytest.mark.parametrize("text", NASTY)
-def test_no_name_can_write_a_line_of_its_own(text):
+def test_no_name_can_add_a_line(text):
     plain, found = told(), told(text=text)
     assert sorted(key[0] for key in found) == sorted(key[0] for key in plain)
     assert all(len(value) <= metrics.MAX_LABEL and value.isprintable() for key in found for _, value in key[1:])
 
 
-def test_a_thousand_hostile_nodes_are_all_read_again():
+def test_a_thousand_hostile_nodes_can_all_be_parsed():
     nodes = tuple(node(number, NASTY[number % len(NASTY)]) for number in range(1, 1001))
     found = parse(metrics_text(snapshot(nodes=nodes, taken=NOW + 0.0)))
     fresh = sum(NOW - one.agent.seen <= STALE_AFTER_S for one in nodes)
@@ -175,7 +175,7 @@ def test_a_thousand_hostile_nodes_are_all_read_again():
     assert of(found, LEFT_OUT) == {}
 
 
-def test_the_dashboard_asks_for_families_that_there_are():
+def test_the_grafana_dashboard_uses_existing_families():
     board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     asked += [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]

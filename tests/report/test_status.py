@@ -69,13 +69,13 @@ def test_every_field_of_the_contract_is_there_with_its_type(where):
         assert not [value for value in values if value is not None and not right(value, kind)]
 
 
-def test_every_object_of_a_kind_has_the_same_fields():
+def test_all_objects_of_a_kind_have_the_same_fields():
     for where in ("nodes", "nodes.gpus", "actors.pending", "placement_groups", "jobs", "processes", "sessions", "faults"):
         objects = found(told(snapshot(nodes=(node(1), node(2)))) if where == "nodes.gpus" else told(), where)
         assert len({frozenset(each) for each in objects}) == 1
 
 
-def test_what_is_not_known_is_null_and_neither_empty_nor_zero():
+def test_unknown_is_null_and_neither_empty_nor_zero():
     unknown = told(Snapshot(taken=NOW))
     assert {name: unknown[name] for name in ("nodes", "placement_groups", "jobs", "processes", "sessions")} == dict.fromkeys(
         ("nodes", "placement_groups", "jobs", "processes", "sessions")
@@ -85,7 +85,7 @@ def test_what_is_not_known_is_null_and_neither_empty_nor_zero():
     assert unknown["findings"] == unknown["faults"] == []
 
 
-def test_a_node_that_nobody_could_look_at_has_nulls():
+def test_a_node_without_a_probe_has_nulls():
     (bare,) = told(snapshot(nodes=(node(1, probed=False, gpus=None, seen=None, cpu=None, memory=HostMemory(), disks=(Disk("/tmp"),)),)))[
         "nodes"
     ]
@@ -107,13 +107,13 @@ def test_a_node_whose_clock_is_ahead_was_seen_now():
     assert told(snapshot(nodes=(node(1, seen=NOW + 30),)))["nodes"][0]["age"] == 0
 
 
-def test_pending_lists_what_waits_or_starts_again_and_nothing_that_lives():
+def test_pending_lists_waiting_and_restarting_actors_only():
     states = [each["state"] for each in told()["actors"]["pending"]]
     assert sorted(set(states)) == ["PENDING_CREATION", "RESTARTING"]
     assert len(states) == 5
 
 
-def test_text_from_the_cluster_is_told_as_it_is():
+def test_text_from_the_cluster_is_unchanged_in_json():
     hostile = 'x[/]"\\\x1b[31m\u202e漢\n'
     assert told(snapshot(jobs=None, nodes=(node(1, hostile),)))["nodes"][0]["host"] == f"node1{hostile}"
 
@@ -151,12 +151,12 @@ def test_the_schema_knows_every_field(where):
 
 
 @pytest.mark.parametrize("of", [snapshot(), snapshot("\x1b[31m"), Snapshot(), snapshot(nodes=(node(1, gpus=None),), faults=())])
-def test_what_is_told_is_what_the_schema_says(of):
+def test_the_json_follows_its_schema(of):
     jsonschema = pytest.importorskip("jsonschema")
     jsonschema.Draft202012Validator(json_schema(Status)).validate(told(of))
 
 
-def test_the_schema_refuses_what_is_something_else():
+def test_the_schema_refuses_wrong_types():
     jsonschema = pytest.importorskip("jsonschema")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(json_schema(Status)).validate({**told(), "nodes": 3})
@@ -205,12 +205,12 @@ LIVE, DEAD = (Session(host="node1", name="s", path="/tmp/ray/s", live=live) for 
         ({"cluster": Cluster(), "sessions": None}, NO_ANSWER),
     ],
 )
-def test_the_exit_code_is_as_bad_as_the_worst_finding_of_one_look(facts, code):
+def test_the_exit_code_is_that_of_the_worst_finding(facts, code):
     judged = FindingTracker(Limits(), DETECTORS, assumed=60.0)(snapshot(**{**CALM, **facts}))
     assert exit_code(judged) == code, judged.findings
 
 
-def test_a_host_that_somebody_named_is_to_be_reached():
+def test_an_unreachable_host_of_the_config_is_a_warning():
     judged = FindingTracker(Limits(), DETECTORS, assumed=60.0)(
         snapshot(**{**CALM, "faults": (Fault("probe", "node2: no ssh", NOW, "node2"),)})
     )
@@ -221,7 +221,7 @@ def test_the_codes_are_those_of_the_contract():
     assert (OK, WARNING, CRITICAL, NO_ANSWER) == (0, 1, 2, 3)
 
 
-def test_findings_are_told_with_evidence_and_remedy():
+def test_findings_have_evidence_and_remedy():
     finding = Finding("deadlock", "critical", "jobs a and b", "…", ("why",), NOW - 60, Remedy("stop one", "stop-job"), ("job:a",))
     (bare,) = told(snapshot(findings=(finding,)))["findings"]
     assert bare == {
@@ -241,7 +241,7 @@ def test_findings_are_told_with_evidence_and_remedy():
 # A file of it
 
 
-def test_an_export_is_for_its_owner_alone(tmp_path, monkeypatch):
+def test_only_the_owner_may_read_an_export(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = os.umask(0)
     try:
@@ -253,7 +253,7 @@ def test_an_export_is_for_its_owner_alone(tmp_path, monkeypatch):
     assert json.loads(path.read_text()) == told()
 
 
-def test_an_export_never_writes_over_a_file(tmp_path, monkeypatch):
+def test_an_export_never_overwrites_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = export(snapshot(), NOW)
     with pytest.raises(FileExistsError):
@@ -261,7 +261,7 @@ def test_an_export_never_writes_over_a_file(tmp_path, monkeypatch):
     assert json.loads(path.read_text())["nodes"]
 
 
-def test_an_export_is_written_to_the_file_that_was_made_whatever_is_put_in_its_place(tmp_path, monkeypatch):
+def test_an_export_is_written_to_the_created_file_even_if_its_path_is_replaced(tmp_path, monkeypatch):
     """The owner of the folder may do that while the text is being made."""
     monkeypatch.chdir(tmp_path)
     other = tmp_path / "root's"
@@ -278,7 +278,7 @@ def test_an_export_is_written_to_the_file_that_was_made_whatever_is_put_in_its_p
     assert other.read_text() == "kept"
 
 
-def test_an_export_where_nothing_may_be_written_says_so(tmp_path, monkeypatch):
+def test_an_export_into_a_removed_folder_is_an_error(tmp_path, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.acts.launch.launch import Launches
-from cockpit.acts.plan import Aim
-from cockpit.acts.table import find_act
+from cockpit.actions.launch.launch import Launches
+from cockpit.actions.plan import ActionTarget
+from cockpit.actions.table import find_action
 from cockpit.config import document
 from cockpit.config.document import InputError, read_text
 from cockpit.presets import read_preset
@@ -70,7 +70,7 @@ async def test_no_launch_waits_for_a_script_on_such_a_disk(tmp_path, dead, monke
     preset = read_preset(Path(tmp_path / "ppo.yaml"))
     dead.clear()
     with pytest.raises(SourceError, match=r"run\.sh could not be read"):
-        await Launches(Operator(dashboard(JobTable()))).plan(find_act("launch"), Aim(rows=(preset,)))  # type: ignore[arg-type]
+        await Launches(Operator(dashboard(JobTable()))).plan(find_action("launch"), ActionTarget(rows=(preset,)))  # type: ignore[arg-type]
 
 
 async def test_no_launch_waits_for_a_pipe_that_its_preset_names(tmp_path):
@@ -79,4 +79,4 @@ async def test_no_launch_waits_for_a_pipe_that_its_preset_names(tmp_path):
     (tmp_path / "ppo.yaml").write_text("job: {entrypoint: bash run.sh, working_dir: ., runtime_env: {pip: needs.txt}}")
     launches = Launches(Operator(dashboard(JobTable())))  # type: ignore[arg-type]
     with pytest.raises(SourceError, match=r"job\.runtime_env\.pip: .*needs\.txt: not a regular file"):
-        await launches.plan(find_act("launch"), Aim(rows=(read_preset(tmp_path / "ppo.yaml"),)))
+        await launches.plan(find_action("launch"), ActionTarget(rows=(read_preset(tmp_path / "ppo.yaml"),)))

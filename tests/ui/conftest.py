@@ -8,7 +8,7 @@ import pytest
 from textual import _time, _wait
 from textual.css.stylesheet import Stylesheet
 
-from cockpit.acts.plan import Plan, Receipt, Target
+from cockpit.actions.plan import Plan, Receipt, Target
 from cockpit.config.settings import Config
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Hold
@@ -143,19 +143,19 @@ class Hand:
         self.waits, self.endless = waits, endless
         self.planned, self.performed, self.broken_off = [], [], []
 
-    async def plan(self, act, aim, hear):
-        self.planned.append((act, aim))
+    async def plan(self, action, chosen, hear):
+        self.planned.append((action, chosen))
         await self._wait("plan", hear, self.waits)
         if isinstance(self.plans, SourceError):
             raise self.plans
-        return self.plans or Plan(act.id, act.title, (victim(1300),), hosts=("node1",))
+        return self.plans or Plan(action.id, action.title, (victim(1300),), hosts=("node1",))
 
     async def perform(self, plan, hear):
         self.performed.append(plan)
         await self._wait("deed", hear, self.endless)
         if isinstance(self.receipt, SourceError):
             raise self.receipt
-        return self.receipt or Receipt(plan.act, plan.title, done=plan.targets, hosts=plan.hosts, took=1.5)
+        return self.receipt or Receipt(plan.action, plan.title, done=plan.targets, hosts=plan.hosts, took=1.5)
 
     async def _wait(self, what, hear, forever):
         hear("node1", Progress("connecting"))

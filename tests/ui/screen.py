@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import asynccontextmanager
 
 HOSTILE = [
     "[/]",
@@ -66,6 +67,14 @@ def unsafe(text):
         for char in text
         if (ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 or char in "\u202e\u2066" or ord(char) >= 0xE0000
     ]
+
+
+@asynccontextmanager
+async def running(app, size=(120, 40), **more):
+    """The app on a screen, as soon as it shows rows."""
+    async with app.run_test(size=size, **more) as pilot:
+        await until(pilot, lambda: table_of(app).count > 0)
+        yield pilot
 
 
 async def until(pilot, fact):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.acts.plan import Receipt, Target
-from cockpit.acts.table import ACTS, find_act
+from cockpit.actions.plan import Receipt, Target
+from cockpit.actions.table import ACTIONS, find_action
 from cockpit.ui.app import Cockpit
 from cockpit.ui.screens.dialogs import TextScreen
 from cockpit.ui.screens.live import LiveScreen
@@ -14,11 +14,11 @@ from cockpit.ui.screens.plan import PlanScreen
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
 from tests.ui.conftest import Hand
-from tests.ui.screen import footer, said, shown, table_of, until
+from tests.ui.screen import footer, running, said, shown, table_of, until
 from tests.world import node, process, snapshot
 
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace"}
-KEYS = {key for act in ACTS for key in act.keys.split(",")}
+KEYS = {key for action in ACTIONS for key in action.keys.split(",")}
 
 
 def keys_of(bindings):
@@ -43,11 +43,11 @@ async def aimed(pilot, key):
     asked = len(hand.planned)
     await pilot.press(key)
     await until(pilot, lambda: len(hand.planned) > asked)
-    act, aim = hand.planned[-1]
+    action, chosen = hand.planned[-1]
     await until(pilot, lambda: isinstance(pilot.app.screen, PlanScreen))
     await pilot.press("escape")
     await until(pilot, lambda: not isinstance(pilot.app.screen, PlanScreen))
-    return act.id, aim
+    return action.id, chosen
 
 
 def test_no_key_that_a_terminal_or_a_slip_sends_is_bound():
@@ -72,23 +72,22 @@ async def test_without_a_door_there_is_no_act_anywhere(make, size):
                 await until(pilot, lambda: "cockpit is read-only (--readonly)" in said(app))
                 app.clear_notifications()
             assert len(app.screen_stack) == 1
-            assert not any(act.title in footer(app) for act in ACTS)
+            assert not any(action.title in footer(app) for action in ACTIONS)
         titles = {command.title for command in app.get_system_commands(app.screen)}
-        assert not titles & {act.title for act in ACTS}
+        assert not titles & {action.title for action in ACTIONS}
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
-        assert not any(act.help in app.screen.text for act in ACTS)
+        assert not any(action.help in app.screen.text for action in ACTIONS)
 
 
 async def test_help_and_palette_have_every_act(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         commands = {command.title: command.help for command in app.get_system_commands(app.screen)}
-        assert all(act.help in commands[act.title] for act in ACTS)
+        assert all(action.help in commands[action.title] for action in ACTIONS)
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
-        assert all(act.help in app.screen.text for act in ACTS)
+        assert all(action.help in app.screen.text for action in ACTIONS)
 
 
 async def test_the_footer_has_the_acts_that_mean_something_under_the_cursor(make):
@@ -119,15 +118,15 @@ async def test_in_pods_of_kuberay_what_kuberay_does_itself_is_not_offered_and_it
         assert app.hand.planned == []
 
 
-@pytest.mark.parametrize(("key", "act"), [("K", "kill"), ("f9", "kill"), ("T", "terminate")])
-async def test_a_process_under_the_cursor_is_aimed_at(make, key, act):
+@pytest.mark.parametrize(("key", "action"), [("K", "kill"), ("f9", "kill"), ("T", "terminate")])
+async def test_a_process_under_the_cursor_is_aimed_at(make, key, action):
     app = make(hand=Hand())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("4")
         await to(pilot, lambda thing: thing.pid == 1300)
-        found, aim = await aimed(pilot, key)
-        assert found == act
-        assert [row.pid for row in aim.rows] == [1300]
+        found, chosen = await aimed(pilot, key)
+        assert found == action
+        assert [row.pid for row in chosen.rows] == [1300]
 
 
 async def test_tagged_processes_of_two_hosts_are_one_plan(make):
@@ -138,22 +137,21 @@ async def test_tagged_processes_of_two_hosts_are_one_plan(make):
         await pilot.press("space")
         await to(pilot, lambda thing: (thing.host, thing.pid) == ("node2", 3))
         await pilot.press("space")
-        _, aim = await aimed(pilot, "K")
-        assert {(row.host, row.pid) for row in aim.rows} == {("node1", 1), ("node2", 3)}
+        _, chosen = await aimed(pilot, "K")
+        assert {(row.host, row.pid) for row in chosen.rows} == {("node1", 1), ("node2", 3)}
 
 
 async def test_a_process_that_holds_two_gpus_is_aimed_at_once(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 60)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(120, 60)) as pilot:
         await pilot.press("enter")
         await to(pilot, lambda thing: getattr(thing, "pid", 0) == 1200)
         await pilot.press("space")
         await pilot.press("j")
         await to(pilot, lambda thing: getattr(thing, "pid", 0) == 1200)
         await pilot.press("space")
-        _, aim = await aimed(pilot, "K")
-        assert [row.pid for row in aim.rows] == [1200]
+        _, chosen = await aimed(pilot, "K")
+        assert [row.pid for row in chosen.rows] == [1200]
 
 
 async def test_the_page_of_a_process_is_about_that_process(make):
@@ -163,8 +161,8 @@ async def test_the_page_of_a_process_is_about_that_process(make):
         await to(pilot, lambda thing: thing.pid == 1400)
         await pilot.press("enter")
         await until(pilot, lambda: "PROCESS" in shown(app))
-        found, aim = await aimed(pilot, "K")
-        assert (found, [row.pid for row in aim.rows]) == ("kill", [1400])
+        found, chosen = await aimed(pilot, "K")
+        assert (found, [row.pid for row in chosen.rows]) == ("kill", [1400])
 
 
 async def test_the_page_of_a_node_is_about_that_host(make):
@@ -173,22 +171,21 @@ async def test_the_page_of_a_node_is_about_that_host(make):
         await to(pilot, lambda thing: thing.host == "node2")
         await pilot.press("enter")
         await until(pilot, lambda: "Node node2" in shown(app))
-        for key, act in (("K", "kill-orphans"), ("S", "stop"), ("C", "clean")):
-            found, aim = await aimed(pilot, key)
-            assert (found, aim.hosts) == (act, ("10.0.0.2",))
+        for key, action in (("K", "kill-orphans"), ("S", "stop"), ("C", "clean")):
+            found, chosen = await aimed(pilot, key)
+            assert (found, chosen.hosts) == (action, ("10.0.0.2",))
 
 
-@pytest.mark.parametrize(("key", "act"), [("K", "kill-orphans"), ("S", "stop"), ("C", "clean")])
-async def test_tagged_nodes_are_aimed_at_and_untagged_ones_all(make, key, act):
+@pytest.mark.parametrize(("key", "action"), [("K", "kill-orphans"), ("S", "stop"), ("C", "clean")])
+async def test_tagged_nodes_are_aimed_at_and_untagged_ones_all(make, key, action):
     app = make(snapshot(nodes=(node(1), node(2), node(4))), hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
-        found, aim = await aimed(pilot, key)
-        assert (found, aim.hosts) == (act, ())
+    async with running(app) as pilot:
+        found, chosen = await aimed(pilot, key)
+        assert (found, chosen.hosts) == (action, ())
         await to(pilot, lambda thing: thing.host == "node2")
         await pilot.press("space", "space")
-        found, aim = await aimed(pilot, key)
-        assert (found, aim.hosts) == (act, ("10.0.0.2", "10.0.0.4"))
+        found, chosen = await aimed(pilot, key)
+        assert (found, chosen.hosts) == (action, ("10.0.0.2", "10.0.0.4"))
 
 
 async def test_a_session_is_cleaned_and_stopped_by_its_name(make):
@@ -196,10 +193,14 @@ async def test_a_session_is_cleaned_and_stopped_by_its_name(make):
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("4")
         await to(pilot, lambda thing: getattr(thing, "live", None) is False)
-        found, aim = await aimed(pilot, "C")
-        assert (found, [row.name for row in aim.rows], aim.hosts) == ("clean", ["session_2026-11-20_01-17-58_164160_10000"], ("node1",))
-        found, aim = await aimed(pilot, "S")
-        assert (found, aim.session) == ("stop", "session_2026-11-20_01-17-58_164160_10000")
+        found, chosen = await aimed(pilot, "C")
+        assert (found, [row.name for row in chosen.rows], chosen.hosts) == (
+            "clean",
+            ["session_2026-11-20_01-17-58_164160_10000"],
+            ("node1",),
+        )
+        found, chosen = await aimed(pilot, "S")
+        assert (found, chosen.session) == ("stop", "session_2026-11-20_01-17-58_164160_10000")
 
 
 async def test_a_job_an_actor_and_a_group_are_aimed_at_by_their_ids(make):
@@ -207,15 +208,15 @@ async def test_a_job_an_actor_and_a_group_are_aimed_at_by_their_ids(make):
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
         await to(pilot, lambda thing: thing.running)
-        found, aim = await aimed(pilot, "J")
-        assert (found, aim.id) == ("stop-job", "ppo-7b")
+        found, chosen = await aimed(pilot, "J")
+        assert (found, chosen.id) == ("stop-job", "ppo-7b")
         await pilot.press("3")
         await to(pilot, lambda thing: thing.key.startswith("pg:"))
-        found, aim = await aimed(pilot, "X")
-        assert (found, aim.id) == ("remove-placement-group", f"{7:036x}")
+        found, chosen = await aimed(pilot, "X")
+        assert (found, chosen.id) == ("remove-placement-group", f"{7:036x}")
         await to(pilot, lambda thing: getattr(thing, "state", "") == "ALIVE")
-        found, aim = await aimed(pilot, "K")
-        assert (found, aim.id) == ("kill-actor", f"{1:032x}")
+        found, chosen = await aimed(pilot, "K")
+        assert (found, chosen.id) == ("kill-actor", f"{1:032x}")
 
 
 async def test_several_actors_are_ended_with_one_plan(make):
@@ -224,9 +225,9 @@ async def test_several_actors_are_ended_with_one_plan(make):
         await pilot.press("3")
         await to(pilot, lambda thing: getattr(thing, "state", "") == "ALIVE" and not getattr(thing, "internal", True))
         await pilot.press("space", "space")
-        found, aim = await aimed(pilot, "K")
+        found, chosen = await aimed(pilot, "K")
         assert found == "kill-actor"
-        assert find_act(found).request(aim, "node1")["ids"] == [f"{1:032x}", f"{2:032x}"]
+        assert find_action(found).request(chosen, "node1")["ids"] == [f"{1:032x}", f"{2:032x}"]
 
 
 async def test_jobs_are_acted_on_one_at_a_time(make):
@@ -250,9 +251,8 @@ async def test_jobs_are_acted_on_one_at_a_time(make):
 )
 async def test_a_key_that_means_nothing_here_says_why(make, page, key, said):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+    async with running(app, notifications=True) as pilot:
         await pilot.press(page)
-        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press(key)
         await until(pilot, lambda: said in shown(app))
         assert app.hand.planned == []
@@ -275,14 +275,13 @@ async def test_the_palette_reaches_an_act_that_the_cursor_does_not(make):
         await to(pilot, lambda thing: thing.pid == 1001)
         await pilot.press("colon", *"kill orphans", "enter")
         await until(pilot, lambda: app.hand.planned)
-        act, aim = app.hand.planned[0]
-        assert (act.id, aim.rows, aim.hosts) == ("kill-orphans", (), ())
+        action, chosen = app.hand.planned[0]
+        assert (action.id, chosen.rows, chosen.hosts) == ("kill-orphans", (), ())
 
 
 async def test_what_is_typed_into_a_filter_is_no_act(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         await pilot.press("slash", *"KTSCJX", "enter")
         await until(pilot, lambda: table_of(app).needle == "ktscjx")
         assert app.hand.planned == []
@@ -298,7 +297,7 @@ async def test_the_tags_of_what_is_gone_vanish_and_others_stay(make):
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and not app.screen.query_one("#agree").disabled)
         assert len(table_of(app).tagged) == 2
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: app.screen.stage == "receipt" and app.screen._read)
+        await until(pilot, lambda: app.screen.stage == "receipt" and app.screen._is_answerable)
         await pilot.press("enter")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         assert [row.about.pid for row in table_of(app).chosen] == [1200]
@@ -312,5 +311,5 @@ async def test_a_plan_is_made_anew_while_the_picture_is_stopped(make):
         await to(pilot, lambda thing: thing.pid == 1300)
         await pilot.press("p")
         app.take(snapshot(processes=()))
-        _, aim = await aimed(pilot, "K")
-        assert [row.pid for row in aim.rows] == [1300]
+        _, chosen = await aimed(pilot, "K")
+        assert [row.pid for row in chosen.rows] == [1300]

@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 from textual import events
 
-from cockpit.acts.table import ACTS
+from cockpit.actions.table import ACTIONS
 from cockpit.model import Cluster, Fault, Hold, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.text import to_ascii
@@ -30,7 +30,7 @@ from cockpit.ui.table import Table
 from cockpit.ui.textual_internals import Palette
 from cockpit.ui.view import Index
 from tests.ui.conftest import Hand
-from tests.ui.screen import HOSTILE, pages_of, said, shown, table_of, unsafe, until
+from tests.ui.screen import HOSTILE, pages_of, running, said, shown, table_of, unsafe, until
 from tests.ui.terminal import PROGRAM
 from tests.world import GIB, NOW, actor, finding, node, process, snapshot
 
@@ -53,7 +53,7 @@ async def test_what_is_known_before_the_screen_is_there_is_in_its_first_frame(ma
     app = make()
     app.monitor.is_started = True
     frames = []
-    with mock.patch.object(app, "_begin_to_follow", side_effect=lambda _: frames.append(shown(app))):
+    with mock.patch.object(app, "_start_monitor", side_effect=lambda _: frames.append(shown(app))):
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: frames)
     assert "10.0.0.1:8265" in frames[0]
@@ -73,9 +73,8 @@ async def test_the_overview_answers_at_a_glance(make):
 async def test_hostile_text_is_drawn_and_does_nothing(make, number):
     text = " ".join(HOSTILE)
     app = make(snapshot(text, findings=(finding(text),) if number == 6 else ()))
-    async with app.run_test(size=(160, 50), notifications=True) as pilot:
+    async with running(app, size=(160, 50), notifications=True) as pilot:
         await pilot.press(str(number))
-        await until(pilot, lambda: table_of(app).count > 0)
         seen = shown(app)
         for key in ("enter", "y", "escape", "escape", "t", "c", "l"):
             await pilot.press(key)
@@ -88,8 +87,7 @@ async def test_hostile_text_is_drawn_and_does_nothing(make, number):
 
 async def test_the_cursor_follows_the_thing_and_not_the_line(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         await pilot.press("j")
         assert table_of(app).selected.host == "node2"
         app.take(snapshot(nodes=(node(9), node(8), node(2))))
@@ -98,10 +96,8 @@ async def test_the_cursor_follows_the_thing_and_not_the_line(make):
 
 async def test_going_back_and_changing_pages_find_the_same_row(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 6)
-        await pilot.press("j", "j")
+    async with running(app) as pilot:
+        await pilot.press("4", "j", "j")
         pid = table_of(app).selected.about.pid
         await pilot.press("enter")
         await until(pilot, lambda: f"Process {pid}" in shown(app))
@@ -116,9 +112,8 @@ async def test_going_back_and_changing_pages_find_the_same_row(make):
 @pytest.mark.parametrize("key", ["enter", "m"])
 async def test_what_is_opened_again_begins_at_its_top(make, key):
     app = make()
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("2", "j")
-        await until(pilot, lambda: table_of(app).count > 1)
         for _ in range(2):
             await pilot.press(key)
             await until(pilot, lambda: len(pages_of(app).pages) == 2 and table_of(app).count > 2)
@@ -131,10 +126,8 @@ async def test_what_is_opened_again_begins_at_its_top(make, key):
 
 async def test_a_filter_keeps_what_matches_and_inverted_what_does_not(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 6)
-        await pilot.press("slash", *"orphan")
+    async with running(app) as pilot:
+        await pilot.press("4", "slash", *"orphan")
         await until(pilot, lambda: "1/6" in shown(app))
         await pilot.press("enter")
         assert [row.about.kind for row in table_of(app).blocks[0].rows] == ["orphan"]
@@ -146,9 +139,8 @@ async def test_a_filter_keeps_what_matches_and_inverted_what_does_not(make):
 
 async def test_sorting_steps_through_the_columns_and_then_reverses(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 6)
         while table_of(app).sorts.get("processes", ("",))[0] != "PID":
             await pilot.press("greater_than_sign")
         pids = [row.about.pid for row in table_of(app).blocks[0].rows]
@@ -161,8 +153,7 @@ async def test_one_key_says_who_holds_most_gpu_memory(make):
     app = make(
         snapshot(processes=(process(1, rss=9), process(2, gpus=(Hold(0, GIB),)), process(3, kind="child", gpus=(Hold(1, 9 * GIB),))))
     )
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         await pilot.press("M")
         await until(pilot, lambda: "GPU MEM▾" in shown(app))
         assert [row.about.pid for row in table_of(app).blocks[0].rows] == [3, 2, 1]
@@ -174,9 +165,8 @@ async def test_one_key_says_who_holds_most_gpu_memory(make):
 
 async def test_unknown_values_sort_last_both_ways(make):
     app = make(snapshot(processes=(process(1, rss=None), process(2, rss=5), process(3, rss=9))))
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 2)
         for reverse, order in ((False, [3, 2, 1]), (True, [2, 3, 1])):
             table_of(app).sorts["processes"] = ("RSS", reverse)
             app.page_screen.draw()
@@ -207,9 +197,8 @@ async def test_tree_hangs_children_below_their_parents(make):
 
 async def test_user_shows_only_that_users_processes(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 6)
         while table_of(app).selected.about.user != "other":
             await pilot.press("j")
         await pilot.press("u")
@@ -220,8 +209,7 @@ async def test_user_shows_only_that_users_processes(make):
 
 async def test_a_node_opens_and_escape_goes_back_but_never_out(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         await pilot.press("enter")
         await until(pilot, lambda: "Ray kills workers above 950G" in shown(app))
         assert "orphan 1200" in shown(app)
@@ -233,8 +221,7 @@ async def test_a_node_opens_and_escape_goes_back_but_never_out(make):
 async def test_host_memory_of_a_node_without_a_probe_is_asked_of_ray(make):
     app = make(snapshot(nodes=(node(2),)))
     app.monitor.of_node = (process(77, command="ray::Hog", rss=9 * GIB), process(78, command="ray::Idle", rss=GIB))
-    async with app.run_test(size=(120, 60)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(120, 60)) as pilot:
         await pilot.press("enter")
         await until(pilot, lambda: "ray::Hog" in shown(app))
         assert shown(app).index("ray::Hog") < shown(app).index("ray::Idle")
@@ -242,10 +229,8 @@ async def test_host_memory_of_a_node_without_a_probe_is_asked_of_ray(make):
 
 async def test_what_has_gone_is_said_to_have_gone(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("5")
-        await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("enter")
+    async with running(app) as pilot:
+        await pilot.press("5", "enter")
         app.take(snapshot(jobs=()))
         await until(pilot, lambda: "no longer listed" in shown(app))
         assert "ppo-7b" in shown(app)
@@ -253,10 +238,8 @@ async def test_what_has_gone_is_said_to_have_gone(make):
 
 async def test_raw_json_is_what_the_model_holds(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("5")
-        await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("y")
+    async with running(app) as pilot:
+        await pilot.press("5", "y")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         assert json.loads(app.screen.text)["id"] == "ppo-7b"
 
@@ -264,9 +247,8 @@ async def test_raw_json_is_what_the_model_holds(make):
 async def test_dead_actors_are_asked_for_only_on_demand(make):
     app = make()
     app.monitor.dead = (actor(50, state="DEAD", why="killed by Ray's memory monitor"),)
-    async with app.run_test(size=(160, 40)) as pilot:
+    async with running(app, size=(160, 40)) as pilot:
         await pilot.press("3")
-        await until(pilot, lambda: table_of(app).count > 0)
         assert "memory monitor" not in shown(app)
         await pilot.press("end", "d")
         await until(pilot, lambda: "memory monitor" in shown(app))
@@ -277,10 +259,8 @@ async def test_dead_actors_are_asked_for_only_on_demand(make):
 
 async def test_how_many_rows_are_tagged_is_said_above_the_page(make):
     app = make()
-    async with app.run_test(size=(160, 40)) as pilot:
-        await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 1)
-        await pilot.press("space", "space")
+    async with running(app, size=(160, 40)) as pilot:
+        await pilot.press("4", "space", "space")
         await until(pilot, lambda: "2 tagged" in shown(app).splitlines()[1])
         await pilot.press("U")
         await until(pilot, lambda: "tagged" not in shown(app).splitlines()[1])
@@ -298,10 +278,8 @@ async def test_dead_actors_that_cannot_be_had_are_not_none(make):
 async def test_the_log_of_a_job_is_followed(make):
     app = make()
     app.monitor.logs.batches = [["one", "two"], ["\x1b[31mthree\x1b[0m"]]
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("5")
-        await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("l")
+    async with running(app) as pilot:
+        await pilot.press("5", "l")
         await until(pilot, lambda: "three" in shown(app))
         await until(pilot, lambda: "the job has ended" in shown(app))
         await pilot.press("escape")
@@ -309,8 +287,7 @@ async def test_the_log_of_a_job_is_followed(make):
 
 
 async def crash(app, boom):
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         app.call_later(boom)
         await pilot.pause(0.2)
 
@@ -333,19 +310,15 @@ async def test_a_bug_is_one_sentence_and_shows_no_value(make, monkeypatch):
 
 async def test_an_environment_hides_its_secrets(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("e")
+    async with running(app) as pilot:
+        await pilot.press("4", "e")
         await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
 
 
 async def test_on_the_page_of_a_process_its_keys_need_no_other_row(make):
     app = make()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("enter")
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.press("4", "enter")
         await until(pilot, lambda: pages_of(app).page.heading.startswith("Process ") and "e Env" in shown(app))
         await pilot.press("e")
         await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
@@ -369,10 +342,8 @@ async def test_what_is_waited_for_is_said_until_it_is_there(make):
         return await stack(process)
 
     app.monitor.stack = stack_later
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("s")
+    async with running(app, notifications=True) as pilot:
+        await pilot.press("4", "s")
         await until(pilot, lambda: "Reading stacks: 1 process" in shown(app))
         read.set()
         await until(pilot, lambda: "(ppo.py:7)" in shown(app) and "Reading stacks" not in shown(app))
@@ -380,18 +351,15 @@ async def test_what_is_waited_for_is_said_until_it_is_there(make):
 
 async def test_ctrl_c_says_the_key_that_quits(make):
     app = make()
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, notifications=True) as pilot:
         await pilot.press("ctrl+c")
         await until(pilot, lambda: " q quits cockpit" in shown(app))
 
 
 async def test_stacks_of_what_is_tagged_lie_beside_each_other(make):
     app = make()
-    async with app.run_test(size=(140, 40)) as pilot:
-        await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("space", "space", "s")
+    async with running(app, size=(140, 40)) as pilot:
+        await pilot.press("4", "space", "space", "s")
         await until(pilot, lambda: "load (ppo.py:7)" in shown(app))
         assert "py-spy is not allowed to read process 1300" in shown(app)
         await pilot.press("escape", "U", "5", "s")
@@ -408,10 +376,8 @@ async def test_a_stack_of_what_is_no_process_is_explained(make):
 
 async def test_copy_takes_the_tagged_rows(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("space", "space", "c")
+    async with running(app) as pilot:
+        await pilot.press("4", "space", "space", "c")
         assert app.clipboard == "1200\n1300"
         await pilot.press("U", "c")
         assert app.clipboard == str(table_of(app).selected.about.pid)
@@ -420,8 +386,7 @@ async def test_copy_takes_the_tagged_rows(make):
 async def test_export_writes_what_is_known_for_its_owner_alone(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         await pilot.press("E")
         await until(pilot, lambda: list(tmp_path.glob("cockpit-*.json")))
     (file,) = tmp_path.glob("cockpit-*.json")
@@ -454,17 +419,15 @@ async def test_readonly_writes_no_file(make, tmp_path, monkeypatch):
 )
 async def test_a_key_that_can_do_nothing_here_says_why_in_one_line(make, page, key, why):
     app = make(readonly=True)
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+    async with running(app, notifications=True) as pilot:
         await pilot.press(page)
-        await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press(key)
         await until(pilot, lambda: said(app).endswith(why) and "\n" not in said(app))
 
 
 async def test_on_the_memory_page_the_key_for_order_says_why_it_does_nothing(make):
     app = make()
-    async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(80, 24), notifications=True) as pilot:
         await pilot.press("m")
         await until(pilot, lambda: pages_of(app).page.heading == "Memory node1")
         await pilot.press("greater_than_sign")
@@ -504,8 +467,7 @@ async def test_no_key_of_a_page_is_silent(make, monkeypatch, tmp_path, number, i
 
 async def test_what_is_typed_ahead_goes_into_the_filter(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         for key, char in (("4", "4"), ("slash", "/"), *zip("orphan", "orphan", strict=True)):
             app.post_message(events.Key(key, char))
         await until(pilot, lambda: table_of(app).needle == "orphan")
@@ -528,10 +490,8 @@ async def test_help_is_made_from_the_bindings(make):
 
 async def test_help_begins_with_the_page_and_the_row_and_has_each_key_once(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 60)) as pilot:
-        await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("question_mark")
+    async with running(app, size=(120, 60)) as pilot:
+        await pilot.press("4", "question_mark")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         parts = app.screen.text.partition("\n–        unknown")[0].strip().split("\n\n")
         groups = {part.splitlines()[0]: part.splitlines()[1:] for part in parts}
@@ -620,8 +580,7 @@ async def test_scrollbars_and_messages_are_ascii_too(make):
 @pytest.mark.parametrize("ascii", [True, False])
 async def test_every_sign_on_every_page_has_an_ascii_one_that_is_as_wide(make, ascii):
     app = make(snapshot(findings=(finding(),)), ascii=ascii, hand=Hand())
-    async with app.run_test(size=(160, 50), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(160, 50), notifications=True) as pilot:
         for key in ("1", "2", "3", "t", "4", "5", "6", "7", "1", "m", "question_mark", "escape", "y", "escape", "colon"):
             await pilot.press(key)
             await pilot.pause()
@@ -693,8 +652,7 @@ async def test_a_palette_that_is_closed_at_once_does_not_end_the_program(make):
 
 async def test_the_palette_opens_pages(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert {page.title for page in PAGES} <= titles
         await pilot.press("colon")
@@ -704,8 +662,7 @@ async def test_the_palette_opens_pages(make):
 
 async def test_the_palette_calls_keys_as_they_are_printed(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app):
         helps = {command.title: command.help for command in app.get_system_commands(app.screen) if command.help.startswith("Key ")}
         assert {title: helps[title] for title in ("Help", "Refresh", "GPU memory")} == {
             "Help": "Key ?: Show all keys and what the symbols mean.",
@@ -738,38 +695,34 @@ async def test_the_palette_has_every_key_of_the_page_and_of_its_row(make, number
 )
 async def test_the_palette_finds_what_a_command_does_and_what_else_it_may_be_called(make, typed, found):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 0)
         hits = [str(hit.text) async for hit in Commands(app.screen).search(typed)]
         assert found <= set(hits)
 
 
 async def test_the_palette_lists_first_what_is_called_so(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app):
         hits = {str(hit.text): hit.score async for hit in Commands(app.screen).search("memory")}
         assert min(hits["Memory"], hits["GPU memory"]) > hits["Kill orphans"]
 
 
 async def test_other_words_are_those_of_commands_that_there_are(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app):
         labels = {
             binding.description
             for binding in (*Cockpit.BINDINGS, *LiveScreen.BINDINGS, *PageView.BINDINGS, *ReplayScreen.BINDINGS, *Table.BINDINGS)
         }
-        titles = {command.title for command in app.get_system_commands(app.screen)} | {act.title for act in ACTS}
+        titles = {command.title for command in app.get_system_commands(app.screen)} | {action.title for action in ACTIONS}
         assert set(OTHER_WORDS) <= labels | titles
 
 
 async def test_a_screenshot_is_a_new_file_in_the_current_directory_and_its_whole_path_is_said(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     app = make()
-    async with app.run_test(size=(160, 40), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(160, 40), notifications=True) as pilot:
         await pilot.press("colon", *"svg", "down", "enter")
         await until(pilot, lambda: "Screenshot written to" in shown(app))
         (file,) = tmp_path.iterdir()
@@ -781,8 +734,7 @@ async def test_a_screenshot_is_a_new_file_in_the_current_directory_and_its_whole
 async def test_readonly_takes_no_screenshot_and_says_why(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     app = make(readonly=True)
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, notifications=True) as pilot:
         await pilot.press("colon", *"screenshot", "enter")
         await until(pilot, lambda: "not possible with --readonly" in shown(app))
         assert not list(tmp_path.iterdir())
@@ -790,8 +742,7 @@ async def test_readonly_takes_no_screenshot_and_says_why(make, tmp_path, monkeyp
 
 async def test_help_says_of_each_key_what_it_does_now(make):
     app = make()
-    async with app.run_test(size=(160, 50)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(160, 50)) as pilot:
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         told = [line.split(maxsplit=1) for line in app.screen.text.splitlines()]
@@ -801,18 +752,15 @@ async def test_help_says_of_each_key_what_it_does_now(make):
 
 async def test_the_palette_sorts(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("2")
-        await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("colon", *"sort", "down", "enter")
+    async with running(app) as pilot:
+        await pilot.press("2", "colon", *"sort", "down", "enter")
         await until(pilot, lambda: table_of(app).sorts)
 
 
 async def test_a_click_selects_and_sorts(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app) as pilot:
         await pilot.press("4")
-        await until(pilot, lambda: table_of(app).count > 6)
         await pilot.click(table_of(app), offset=(5, 3))
         assert table_of(app).at == 2
         await pilot.click(table_of(app), offset=(29, 0))
@@ -831,16 +779,6 @@ def test_gpu_memory_of_a_gpu_seen_twice_counts_once():
     twice = (node(1), node(1, id="f" * 56))
     assert Index(snapshot(nodes=twice)).gpu_memory == Index(snapshot(nodes=(node(1),))).gpu_memory
     assert Index(snapshot(nodes=(node(1),))).gpu_memory[1] == 8 * 80 * GIB
-
-
-def test_what_was_summed_of_a_node_is_kept_until_the_node_changes(monkeypatch):
-    summed = []
-    monkeypatch.setattr("cockpit.ui.view.sum_gpu_memory", lambda each: summed.append(each) or (1, 2))
-    one, two, changed = node(1), node(2), node(2, gpus=())
-    first = Index(snapshot(nodes=(one, two)))
-    assert first.gpu_memory == (2, 4)
-    assert Index(snapshot(nodes=(one, changed)), first).gpu_memory == (2, 4)
-    assert summed == [each.agent.gpus for each in (one, two, changed)]
 
 
 async def test_a_greeting_is_shown_first(make):

@@ -83,8 +83,8 @@ async def aimed(pilot, key):
     await until(pilot, lambda: hand.planned and isinstance(pilot.app.screen, PlanScreen))
     await pilot.press("escape")
     await until(pilot, lambda: not isinstance(pilot.app.screen, PlanScreen))
-    act, aim = hand.planned.pop()
-    return act.id, aim
+    action, chosen = hand.planned.pop()
+    return action.id, chosen
 
 
 # What is told
@@ -244,15 +244,15 @@ async def test_the_key_of_the_remedy_runs_its_act_on_what_it_is_about(make):
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("6")
         await until(pilot, lambda: table_of(app).count == 3)
-        act, aim = await aimed(pilot, "K")
-        assert (act, aim.hosts, [each.pid for each in aim.rows]) == ("kill-orphans", (), [1200, 1300])
+        action, chosen = await aimed(pilot, "K")
+        assert (action, chosen.hosts, [each.pid for each in chosen.rows]) == ("kill-orphans", (), [1200, 1300])
         await pilot.press("j")
-        act, aim = await aimed(pilot, "X")
-        assert (act, aim.id) == ("remove-placement-group", f"{7:036x}")
+        action, chosen = await aimed(pilot, "X")
+        assert (action, chosen.id) == ("remove-placement-group", f"{7:036x}")
         await pilot.press("j", "enter")
         await until(pilot, lambda: "EVIDENCE" in shown(app))
-        act, aim = await aimed(pilot, "C")
-        assert (act, [session.path for session in aim.rows]) == ("clean", [dead_session().path])
+        action, chosen = await aimed(pilot, "C")
+        assert (action, [session.path for session in chosen.rows]) == ("clean", [dead_session().path])
 
 
 async def test_a_host_that_ray_does_not_know_is_not_taken_for_those_that_it_knows(make):
@@ -262,8 +262,8 @@ async def test_a_host_that_ray_does_not_know_is_not_taken_for_those_that_it_know
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("6")
         await until(pilot, lambda: table_of(app).count == 1)
-        act, aim = await aimed(pilot, "K")
-        assert (act, aim.hosts) == ("kill-orphans", (node(1).ip,))
+        action, chosen = await aimed(pilot, "K")
+        assert (action, chosen.hosts) == ("kill-orphans", (node(1).ip,))
 
 
 async def test_only_rows_that_the_act_takes_are_aimed_at(make):
@@ -272,25 +272,26 @@ async def test_only_rows_that_the_act_takes_are_aimed_at(make):
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("6")
         await until(pilot, lambda: table_of(app).count == 1)
-        act, aim = await aimed(pilot, "K")
-        assert (act, [each.pid for each in aim.rows]) == ("kill", [1200])
+        action, chosen = await aimed(pilot, "K")
+        assert (action, [each.pid for each in chosen.rows]) == ("kill", [1200])
 
 
-@pytest.mark.parametrize("act", ["kill-orphans", "kill", "clean", "stop"])
-async def test_where_that_is_gone_nothing_is_aimed_at_rather_than_everything(make, act):
-    gone = stands(ORPHANS, remedy=Remedy("end them", act), about=(process(4711).key,))
+@pytest.mark.parametrize("action", ["kill-orphans", "kill", "clean", "stop"])
+async def test_where_that_is_gone_nothing_is_aimed_at_rather_than_everything(make, action):
+    gone = stands(ORPHANS, remedy=Remedy("end them", action), about=(process(4711).key,))
     app = make(world(gone), hand=Hand())
     async with app.run_test(size=(160, 40), notifications=True) as pilot:
         await pilot.press("6")
         await until(pilot, lambda: table_of(app).count == 1)
-        await pilot.press({"clean": "C", "stop": "S"}.get(act, "K"))
+        await pilot.press({"clean": "C", "stop": "S"}.get(action, "K"))
         await until(pilot, lambda: any("no longer exists" in said.message for said in app._notifications))
         assert not app.hand.planned
 
 
 def test_what_shows_the_cause_comes_before_an_act_that_ends_something_alive():
     keys = {
-        finding.code: [step.key for step in next_steps(finding, has_acts=True)] for finding in (ORPHANS, GROUP, RESTARTS, DISK, DEAD, NEAR)
+        finding.code: [step.key for step in next_steps(finding, has_actions=True)]
+        for finding in (ORPHANS, GROUP, RESTARTS, DISK, DEAD, NEAR)
     }
     assert keys == {
         "gpu-memory-orphaned": ["K", "Enter"],

@@ -9,7 +9,7 @@ from cockpit.ui.footer import Footer
 from cockpit.ui.pages import PAGES
 from cockpit.ui.screens.log import LogScreen
 from tests.ui.conftest import Hand
-from tests.ui.screen import footer, pages_of, shown, table_of, until
+from tests.ui.screen import footer, pages_of, running, shown, until
 from tests.world import finding, snapshot
 
 
@@ -101,8 +101,7 @@ async def test_changing_pages_leaves_nothing_behind(make):
 
 async def test_while_something_is_typed_no_key_is_offered_that_would_be_typed(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("slash", "p", "p", "o")
         await until(pilot, lambda: shown(app).splitlines()[-2].startswith(" / ppo"))
         assert footer(app).split() == ["Enter", "Keep", "filter", "Esc", "All", "rows"]

@@ -14,7 +14,7 @@ from cockpit.ui.header import Header, page_line, summary
 from cockpit.ui.pages import PAGES
 from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.view import Index, View
-from tests.ui.screen import pages_of, shown, table_of, until
+from tests.ui.screen import pages_of, running, shown, until
 from tests.world import NOW, snapshot, with_figures
 
 
@@ -22,9 +22,8 @@ from tests.world import NOW, snapshot, with_figures
 @pytest.mark.parametrize("number", range(len(PAGES)))
 async def test_a_click_on_a_page_opens_it(make, number, width):
     app = make()
-    async with app.run_test(size=(width, 40)) as pilot:
+    async with running(app, size=(width, 40)) as pilot:
         await pilot.press("2" if number == 0 else "1")
-        await until(pilot, lambda: table_of(app).count > 0)
         line = shown(app).splitlines()[1]
         await pilot.click(Header, offset=(line.index(f"{number + 1} {PAGES[number].title}") + 2, 1))
         await until(pilot, lambda: isinstance(pages_of(app).page, PAGES[number]))
@@ -32,8 +31,7 @@ async def test_a_click_on_a_page_opens_it(make, number, width):
 
 async def test_a_click_beside_the_pages_opens_none(make):
     app = make()
-    async with app.run_test(size=(160, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(160, 40)) as pilot:
         await pilot.click(Header, offset=(150, 1))
         await pilot.click(Header, offset=(14, 0))
         assert isinstance(pages_of(app).page, PAGES[0])
@@ -123,8 +121,7 @@ def test_which_address_does_not_answer_is_shown_too():
 async def test_it_says_whether_it_is_recorded_or_why_not(make, state, text):
     app = make()
     app.services.recorder = SimpleNamespace(state_of=lambda _: state)
-    async with app.run_test(size=(160, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(160, 40)):
         assert shown(app).splitlines()[1].rstrip().endswith(f"{PAGES[-1].title} {text}".rstrip())
 
 
@@ -155,8 +152,7 @@ def test_a_long_filter_is_cut_with_dots_and_never_the_counts_of_findings(width):
 async def test_a_filter_at_80_columns_leaves_the_counts_of_findings_on_the_screen(make):
     found = tuple(Finding("x", "warning", f"node{number}", "is slow", (), NOW) for number in range(3))
     app = make(snapshot(findings=found))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press(*"/critic1234567890", "enter")
         await until(pilot, lambda: "filter critic1234567890" in shown(app))
         assert "▲3" in "".join(shown(app).splitlines()[:2])
@@ -164,8 +160,7 @@ async def test_a_filter_at_80_columns_leaves_the_counts_of_findings_on_the_scree
 
 async def test_only_lines_that_have_changed_are_drawn_again(make, monkeypatch):
     app = make()
-    async with app.run_test(size=(160, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(160, 40)):
         header, drawn = app.query_one(Header), []
         monkeypatch.setattr(header, "refresh", lambda *regions, **_: drawn.append([region.y for region in regions]))
         same = header.view, header._pages, header._notes

@@ -12,7 +12,8 @@ from cockpit.ui.log_tails import READ_INTERVAL_S, TAIL_LINES
 from cockpit.ui.pages.details import LOG_PART
 from cockpit.ui.screens.live import MIN_SIGHT_S
 from cockpit.ui.screens.log import LogScreen
-from tests.ui.screen import HOSTILE, pages_of, shown, table_of, unsafe, until
+from tests.ui.recordings import recorded
+from tests.ui.screen import HOSTILE, is_past, pages_of, running, shown, table_of, unsafe, until
 from tests.world import actor, process, snapshot
 
 ACTOR = snapshot(actors=(actor(1),), placement_groups=())
@@ -59,8 +60,7 @@ async def test_where_there_is_little_room_the_newest_lines_are_those_in_sight(ma
 async def test_a_long_list_below_leaves_the_log_its_share_of_the_screen(make):
     app = made(make, *(f"step {number:03}" for number in range(400)))
     app.monitor.first = snapshot(actors=tuple(actor(number) for number in range(1, 90)))
-    async with app.run_test(size=(120, 60)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(120, 60)) as pilot:
         await pilot.press("5", "enter")
         await until(pilot, lambda: "step 399" in shown(app))
         assert shown(app).count("step ") == 60 // LOG_PART
@@ -69,8 +69,7 @@ async def test_a_long_list_below_leaves_the_log_its_share_of_the_screen(make):
 @pytest.mark.parametrize("key", ["4", "5"])
 async def test_so_do_those_of_a_process_and_of_a_job(make, key):
     app = made(make, "said it")
-    async with app.run_test(size=(120, 60)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(120, 60)) as pilot:
         await pilot.press(key, "enter")
         await until(pilot, lambda: "said it" in shown(app))
 
@@ -112,17 +111,12 @@ async def test_a_hidden_pane_asks_nothing(make):
 async def test_rows_that_the_cursor_passes_are_not_asked_for(make, monkeypatch):
     app = made(make, "said it", first=snapshot(actors=tuple(actor(number) for number in range(1, 5)), placement_groups=()))
     async with app.run_test(size=LARGE) as pilot:
-        set_timer = app.live.set_timer
-
-        def start(delay, callback, **more):
-            """On a busy machine two keys are further apart than a rest is long: none ends before this test says so."""
-            return set_timer(delay, callback, pause=callback == app.live._end_rest, **more)
-
-        monkeypatch.setattr(app.live, "set_timer", start)
+        monkeypatch.setattr("cockpit.ui.screens.live.MIN_SIGHT_S", 1000)  # on a busy machine two keys are more than the usual time apart
         await pilot.press("3", "end", "up", "up")
-        await until(pilot, lambda: app.live._rest is not None)
+        await pilot.pause(2 * MIN_SIGHT_S)
         assert app.monitor.logs.asked == []
-        app.live._end_rest()
+        monkeypatch.setattr("cockpit.ui.screens.live.MIN_SIGHT_S", 0)
+        await pilot.press("up")
         await until(pilot, lambda: "said it" in shown(app))
         assert app.monitor.logs.asked == [table_of(app).selected]
 
@@ -214,6 +208,22 @@ async def test_below_the_open_log_nothing_is_read_again(make, clock):
         clock.now += 2 * READ_INTERVAL_S
         await pilot.pause(5)
         assert logs.read == ["out"]
+
+
+async def test_after_a_visit_to_the_past_it_is_read_again(make, clock):
+    app = made(make, "said it")
+    app.services.recorded = recorded()
+    logs = app.monitor.logs
+    async with app.run_test(size=LARGE) as pilot:
+        await actor_page(app, pilot)
+        await until(pilot, lambda: logs.read == ["out"])
+        await pilot.press("left_square_bracket")
+        await until(pilot, lambda: is_past(app))
+        clock.now += 2 * READ_INTERVAL_S
+        await pilot.pause(5)
+        assert logs.read == ["out"]
+        await pilot.press("end")
+        await until(pilot, lambda: logs.read == ["out", "out"])
 
 
 async def test_lines_are_harmless_and_without_secrets(make):

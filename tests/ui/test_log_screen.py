@@ -10,7 +10,7 @@ from textual.widgets import Input
 from cockpit.ui.log_view import LogView
 from cockpit.ui.screens.log import LogScreen
 from tests.ui.logs import numbered
-from tests.ui.screen import footer, shown, table_of, until
+from tests.ui.screen import footer, running, shown, table_of, until
 
 LINES = ["starting", "step 1 loss 0.9", "ERROR: NCCL timeout", "step 2 loss 0.8", "error again", "step 3 loss 0.7"]
 
@@ -19,10 +19,8 @@ LINES = ["starting", "step 1 loss 0.9", "ERROR: NCCL timeout", "step 2 loss 0.8"
 async def log(make, lines=tuple(LINES), size=(120, 40)):
     app = make()
     app.monitor.logs.batches = [lines]
-    async with app.run_test(size=size) as pilot:
-        await pilot.press("5")
-        await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("l")
+    async with running(app, size=size) as pilot:
+        await pilot.press("5", "l")
         await until(pilot, lambda: lines[-1] in shown(app))
         yield app, pilot
 
@@ -163,10 +161,8 @@ async def test_a_log_of_the_process_before_a_restart_is_never_called_live(make):
         app.monitor.logs.log("err-before", ["Traceback"], waits=True),
         app.monitor.logs.log("err", ["step 1"], waits=True),
     )
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("5")
-        await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("l")
+    async with running(app) as pilot:
+        await pilot.press("5", "l")
         await until(pilot, lambda: "Traceback" in shown(app))
         assert "the process has ended" in title(app)
         assert "live" not in title(app)

@@ -16,7 +16,7 @@ LINES = st.lists(st.lists(PIECES, max_size=5).map("".join), max_size=40)
 
 
 def found(lines: LogLines, search: LineSearch) -> list[int]:
-    search.look(lines, range(lines.cut, lines.end))
+    search.update(lines, range(lines.cut, lines.end))
     return search.found
 
 
@@ -48,7 +48,7 @@ def test_within_a_filter_only_lines_of_the_filter_are_found(invert: bool, matche
     searches = LogSearches(log_of(["red one", "blue one", "red two", "blue two"]))
     searches.set_filter("red", invert=invert)
     searches.set_search("two")
-    searches.look()
+    searches.update()
     assert searches.search.found == matches
 
 

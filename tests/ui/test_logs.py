@@ -11,7 +11,7 @@ from cockpit.sources.source import SourceError
 from cockpit.ui.pages.details import detail_of
 from cockpit.ui.screens.live import find_quotes
 from cockpit.ui.screens.log import LogScreen
-from tests.ui.screen import shown, table_of, until
+from tests.ui.screen import running, shown, table_of, until
 from tests.world import actor, finding, node, process, snapshot
 
 
@@ -83,8 +83,7 @@ async def test_a_log_that_is_alone_offers_no_other(make):
 
 async def test_on_an_actors_page_its_own_log_is_opened(make):
     app = make(snapshot(actors=(actor(1),), placement_groups=()))
-    async with app.run_test(size=(160, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(160, 40)) as pilot:
         await pilot.press("3", "end", "enter")
         await until(pilot, lambda: "ACTOR" in shown(app))
         await opened(app, pilot, "l")
@@ -93,8 +92,7 @@ async def test_on_an_actors_page_its_own_log_is_opened(make):
 
 async def test_on_a_nodes_page_its_own_log_is_opened(make):
     app = make(snapshot(processes=(), actors=(), placement_groups=()))
-    async with app.run_test(size=(160, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(160, 40)) as pilot:
         await pilot.press("2", "enter")
         await until(pilot, lambda: "MEMORY" in shown(app).upper())
         await opened(app, pilot, "l")
@@ -126,8 +124,7 @@ def test_only_a_finding_that_quotes_a_log_has_lines_to_be_marked_in_it():
 async def test_where_there_is_no_log_one_sentence_says_why(make):
     app = make()
     app.monitor.logs.found = SourceError("no log of process 7: Ray writes none for it")
-    async with app.run_test(size=(160, 40), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(160, 40), notifications=True) as pilot:
         await pilot.press("4", "l")
         await until(pilot, lambda: "no log of process 7" in shown(app))
         assert not isinstance(app.screen, LogScreen)
@@ -141,8 +138,7 @@ async def test_a_log_that_is_found_too_late_does_not_open_over_another_page(make
         return (app.monitor.logs.log("out"),)
 
     app.monitor.logs.logs_of = logs_of
-    async with app.run_test(size=(160, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(160, 40)) as pilot:
         await pilot.press("2", "l", "5")
         found.set()
         await pilot.pause()

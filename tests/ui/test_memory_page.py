@@ -12,6 +12,7 @@ from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.pages.memory import OWNERS, MemoryPage, downsample, fullest_node, memory_node
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.view import Index, View
+from tests.ui.page_text import drawn, text
 from tests.ui.screen import pages_of, shown, table_of, until
 from tests.world import GIB, NOW, actor, node, process, snapshot
 
@@ -41,10 +42,6 @@ def seen(*used, width=160, plain=False, **more):
     return View(now, Index(now), history, NOW, width, plain)
 
 
-def text(cell):
-    return cell if isinstance(cell, str) else "".join(piece for piece, _ in cell)
-
-
 def sections(view):
     return {section.key: section for section in MemoryPage(node(1)).sections(view)}
 
@@ -58,8 +55,7 @@ def chart(view):
 
 
 def owners(view):
-    section = sections(view)["memory-owners"]
-    return [{column.title: text(column.cell(row, view)) for column in section.columns} for row in section.rows]
+    return drawn(sections(view)["memory-owners"], view)
 
 
 def test_it_says_when_ray_will_kill():

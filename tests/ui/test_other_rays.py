@@ -9,7 +9,7 @@ from cockpit.config.address import Address
 from cockpit.model import Cluster, Finding, OtherRay
 from cockpit.text import to_ascii
 from cockpit.ui.screens.dialogs import AddressDialog
-from tests.ui.screen import footer, shown, table_of, until
+from tests.ui.screen import footer, running, shown, until
 from tests.world import NOW, snapshot
 
 LIVES = OtherRay("http://127.0.0.1:8366", "session_b", answers=True)
@@ -54,8 +54,7 @@ async def test_the_choice_can_be_left_and_nothing_is_followed(make, key):
 async def test_where_no_other_ray_answers_it_is_said(make):
     app = make()
     app.monitor.rays = (SILENT,)
-    async with app.run_test(size=(160, 24), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(160, 24), notifications=True) as pilot:
         await pilot.press("a")
         await until(pilot, lambda: "No other Ray cluster on this host answers" in shown(app))
         assert len(app.screen_stack) == 1
@@ -71,8 +70,7 @@ async def test_those_found_before_the_screen_was_there_are_offered_on_it(make):
 
 async def test_another_session_in_the_place_of_the_followed_one_is_said_once(make):
     app = make(snapshot())
-    async with app.run_test(size=(160, 24), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(160, 24), notifications=True) as pilot:
         moved = replace(app.services.snapshot.cluster, session="session_b", before="session_a", replaced=NOW)
         app.take(snapshot(cluster=moved))
         app.take(snapshot(cluster=moved))
@@ -93,8 +91,7 @@ async def test_of_several_at_the_start_those_that_answer_are_offered(make):
     app = make(lost())
     app.monitor.rays = (LIVES,)
     both = (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
-    async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(80, 24), notifications=True) as pilot:
         app.live.choose_cluster(both)
         await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
         assert "session_far" not in shown(app)

@@ -150,22 +150,6 @@ async def test_a_click_in_the_pane_chooses_nothing(make):
         assert len(pages_of(app).pages) == 1
 
 
-async def test_a_row_is_laid_out_once_for_each_snapshot(make, monkeypatch):
-    made = []
-    sections = DetailPage.sections
-    monkeypatch.setattr(DetailPage, "sections", lambda page, view: made.append(page.thing.key) or sections(page, view))
-    app = make(snapshot(findings=(LOST,)))
-    async with app.run_test(size=(160, 60)) as pilot:
-        await until(pilot, lambda: "FINDING" in pane(app))
-        before = 0
-        while before != len(made):  # until the screen has been laid out
-            before = len(made)
-            await pilot.pause(0.1)
-        table_of(app).post_message(table_of(app).Moved())
-        await pilot.pause(0.1)
-        assert len(made) == before, "the cursor is on the same row, and nothing has been heard"
-
-
 async def test_what_a_cluster_calls_itself_harms_nothing_in_the_pane(make):
     app = make(snapshot("\x1b]0;x\x07[/]\u202e", findings=(LOST,)))
     async with app.run_test(size=(160, 60)) as pilot:

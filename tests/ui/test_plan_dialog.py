@@ -9,16 +9,16 @@ import msgspec
 import pytest
 from textual import events
 
-from cockpit.acts.audit import Audit
-from cockpit.acts.plan import Freed, Plan, Receipt, Target, Unreached
-from cockpit.acts.world import UnclearSessionError
+from cockpit.actions.action_context import UnclearSessionError
+from cockpit.actions.audit import Audit
+from cockpit.actions.plan import Freed, Plan, Receipt, Target, Unreached
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.ui.notices import say
 from cockpit.ui.screens.dialogs import fold_line
 from cockpit.ui.screens.plan import PlanLines, PlanScreen, sum_progress
 from tests.ui.conftest import Hand, victim
-from tests.ui.screen import HOSTILE, pages_of, shown, table_of, unsafe, until
+from tests.ui.screen import HOSTILE, pages_of, running, shown, table_of, unsafe, until
 from tests.world import GIB, NOW
 
 SIZES = [(60, 15), (80, 24), (160, 50)]
@@ -37,7 +37,7 @@ async def opened(pilot, stage="plan", key="K"):
     app = pilot.app
     await until(pilot, lambda: table_of(app).count > 0)
     await pilot.press(key)
-    await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen.stage == stage and app.screen._read)
+    await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen.stage == stage and app.screen._is_answerable)
     return app.screen
 
 
@@ -97,7 +97,7 @@ async def test_the_button_of_the_act_does_exactly_the_plan_and_the_receipt_says_
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot)
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: screen.stage == "receipt" and screen._read)
+        await until(pilot, lambda: screen.stage == "receipt" and screen._is_answerable)
         assert app.hand.performed == [screen.plan]
         text = " ".join(shown(app).replace("│", " ").split())
         for fact in (
@@ -128,23 +128,21 @@ async def test_the_mouse_agrees_and_cancels(make):
 
 async def test_keys_typed_ahead_agree_to_nothing(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(80, 24)) as pilot:
         for key, char in (("K", "K"), ("tab", "\t"), ("enter", "\r"), ("tab", "\t"), ("enter", "\r")):
             app.post_message(events.Key(key, char))
-        await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen._read and app.screen.stage == "plan")
+        await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen._is_answerable and app.screen.stage == "plan")
         assert app.hand.performed == []
 
 
 async def test_a_word_typed_while_the_plan_is_made_works_neither_the_dialog_nor_the_page(make):
     app = make(hand=Hand(LIVE))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(80, 24)) as pilot:
         page = pages_of(app).page
         for char in ("S", *"nq"):
             app.post_message(events.Key(char, char))
         app.post_message(events.Key("enter", "\r"))
-        await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen._read and app.screen.stage == "plan")
+        await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen._is_answerable and app.screen.stage == "plan")
         assert (pages_of(app).page, app.hand.performed) == (page, [])
 
 
@@ -173,16 +171,15 @@ async def test_that_there_is_more_to_read_is_said_only_where_there_is(make, coun
 
 async def test_a_plan_that_has_just_appeared_can_not_be_agreed_to(make):
     app = make(hand=Hand())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("K")
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen.stage == "plan")
         screen = app.screen
-        while not screen._read:
-            screen._agree()
+        while not screen._is_answerable:
+            screen._confirm()
             await pilot.pause(0.01)
         assert app.hand.performed == []
-        screen._agree()
+        screen._confirm()
         await until(pilot, lambda: app.hand.performed)
 
 
@@ -345,11 +342,11 @@ async def test_the_log_says_that_it_was_broken_off(make, tmp_path):
 
     class Logging(Hand):
         async def perform(self, plan, hear):
-            act, receipt = audit.begin(plan), None
+            action, receipt = audit.begin(plan), None
             try:
                 receipt = await super().perform(plan, hear)
             finally:
-                audit.end(act, plan, receipt)
+                audit.end(action, plan, receipt)
             return receipt
 
     app = make(hand=Logging(endless=True))
@@ -428,7 +425,7 @@ async def test_hostile_text_is_drawn_exactly_and_does_nothing(make, size):
             seen += shown(app)
         screen.query_one("#word").value = plan.word
         await until(pilot, lambda: not screen.query_one("#agree").disabled)
-        screen._agree()
+        screen._confirm()
         await until(pilot, lambda: screen.stage == "receipt")
         seen += shown(app)
         assert "[/]" in seen
@@ -492,8 +489,8 @@ async def test_a_plan_that_is_agreed_to_twice_at_once_is_carried_out_once(make):
     app = make(hand=Hand())
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot)
-        await until(pilot, lambda: screen._read)
-        screen._agree()
-        screen._agree()
+        await until(pilot, lambda: screen._is_answerable)
+        screen._confirm()
+        screen._confirm()
         await until(pilot, lambda: screen.stage == "receipt")
         assert len(app.hand.performed) == 1

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from cockpit.acts.plan import Plan, Target
+from cockpit.actions.plan import Plan, Target
 from cockpit.budget import Budget, Line
 from cockpit.check.preset_list import PresetEntry
 from cockpit.check.result import judge
@@ -233,12 +233,12 @@ async def test_l_shows_the_plan_and_l_again_launches_and_opens_the_log(make, fol
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter", "L")
         await until(pilot, lambda: "L again launches it" in shown(app))
-        (_, aim) = app.hand.planned[0]
-        assert aim.rows[0].job.entrypoint.startswith("python train.py")
+        (_, chosen) = app.hand.planned[0]
+        assert chosen.rows[0].job.entrypoint.startswith("python train.py")
         await pilot.press("L")  # typed ahead: it was meant for something else
-        await until(pilot, lambda: app.screen._read)
+        await until(pilot, lambda: app.screen._is_answerable)
         await pilot.press("L")
-        await until(pilot, lambda: app.hand.performed and app.screen.stage == "receipt" and app.screen._read)
+        await until(pilot, lambda: app.hand.performed and app.screen.stage == "receipt" and app.screen._is_answerable)
         assert len(app.hand.performed) == 1
         await pilot.press("escape")
         await until(pilot, lambda: "Job small-2: job-driver-small-2.log" in shown(app))
@@ -262,7 +262,7 @@ async def test_where_the_preset_runs_already_its_name_must_be_typed(make, folder
     async with app.run_test(size=(120, 30)) as pilot:
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter", "L")
-        await until(pilot, lambda: "Type small to continue" in shown(app) and app.screen._read)
+        await until(pilot, lambda: "Type small to continue" in shown(app) and app.screen._is_answerable)
         await pilot.press("L")
         await pilot.pause()
         assert not app.hand.performed

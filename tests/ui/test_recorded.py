@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from cockpit.ui.recorded import HISTORY_S, MAX_MORE_S, RecordedPast
+from cockpit.ui.recorded import HISTORY_S, MAX_EXTENSION_S, RecordedPast
 from tests.ui.recordings import BEGIN, Happened, Memory, recorded
 from tests.world import NOW
 
@@ -39,7 +39,7 @@ async def test_minutes_are_quick_to_come_where_they_go_on_or_did_not_take_long_b
     await past.read_history(NOW - 1000)
     assert past.has_history_within(60, NOW - 5000)
     assert not past.has_history_within(0, NOW - 5000)
-    assert past.has_history_within(0, NOW - 1000 + MAX_MORE_S)
+    assert past.has_history_within(0, NOW - 1000 + MAX_EXTENSION_S)
     assert not past.has_history_within(0, NOW - 1010), "a step back is read anew"
 
 

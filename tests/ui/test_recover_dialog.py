@@ -4,8 +4,8 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from cockpit.acts.plan import Plan, Target
-from cockpit.acts.recover.step_state import NAMES, StepError, steps_of
+from cockpit.actions.plan import Plan, Target
+from cockpit.actions.recover.step_state import NAMES, StepError, steps_of
 from cockpit.sources.probes.requests import Progress
 from cockpit.ui.screens.recover import RecoverScreen
 from tests.ui.conftest import Hand
@@ -64,12 +64,20 @@ async def begun(pilot, app, folder):
     await pilot.press("7")
     await until(pilot, lambda: "small" in shown(app))
     await pilot.press("/", *"small", "enter", "R")
-    await until(pilot, lambda: isinstance(app.screen, RecoverScreen) and app.screen.stage in ("plan", "failed") and app.screen._read)
+    await until(
+        pilot, lambda: isinstance(app.screen, RecoverScreen) and app.screen.stage in ("plan", "failed") and app.screen._is_answerable
+    )
 
 
 async def agreed(pilot, app):
     await pilot.click("#agree")
-    await until(pilot, lambda: app.screen.stage in ("receipt", "failed") and app.screen._read)
+    await until(pilot, lambda: app.screen.stage in ("receipt", "failed") and app.screen._is_answerable)
+
+
+def unavailable(app):
+    """The steps that can't be ticked."""
+    options = app.screen.query_one("#steps").options
+    return [option.value for option in options if option.disabled]
 
 
 async def test_one_question_with_all_that_ends_and_all_steps(make, folder):
@@ -108,8 +116,9 @@ async def test_a_step_that_fails_is_gone_on_with_after_another_look(make, folder
         assert "port 6379 is taken" in text
         assert "Ray is stopped on head" in text
         await pilot.click("#agree")
-        await until(pilot, lambda: app.screen.stage == "plan" and app.screen._read)
+        await until(pilot, lambda: app.screen.stage == "plan" and app.screen._is_answerable)
         assert book.made[-1] == ("start", ())
+        assert unavailable(app) == list(NAMES[: NAMES.index("start")])
         await agreed(pilot, app)
         assert app.screen.stage == "receipt"
         assert "✓ Start Ray" in shown(app)
@@ -125,8 +134,31 @@ async def test_a_step_can_be_left_out(make, folder):
         app.screen.set_focus(steps)
         steps.highlighted = NAMES.index("clean")
         await pilot.press("space")
-        await until(pilot, lambda: len(book.made) == 2 and app.screen.stage == "plan" and app.screen._read)
+        await until(pilot, lambda: len(book.made) == 2 and app.screen.stage == "plan" and app.screen._is_answerable)
         assert book.made[-1] == ("stop", ("clean",))
+        assert unavailable(app) == []
+        app.screen.set_focus(steps)
+        steps.highlighted = NAMES.index("clean")
+        await pilot.press("space")
+        await until(pilot, lambda: len(book.made) == 3 and app.screen.stage == "plan" and app.screen._is_answerable)
+        assert book.made[-1] == ("stop", ())
+
+
+async def test_a_step_that_was_left_out_and_lies_before_the_step_to_continue_at_can_not_be_ticked(make, folder):
+    book = Book(fails="start")
+    app = make(snapshot(), hand=Hand(), runbook=book)
+    async with app.run_test(size=(120, 50)) as pilot:
+        await begun(pilot, app, folder)
+        steps = app.screen.query_one("#steps")
+        app.screen.set_focus(steps)
+        steps.highlighted = NAMES.index("clean")
+        await pilot.press("space")
+        await until(pilot, lambda: len(book.made) == 2 and app.screen.stage == "plan" and app.screen._is_answerable)
+        await agreed(pilot, app)
+        await pilot.click("#agree")
+        await until(pilot, lambda: app.screen.stage == "plan" and app.screen._is_answerable)
+        assert book.made[-1] == ("start", ())
+        assert unavailable(app) == list(NAMES[: NAMES.index("start")])
 
 
 async def test_live_work_asks_for_its_name(make, folder):

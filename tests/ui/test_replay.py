@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 
 import pytest
 from textual import events
 
-from cockpit.moment import moment_text
 from cockpit.sources.source import SourceError
+from cockpit.times.moments import format_time
 from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.pages.memory import MemoryPage
 from cockpit.ui.recorded import RecordedPast
 from cockpit.ui.screens.dialogs import NameDialog
+from cockpit.ui.screens.help import HelpScreen
 from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.log import LogScreen
 from cockpit.ui.screens.replay import STEP_S, ReplayScreen
 from cockpit.ui.time_line import TimeLine
 from tests.ui.conftest import Hand
 from tests.ui.recordings import BEGIN, Happened, recorded
-from tests.ui.screen import footer, is_past, pages_of, past_of, shown, table_of, until
+from tests.ui.screen import footer, is_past, pages_of, past_of, running, shown, table_of, until
 from tests.world import GIB, NOW, node, snapshot
 
 SIZES = [(80, 24), (160, 50)]
@@ -67,11 +69,29 @@ async def test_it_is_said_that_this_is_the_past_and_which(keeping, size):
         assert "◆" in shown(app)
 
 
+async def test_help_that_is_opened_while_an_event_is_searched_stays_in_front(keeping, monkeypatch):
+    app, read = keeping(Happened(NOW - 60, "job", "began")), asyncio.Event()
+    find = app.services.recorded.read_next
+
+    async def read_next(moment, direction):
+        await read.wait()
+        return await find(moment, direction)
+
+    monkeypatch.setattr(app.services.recorded, "read_next", read_next)
+    async with running(app, size=SIZES[0]) as pilot:
+        await pilot.press(LAST, "question_mark")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        read.set()
+        await until(pilot, lambda: all(worker.group != "event" or worker.is_finished for worker in app.workers))
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("escape", LAST)
+        await until(pilot, lambda: is_past(app))
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_end_goes_back_to_now_at_once_and_nothing_of_the_past_stays(keeping, size):
     app = keeping(first=snapshot())
-    async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=size) as pilot:
         before = rows(app)
         await back(app, pilot, BACK)
         assert rows(app) != before
@@ -105,8 +125,7 @@ async def test_steps_add_up_while_the_disk_is_slow_and_forward_beyond_the_presen
 
 async def test_a_pause_is_where_the_way_back_begins(keeping, clock):
     app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         await pilot.press("p")
         clock.now += 60
         await back(app, pilot, BACK)
@@ -117,8 +136,7 @@ async def test_a_pause_is_where_the_way_back_begins(keeping, clock):
 async def test_without_a_recording_it_is_said_why(make):
     app = make()
     app.services.why_unrecorded = "record is off"
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, notifications=True) as pilot:
         await pilot.press(BACK)
         await until(pilot, lambda: "Nothing to go back to: record is off" in shown(app))
         assert not is_past(app)
@@ -131,8 +149,7 @@ async def test_a_recording_that_can_not_be_read_is_one_sentence(keeping):
     app = keeping()
     app.services.recorded = RecordedPast(broken, "recording")
     app.services.recorded._ask = type(recorded())._ask.__get__(app.services.recorded)
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, notifications=True) as pilot:
         for key in (BACK, LAST):
             await pilot.press(key)
             await until(pilot, lambda: "is not a cockpit recording" in shown(app))
@@ -203,8 +220,7 @@ async def test_plus_and_minus_change_how_much_the_line_covers(keeping):
 @pytest.mark.parametrize("size", [(80, 24), (60, 15), (160, 50)])
 async def test_every_form_of_a_time_is_shown_where_one_is_asked_for(keeping, size):
     app = keeping()
-    async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, size=size) as pilot:
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await until(pilot, lambda: all(form in " ".join(shown(app).split()) for form in ("-1h30m", "2026-11-22")))
@@ -212,12 +228,11 @@ async def test_every_form_of_a_time_is_shown_where_one_is_asked_for(keeping, siz
 
 async def test_at_a_time_to_the_second_what_happened_in_it_has_happened(keeping):
     app = keeping()
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, notifications=True) as pilot:
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         second = math.floor(NOW - 1200)
-        await pilot.press(*moment_text(second, NOW), "enter")
+        await pilot.press(*format_time(second, NOW), "enter")
         await until(pilot, lambda: is_past(app) and second + 0.9 < past_of(app).at < second + 1)
 
 
@@ -229,14 +244,13 @@ async def test_at_a_time_before_the_recording_says_where_it_begins(keeping):
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await pilot.press(*"-300d", "enter")
-        await until(pilot, lambda: f"The recording begins at {moment_text(begin, NOW)}: " in shown(app))
+        await until(pilot, lambda: f"The recording begins at {format_time(begin, NOW)}: " in shown(app))
         assert past_of(app).at == begin
 
 
 async def test_at_asks_for_a_time_and_goes_there(keeping):
     app = keeping()
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app, notifications=True) as pilot:
         await pilot.press("at")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await pilot.press(*"-20m", "enter")
@@ -355,8 +369,7 @@ async def test_before_the_recording_begins_nothing_is_known_and_it_is_said(keepi
 
 async def test_a_thing_that_was_not_there_then_is_said_to_be_missing(keeping):
     app = keeping(first=snapshot(nodes=(node(1), node(5))))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         await pilot.press("2", "j", "enter")
         await back(app, pilot, BACK)
         assert "was not listed then" in shown(app)
@@ -364,8 +377,7 @@ async def test_a_thing_that_was_not_there_then_is_said_to_be_missing(keeping):
 
 async def test_order_tags_and_pages_are_the_same_there_and_after_the_way_back(keeping):
     app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         await pilot.press("4", "greater_than_sign", "space")
         order, tagged = dict(table_of(app).sorts), set(table_of(app).tagged)
         await back(app, pilot, BACK)
@@ -379,8 +391,7 @@ async def test_order_tags_and_pages_are_the_same_there_and_after_the_way_back(ke
 
 async def test_keys_that_are_typed_ahead_of_the_past_are_not_lost(keeping):
     app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         for key, char in ((BACK, "["), ("5", "5"), (BACK, "[")):
             app.post_message(events.Key(key, char))
         await until(pilot, lambda: is_past(app) and past_of(app).at == NOW - 2 * STEP_S)
@@ -425,8 +436,7 @@ async def test_what_only_the_present_has_says_so(keeping, key, why):
 async def test_the_log_of_now_is_never_shown_as_that_of_then(keeping):
     app = keeping()
     app.monitor.logs.found = (app.monitor.logs.log("err", ["a line of now"]),)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         await pilot.press("5", "enter")
         await until(pilot, lambda: "a line of now" in shown(app))
         await back(app, pilot, BACK)
@@ -437,8 +447,7 @@ async def test_the_log_of_now_is_never_shown_as_that_of_then(keeping):
 async def test_dead_actors_and_presets_of_now_are_not_those_of_then(keeping):
     app = keeping()
     app.monitor.dead = ()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: table_of(app).count > 0)
+    async with running(app) as pilot:
         await pilot.press("3", "d")
         await until(pilot, lambda: "DEAD" in shown(app))
         await back(app, pilot, BACK)

@@ -12,9 +12,9 @@ from rich.cells import cell_len
 from cockpit.text import clean
 from cockpit.ui.block import CUTS, GUTTER_CELLS, fit_text, fold_text, lay_out, lay_out_cell
 from cockpit.ui.section import MIN_GROWING_CELLS, Column, Section, fit_columns
+from cockpit.ui.styles import TonedApp, find_style
 from cockpit.ui.table import MAX_PLACES, Table
 from cockpit.ui.theme import variable_defaults
-from cockpit.ui.tones import TonedApp, find_style
 from cockpit.ui.view import View
 
 

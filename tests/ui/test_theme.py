@@ -15,8 +15,8 @@ from textual.widgets import Label
 from cockpit.config.document import InputError
 from cockpit.config.settings import default_file
 from cockpit.config.themes import shipped_folder, user_folder
-from cockpit.ui.theme import COLORS, DEFAULT_THEME, MIDNIGHT, OWN_VARIABLES, find_theme, load_theme, load_themes, variable_defaults
-from cockpit.ui.tones import TONE_CSS
+from cockpit.ui.styles import TONE_CSS
+from cockpit.ui.theme import COLORS, DEFAULT_THEME, OWN_VARIABLES, find_theme, load_theme, load_themes, variable_defaults
 
 SHIPPED = {theme.name: theme for theme in load_themes([shipped_folder()])[0]}
 NUMERIC = [theme for theme in SHIPPED.values() if not theme.ansi]
@@ -240,10 +240,6 @@ def test_an_unknown_theme_is_answered_with_all_that_there_are(monkeypatch, tmp_p
 def test_the_config_file_that_is_written_names_a_theme_that_there_is():
     line = next(line for line in default_file().splitlines() if "theme:" in line)
     assert line.split()[-1] in SHIPPED
-
-
-def test_the_default_theme_is_what_its_file_says() -> None:
-    assert load_theme(shipped_folder() / f"{DEFAULT_THEME}.yaml") == MIDNIGHT == find_theme(DEFAULT_THEME)[0]
 
 
 def test_a_users_own_theme_of_the_default_ones_name_counts_before_it() -> None:

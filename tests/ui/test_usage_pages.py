@@ -8,6 +8,7 @@ from cockpit.ui.pages.details import detail_of
 from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.view import Index, View
 from cockpit.usage import Usage
+from tests.ui.page_text import drawn, section, text
 from tests.usage.worlds import JOB, group, holder, placed, world
 from tests.world import GIB, NOW, process, with_figures
 
@@ -25,17 +26,8 @@ def watched(*snapshots):
     return View(of, Index(of), History(usage=usage), now=of.taken, width=160)
 
 
-def text(cell):
-    return cell if isinstance(cell, str) else "".join(piece for piece, _ in cell)
-
-
-def section(page, key, seen):
-    return next(section for section in page.sections(seen) if section.key == key)
-
-
-def drawn(page, key, seen):
-    found = section(page, key, seen)
-    return [{column.title: text(column.cell(row, seen)) for column in found.columns} for row in found.rows]
+def listed(key, view):
+    return drawn(section(JobsPage(), key, view), view)
 
 
 def test_a_jobs_page_says_what_it_has_used_and_why_gpus_were_idle():
@@ -52,19 +44,19 @@ def test_a_job_of_which_nothing_has_been_watched_says_nothing_of_it():
 
 
 def test_jobs_have_their_gpus_and_hours():
-    (row,) = drawn(JobsPage(), "jobs", watched(world(holder(0, 1), rates=(90.0, None))))
+    (row,) = listed("jobs", watched(world(holder(0, 1), rates=(90.0, None))))
     assert (row["GPUS"], row["GPU-H"], row["BUSY"]) == ("2", "2.0", "100%")
 
 
 def test_a_job_without_a_look_at_it_has_unknown_gpus():
     of = Snapshot(taken=NOW, jobs=(PPO, Job("old", "01000000", "old", "FAILED")))
-    told = [(row["GPUS"], row["GPU-H"], row["BUSY"]) for row in drawn(JobsPage(), "jobs", View(of, Index(of), now=NOW))]
+    told = [(row["GPUS"], row["GPU-H"], row["BUSY"]) for row in listed("jobs", View(of, Index(of), now=NOW))]
     assert told == [("–", "", ""), ("", "", "")]
 
 
 def test_users_are_listed_with_what_they_have_and_have_used():
     alien = process(77, user="bob", kind="foreign", gpus=(Hold(3, 2 * GIB),), rss=GIB)
-    ann, bob = drawn(JobsPage(), "users", watched(world(holder(0, 1, user="ann"), alien)))
+    ann, bob = listed("users", watched(world(holder(0, 1, user="ann"), alien)))
     assert (ann["USERS"], ann["JOBS"], ann["GPUS"], ann["GPU-H"], ann["GPU MEM"]) == ("ann", "1", "2", "2.0", "100G")
     assert (bob["USERS"], bob["JOBS"], bob["GPUS"], bob["BUSY"], bob["HOST MEM"]) == ("bob", "0", "1", "100%", "1.0G")
 

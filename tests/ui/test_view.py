@@ -28,7 +28,7 @@ def test_what_was_asked_of_the_last_snapshot_is_made_of_the_next_before_it_is_as
     counted.clear()
     before, index = Index(FIRST), Index(NEXT)
     before.of(count_actors), before.gpu_memory, before.cluster.gpu_holders
-    index.look_up_again(before)
+    index.precompute(before)
     assert counted == [FIRST, NEXT]
     assert "gpu_memory" in vars(index)
     assert "gpu_holders" in vars(index.cluster)

@@ -37,25 +37,25 @@ BUSY = world(holder(0, 1), groups=[group(placed(2.0))])
 IDLE = world(holder(0, 1), groups=[group(placed(2.0))], rates=(0.0, 0.0))
 
 
-def test_gpu_seconds_add_up_from_look_to_look():
+def test_gpu_seconds_add_up_from_snapshot_to_snapshot():
     used = of_job(watched(BUSY, BUSY, IDLE))
     assert (used.sums.reserved, used.sums.held, used.sums.busy, used.sums.idle) == (40, 40, 20, {"unseen": 20})
     assert used.seen_s == 20
 
 
-def test_one_look_is_no_time():
+def test_a_single_snapshot_counts_no_time():
     usage = watched(BUSY)
     assert of_job(usage).sums.had == 0
     assert usage.watched_s == 0
 
 
-def test_a_look_that_comes_too_soon_is_not_counted():
+def test_a_snapshot_that_comes_too_soon_is_not_counted():
     usage = watched(BUSY)
     assert not usage.add(dated(BUSY, STEP_S / 2))
     assert usage.add(dated(BUSY, STEP_S))
 
 
-def test_a_time_in_which_nobody_watched_is_neither_idle_nor_busy():
+def test_unwatched_time_is_neither_idle_nor_busy():
     usage = watched(IDLE, IDLE, step=LONGEST_STEP_S + 1)
     assert of_job(usage).sums.had == 0
     assert usage.unwatched_s == LONGEST_STEP_S + 1
@@ -67,7 +67,7 @@ def test_a_job_that_was_there_before_and_after_a_gap_was_not_watched_meanwhile()
     assert (of_job(usage).seen_s, of_job(usage).unwatched_s) == (10, 990)
 
 
-def test_a_snapshot_that_knows_nothing_of_anybody_is_no_look():
+def test_a_snapshot_without_processes_and_actors_is_not_counted():
     usage = watched(IDLE)
     assert not usage.add(Snapshot(taken=NOW + 10))
     assert usage.watched_s == 0
@@ -91,7 +91,7 @@ def test_reservations_that_were_unknown_are_no_zeros():
     assert (used.seen_s, used.reserved_s, used.held_s) == (20, 10, 20)
 
 
-def test_the_fleet_is_counted_whoever_has_it():
+def test_the_fleet_is_counted_for_all_owners():
     sums = watched(IDLE, world(holder(0), rates=(90.0, 0.0, None, 0.0))).fleet_sums
     assert (sums.gpus, sums.busy, sums.idle, sums.unknown, sums.reserved) == (40, 10, 20, 10, 60)
 
@@ -102,7 +102,7 @@ def test_the_most_memory_is_kept():
     assert (used.gpu_memory, used.host_memory) == (70 * GIB, 9 * GIB)
 
 
-def test_the_fullest_host_of_a_job_is_told_with_its_kill_line():
+def test_the_fullest_host_of_a_job_is_kept_with_its_kill_threshold():
     def full(used):
         return replace(BUSY, nodes=(node(1, memory=HostMemory(used * GIB, 1000 * GIB, 950 * GIB)),))
 
@@ -111,7 +111,7 @@ def test_the_fullest_host_of_a_job_is_told_with_its_kill_line():
     assert (mark.moment, mark.used, mark.kill_at, mark.node) == (NOW + 10, 900 * GIB, 950 * GIB, "node1")
 
 
-def test_a_host_on_which_a_job_has_nothing_says_nothing_of_its_memory():
+def test_a_job_has_no_memory_mark_if_only_other_hosts_report_memory():
     nodes = (node(1, memory=HostMemory()), node(2, memory=HostMemory(940 * GIB, 1000 * GIB, 950 * GIB)))
     assert of_job(watched(replace(BUSY, nodes=nodes))).memory_mark is None
 
@@ -140,7 +140,7 @@ def test_a_kill_of_another_ray_is_not_ours():
     assert watched(BUSY, replace(BUSY, oom_kills=(OomKill("ray", NOW + 5, 7, ours=False),))).kills == 0
 
 
-def test_what_has_gone_has_nothing_now_and_keeps_what_it_used():
+def test_an_owner_that_is_gone_has_nothing_now_and_keeps_its_sums():
     used = of_job(watched(BUSY, BUSY, world(nodes=empty())))
     assert (used.now, used.sums.busy) == (None, 20)
 
@@ -153,7 +153,7 @@ def test_a_user_has_what_their_jobs_and_processes_have():
     assert (bob.user, bob.jobs, bob.gpu_memory, bob.sums.busy) == ("bob", 0, 2 * GIB, 10)
 
 
-def test_a_job_whose_user_is_not_known_is_nobodys():
+def test_a_job_with_an_unknown_user_counts_for_no_user():
     (nobody,) = watched(*[world(groups=[group(placed())], nodes=empty())] * 2).users()
     assert (nobody.user, nobody.jobs) == (None, 1)
 

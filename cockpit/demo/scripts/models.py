@@ -53,7 +53,7 @@ class Model:
             print(f"{time.strftime('%H:%M:%S')} step {self.step}  {self.tell()}", flush=True)
 
     def tell(self) -> str:
-        """What it says of a step."""
+        """The line that it prints after a step."""
         raise NotImplementedError
 
 
@@ -106,13 +106,13 @@ class LLMRayActor(Model):
 
 
 class RemoteRewardServer(Model):
-    """A reward server with a fault: it crashes every minute or so, and Ray starts it again."""
+    """A reward server with a fault: it crashes about every minute, and Ray restarts it."""
 
     gigabytes, training, generating = 16.1, 3, 35
     interval = 5.0
 
     def tell(self) -> str:
-        """It dies of one request, as a server does that catches nothing."""
+        """One request kills it: this server catches no error."""
         try:
             rewards = list(scores([0.0 if self.step == 15 else 1.0] * 64))
         except ZeroDivisionError:

@@ -1,7 +1,7 @@
-"""Start Ray's two nodes, say where they are, and end them as soon as whoever started this is gone.
+"""Starts Ray's two nodes, prints their addresses, and ends them when the program that started this ends.
 
-Run by the cluster's own Python as `python nodes.py FOLDER DASHBOARD_PORT HEAD_STATE W1_STATE` with a pipe as stdin: its end is the sign.
-Both nodes listen on the loopback only.
+Run by the cluster's own Python as `python nodes.py FOLDER DASHBOARD_PORT HEAD_STATE W1_STATE`. Its stdin is a pipe from that program: when
+the program ends, so does the pipe. Both nodes listen on the loopback only.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def main(folder: str, dashboard_port: str, head_state: str, worker_state: str) -
         cluster.add_node(**NODE, node_name="w1", dashboard_agent_listen_port=0)
         print(json.dumps({"gcs": cluster.address, "session": cluster.head_node.get_session_dir_path()}), flush=True)
         sys.stdin.read()
-    except Exception:  # noqa: BLE001 whatever it is
-        traceback.print_exc()  # into nodes.log, which is read as soon as our output has ended
+    except Exception:  # noqa: BLE001 any error
+        traceback.print_exc()  # into nodes.log, which is read when our stdout ends
         os.close(sys.stdout.fileno())
         sys.stdin.read()
     finally:
         processes.end_marked(folder)
         shutil.rmtree(folder, ignore_errors=True)
-        os._exit(0)  # Ray's own farewell would wait for processes that are gone
+        os._exit(0)  # Ray's own exit handlers would wait for processes that are gone
 
 
 if __name__ == "__main__":

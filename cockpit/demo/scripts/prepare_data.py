@@ -1,3 +1,3 @@
-"""A job that has nothing to say but that it is done."""
+"""A job that succeeds at once."""
 
 print("tokenized 7473 prompts in 2.1 s")

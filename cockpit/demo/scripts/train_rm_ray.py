@@ -1,4 +1,4 @@
-"""A run that came second: what it asks for is held by the first one, or can never be had."""
+"""A second training run: the GPUs that it needs are held by the first run, or do not exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPARE = 3
 
 def main() -> None:
     ray.init(address="auto", log_to_driver=False)
-    while ray.available_resources().get("GPU", 0) > SPARE:  # not before the first run has its GPUs
+    while ray.available_resources().get("GPU", 0) > SPARE:  # until the first run has its GPUs
         time.sleep(1)
     placement_group([{"GPU": 16, "CPU": 1}], strategy="PACK", name="tp16-engine")
     model = placement_group([{"GPU": 1, "CPU": 1}] * 8, strategy="STRICT_PACK", name="reward-model")

@@ -29,7 +29,7 @@ class Episode(msgspec.Struct, frozen=True):
     """How often it began, if it cleared and began again within a minute."""
     evidence: tuple[str, ...] = ()
     remedy: str | None = None
-    act: str | None = None
+    action: str | None = msgspec.field(default=None, name="act")
     """The action of cockpit that helps."""
     about: tuple[str, ...] = ()
     """Keys of the things it is about: `job:ID`, `node:ID` and so on."""
@@ -52,11 +52,11 @@ class FaultEpisode(msgspec.Struct, frozen=True):
     """The title of the host, which is that of its node."""
 
 
-class ActDone(msgspec.Struct, frozen=True):
+class ActionDone(msgspec.Struct, frozen=True):
     """`acts[]`: an action of cockpit."""
 
     at: float
-    act: str
+    action: str = msgspec.field(name="act")
     text: str
     user: str | None
     host: str | None
@@ -184,7 +184,7 @@ class Account(msgspec.Struct, frozen=True):
     damage: tuple[str, ...]
     findings: tuple[Episode, ...]
     faults: tuple[FaultEpisode, ...]
-    acts: tuple[ActDone, ...]
+    actions: tuple[ActionDone, ...] = msgspec.field(name="acts")
     jobs: tuple[JobSpan, ...]
     usage: tuple[UsageRow, ...]
     users: tuple[UserRow, ...]

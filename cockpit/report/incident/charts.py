@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from cockpit.alike import group_by
 from cockpit.model import LEVELS
 from cockpit.report.incident import words
 from cockpit.report.incident.account import Account, Hours, Point
 from cockpit.report.incident.markup import Html, join, tag
 from cockpit.text import count, percent
+from cockpit.text.grouping import group_by
 from cockpit.usage import CAUSES
 
 PLOT = 160
@@ -100,8 +100,8 @@ def _lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
         begin, end = job.started or account.begin, job.ended or account.end
         kind = "failed" if job.status == "FAILED" else "job"
         yield f"job {job.id}", [_bar(scale, begin, end, kind, f"{job.id}: {job.status}")]
-    if account.acts:
-        yield "actions", [_bar(scale, act.at, act.end or act.at, "act", words.act_words(act)) for act in account.acts]
+    if account.actions:
+        yield "actions", [_bar(scale, action.at, action.end or action.at, "act", words.action_words(action)) for action in account.actions]
 
     # The most severe findings, each subject in a lane.
     lanes = group_by(account.findings, lambda one: one.key)

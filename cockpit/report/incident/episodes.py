@@ -7,9 +7,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from cockpit.alike import group_by
 from cockpit.model import LEVELS, Finding
 from cockpit.recording.events import Event
+from cockpit.text.grouping import group_by
 
 Thing = TypeVar("Thing")
 AGAIN_WITHIN_S = 60.0

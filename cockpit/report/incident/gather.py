@@ -9,22 +9,22 @@ from typing import Any
 import msgspec
 
 from cockpit import __version__
-from cockpit.alike import group_by
 from cockpit.findings.jobs import error_lines
 from cockpit.model import Actor, Fault, Job, PlacementGroup, Process, Snapshot
 from cockpit.recording.events import Event
 from cockpit.recording.recording import Recording
 from cockpit.report.faults import by_cause
-from cockpit.report.incident.account import Account, ActDone, Episode, FaultEpisode, JobSpan
-from cockpit.report.incident.course import Course, point_of
+from cockpit.report.incident.account import Account, ActionDone, Episode, FaultEpisode, JobSpan
+from cockpit.report.incident.downsampling import Course, point_of
 from cockpit.report.incident.episodes import Span, Spans, complete_spans, event_spans, worse_finding
 from cockpit.report.incident.session_usage import SessionUsages
 from cockpit.secrets import redact_within
 from cockpit.text import clean
+from cockpit.text.grouping import group_by
 
 STEPS = 3_000
 """About the largest number of snapshots that are read."""
-LEAST_STEP_S, MOST_STEP_S = 5.0, 30.0
+LEAST_STEP_S, MAX_STEP_S = 5.0, 30.0
 """Seconds between two snapshots: more than a minute would count as not watched."""
 MAX_LOOK_UPS = 200
 """Snapshots read for findings that began and ended between two steps: 40 ms each at 100 nodes."""
@@ -86,7 +86,7 @@ def make_account(recording: Recording, begin: float | None = None, end: float | 
     """The report of a recording between two moments, perhaps of one job; without secrets and terminal control characters."""
     begin = max(recording.begin, recording.begin if begin is None else begin)
     end = min(recording.end, recording.end if end is None else end)
-    seen, step = _Gatherer(job), min(MOST_STEP_S, max(LEAST_STEP_S, (end - begin) / STEPS))
+    seen, step = _Gatherer(job), min(MAX_STEP_S, max(LEAST_STEP_S, (end - begin) / STEPS))
     for snapshot in recording.walk(begin, end, step):
         seen.add(snapshot)
 
@@ -121,7 +121,7 @@ def make_account(recording: Recording, begin: float | None = None, end: float | 
         damage=tuple(recording.damage),
         findings=tuple(_episode(span) for span in spans if seen.concerns(span.thing.about)),
         faults=tuple(faults),
-        acts=tuple(_acts(events, seen.job_names)),
+        actions=tuple(_actions(events, seen.job_names)),
         jobs=tuple(_jobs(seen, begin)),
         usage=tuple(usage.rows(seen.job)),
         users=tuple(usage.user_rows()) if seen.job is None else (),
@@ -145,12 +145,12 @@ def _episode(span: Span[Any]) -> Episode:
         times=span.times,
         evidence=finding.evidence,
         remedy=remedy.text if remedy else None,
-        act=remedy.act if remedy else None,
+        action=remedy.action if remedy else None,
         about=finding.about,
     )
 
 
-def _acts(events: Iterable[Event], job_names: Mapping[str, str]) -> Iterator[ActDone]:
+def _actions(events: Iterable[Event], job_names: Mapping[str, str]) -> Iterator[ActionDone]:
     """Actions with their end, outcome and targets; also those that began before the report."""
     listed = [event for event in events if event.kind == "act"]
     ends: Mapping[str | None, Event] = {event.key: event for event in listed if event.phase == "end"}
@@ -159,9 +159,9 @@ def _acts(events: Iterable[Event], job_names: Mapping[str, str]) -> Iterator[Act
     for event in sorted([*begun, *(event for event in ends.values() if event.key not in known)], key=lambda event: event.at):
         data, over = event.data or {}, ends.get(event.key)
         outcome = (over.data or {}).get("outcome") if over else None
-        yield ActDone(
+        yield ActionDone(
             at=event.at,
-            act=str(data.get("act") or ""),
+            action=str(data.get("act") or ""),
             text=over.text if over else event.text,
             user=_text_or_none(data.get("user")),
             host=_text_or_none(data.get("host")),

@@ -45,12 +45,31 @@ def _sections(account: Account, clock: words.MomentFormatter) -> Iterator[Html |
     yield _findings("Findings that were open at the end", still, clock)
     yield tag("section", tag("h2", "Timeline"), timeline(account, clock), gpu_chart(account, clock), memory_chart(account, clock))
     yield _findings("Findings that had cleared", over, clock)
-    yield _acts(account, clock)
-    yield _jobs(account, clock)
+    actions = [
+        (clock.at(one.at), words.action_words(one), one.user or UNKNOWN, one.host or UNKNOWN, words.duration_words(one.at, one.end))
+        for one in account.actions
+    ]
+    yield _section("Actions", "No actions.", _table("Actions, and who did them", ("At", "What", "By", "On", "Took"), actions))
+    jobs = [
+        (
+            f"{job.id}{words.session_words(account, job.session)}",
+            job.status,
+            clock.at(job.started),
+            clock.at(job.ended) if job.ended else "not yet",
+            words.duration_words(job.started, job.ended or account.end),
+            tag("code", job.entrypoint or UNKNOWN),
+            job.error or job.message,
+        )
+        for job in account.jobs
+    ]
+    titles = ("Job", "Status", "Started", "Ended", "Ran", "Command", "Message")
+    yield _section("Jobs", "No job ran.", _table("Jobs that ran", titles, jobs))
     yield _usage(account)
     yield _users(account)
-    yield _faults(account, clock)
-    yield _gaps(account, clock)
+    faults = [(clock.span(one.begin, one.end), words.fault_words(one)) for one in account.faults]
+    yield _section("Failing sources", "None.", _table("What cockpit could not see", ("When", "What"), faults))
+    gaps = [(clock.span(*gap), "nothing is recorded") for gap in account.gaps] + [("damage", text) for text in account.damage]
+    yield _section("Gaps of the recording", "None.", _table("What is unknown", ("When", "What"), gaps))
     yield tag("footer", tag("p", f"Written by cockpit {account.cockpit}. Known secrets are hidden; read the report before you send it."))
 
 
@@ -82,36 +101,11 @@ def _findings(title: str, found: Sequence[Episode], clock: words.MomentFormatter
         when = f"{clock.span(one.begin, one.end)}{words.times_words(one)}"
         facts = f"{when} · {one.subject} · {one.code} · {words.reported_at_words(one, clock)}"
         evidence = tag("ul", *(tag("li", tag("code", line)) for line in one.evidence)) if one.evidence else None
-        command = remedy_command(one.act, one.about)
-        act = (" (", tag("code", command), ")") if command else ()
-        remedy = tag("p", tag("strong", "What to do: "), one.remedy, *act) if one.remedy else None
+        command = remedy_command(one.action, one.about)
+        action = (" (", tag("code", command), ")") if command else ()
+        remedy = tag("p", tag("strong", "What to do: "), one.remedy, *action) if one.remedy else None
         articles.append(tag("article", heading, tag("p", facts, class_="when"), evidence, remedy))
     return _section(title, "None.", *articles)
-
-
-def _acts(account: Account, clock: words.MomentFormatter) -> Html:
-    rows = [
-        (clock.at(one.at), words.act_words(one), one.user or UNKNOWN, one.host or UNKNOWN, words.duration_words(one.at, one.end))
-        for one in account.acts
-    ]
-    return _section("Actions", "No actions.", _table("Actions, and who did them", ("At", "What", "By", "On", "Took"), rows))
-
-
-def _jobs(account: Account, clock: words.MomentFormatter) -> Html:
-    titles = ("Job", "Status", "Started", "Ended", "Ran", "Command", "Message")
-    rows = [
-        (
-            f"{job.id}{words.session_words(account, job.session)}",
-            job.status,
-            clock.at(job.started),
-            clock.at(job.ended) if job.ended else "not yet",
-            words.duration_words(job.started, job.ended or account.end),
-            tag("code", job.entrypoint or UNKNOWN),
-            job.error or job.message,
-        )
-        for job in account.jobs
-    ]
-    return _section("Jobs", "No job ran.", _table("Jobs that ran", titles, rows))
 
 
 def _usage(account: Account) -> Html:
@@ -139,13 +133,3 @@ def _users(account: Account) -> Html | None:
     rows = ((*words.user_cells(row), share_bar(row.hours)) for row in account.users)
     table = _table("GPU-hours by user", titles, rows, range(1, 7))
     return tag("section", tag("h2", "Users"), table) if table else None
-
-
-def _faults(account: Account, clock: words.MomentFormatter) -> Html:
-    rows = [(clock.span(one.begin, one.end), words.fault_words(one)) for one in account.faults]
-    return _section("Failing sources", "None.", _table("What cockpit could not see", ("When", "What"), rows))
-
-
-def _gaps(account: Account, clock: words.MomentFormatter) -> Html:
-    rows = [(clock.span(*gap), "nothing is recorded") for gap in account.gaps] + [("damage", text) for text in account.damage]
-    return _section("Gaps of the recording", "None.", _table("What is unknown", ("When", "What"), rows))

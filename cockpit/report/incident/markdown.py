@@ -50,11 +50,11 @@ def _plain(text: str) -> str:
 
 def _rest(account: Account, clock: words.MomentFormatter) -> Iterator[str]:
     """Everything after the findings."""
-    acts: list[str] = []
-    for act in account.acts:
-        by = f"by {_plain(act.user or UNKNOWN)}{f' on {_plain(act.host)}' if act.host else ''}"
-        acts.append(f"{clock.at(act.at)} {_plain(words.act_words(act))} ({by})")
-    yield from _list_section("Actions", acts, "acts")
+    actions: list[str] = []
+    for action in account.actions:
+        by = f"by {_plain(action.user or UNKNOWN)}{f' on {_plain(action.host)}' if action.host else ''}"
+        actions.append(f"{clock.at(action.at)} {_plain(words.action_words(action))} ({by})")
+    yield from _list_section("Actions", actions, "acts")
     jobs: list[str] = []
     for job in account.jobs:
         begun = f"{clock.at(job.started)} started" if job.started is not None and job.started >= account.begin else "ran before"
@@ -90,7 +90,7 @@ def _findings(account: Account, clock: words.MomentFormatter, room: int) -> Iter
     for one in found:
         lines = [f"- {clock.span(one.begin, one.end)} **{one.level.upper()}** {_plain(one.text)}{words.times_words(one)}"]
         if one.remedy and one.level == "critical":
-            command = remedy_command(one.act, one.about)
+            command = remedy_command(one.action, one.about)
             lines.append(f"  → {_plain(one.remedy)}" + (f" ({_plain(command)})" if command else ""))
         if len(lines) > room:
             break

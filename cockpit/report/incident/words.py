@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from cockpit.model import LEVELS
-from cockpit.report.incident.account import Account, ActDone, Episode, FaultEpisode, Hours, MemoryStatus, UsageRow, UserRow
+from cockpit.report.incident.account import Account, ActionDone, Episode, FaultEpisode, Hours, MemoryStatus, UsageRow, UserRow
 from cockpit.report.usage import hours_words
 from cockpit.text import UNKNOWN, age, count, plural, ratio, share_percent, size
 from cockpit.usage import CAUSES, IdleCause
@@ -80,7 +80,7 @@ def summary(account: Account) -> str:
     kills, restarts = sum(row.kills for row in account.usage), sum(row.restarts for row in account.usage)
     return (
         f"{_found(account, 'critical', 'critical finding')}, {_found(account, 'warning', 'warning')}, "
-        f"{plural(len(account.acts), 'action')}, {plural(len(account.jobs), 'job')}, {plural(restarts, 'restart')} of actors, "
+        f"{plural(len(account.actions), 'action')}, {plural(len(account.jobs), 'job')}, {plural(restarts, 'restart')} of actors, "
         f"{plural(kills, 'out-of-memory kill')}."
     )
 
@@ -170,10 +170,10 @@ MAX_TARGETS = 3
 """Targets of an action that are named; the rest are counted."""
 
 
-def act_words(act: ActDone) -> str:
+def action_words(action: ActionDone) -> str:
     """The action and its targets: jobs, processes or folders."""
-    more = f" and {len(act.targets) - MAX_TARGETS} more" if len(act.targets) > MAX_TARGETS else ""
-    return act.text + (f": {', '.join(act.targets[:MAX_TARGETS])}{more}" if act.targets else "")
+    more = f" and {len(action.targets) - MAX_TARGETS} more" if len(action.targets) > MAX_TARGETS else ""
+    return action.text + (f": {', '.join(action.targets[:MAX_TARGETS])}{more}" if action.targets else "")
 
 
 def fault_words(fault: FaultEpisode) -> str:

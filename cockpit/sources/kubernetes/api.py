@@ -1,4 +1,4 @@
-"""The API server of Kubernetes: a path in, JSON out, by kubectl with the user's kubeconfig, or as the service account of this pod."""
+"""Asks the API server of Kubernetes: by kubectl with the user's kubeconfig, or as the service account of this pod."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from cockpit.trust import read_small
 T = TypeVar("T")
 WHO: Final = "Kubernetes"
 MAX_BODY_BYTES: Final = 64 << 20
-"""Bytes. A pod is some 10 kB."""
+"""The longest answer. A pod has some 10 kB."""
 _PORTS: Final = ("KUBERNETES_SERVICE_PORT_HTTPS", "KUBERNETES_SERVICE_PORT")
 _REFUSED: Final = r"(?s)(?:kubectl: )?Error from server \((\w+)\): (.*)"
 """How kubectl prints a `Status` (k8s.io/kubectl/pkg/cmd/util/helpers.go)."""
 
 
 class KubernetesRefusedError(SourceError):
-    """The API server has answered, but not with success; `reason` as in its `Status`: `Forbidden`, `NotFound`, `Conflict`."""
+    """The API server refuses the request. `reason` is that of its `Status`: `Forbidden`, `NotFound`, `Conflict`."""
 
     def __init__(self, reason: str, message: str) -> None:
         said = clean(redact(message))[:400]
@@ -44,31 +44,31 @@ class KubernetesRefusedError(SourceError):
 
 Method = Literal["GET", "DELETE"]
 Way = Callable[[Method, str, bytes], Awaitable[bytes]]
-"""How it is asked: method, path and body; raises `KubernetesRefusedError`, `SourceError`."""
+"""Sends a request of method, path and body. Raises `KubernetesRefusedError`, `SourceError`."""
 
 
 class KubernetesApi:
-    """Of one place, asked for what is typed."""
+    """The API server of one place. Its methods raise `KubernetesRefusedError` and `SourceError`."""
 
     def __init__(self, place: KubernetesPlace, way: Way | None = None) -> None:
         self.place = place
         self._ask = way or (ServiceAccount(os.environ) if place.inside else ask_kubectl)
 
     async def get(self, path: str, shape: type[T]) -> T:
-        """Raises `KubernetesRefusedError`, `SourceError`."""
+        """The decoded answer to `GET path`."""
         try:
             return decode(await self._ask("GET", path, b""), shape)
         except NotRayError as error:
             raise SourceError(f"{WHO} answers in a way that cockpit can't read: {error}") from None
 
     async def delete(self, path: str, uid: str) -> None:
-        """Only what has this uid: a thing of the same name that was made anew stays. Raises `KubernetesRefusedError`, `SourceError`."""
+        """Delete the object with this uid. A new object with the same name stays."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         await self._ask("DELETE", path, json.dumps(options).encode())
 
 
 async def ask_kubectl(method: Method, path: str, body: bytes = b"") -> bytes:
-    """By kubectl, which knows every way to log in."""
+    """Ask with kubectl, which knows every way to log in."""
     more = ("-f", "-") if body else ()
     try:
         lines = await ask_program(WHO, "kubectl", method.lower(), "--raw", path, *more, send=body)
@@ -87,7 +87,7 @@ class _Status(msgspec.Struct):
 
 
 class ServiceAccount:
-    """Over TLS, as the service account of the pod that cockpit runs in. Its token is renewed every hour, and so read for each question."""
+    """Asks over TLS as the service account of this pod. Its token changes every hour, so it is read for each request."""
 
     def __init__(self, env: Mapping[str, str], account: Path = ACCOUNT) -> None:
         host, port = env.get(API_HOST, ""), next((env[name] for name in _PORTS if env.get(name)), "443")
@@ -95,7 +95,7 @@ class ServiceAccount:
         self._account = account
 
     async def __call__(self, method: Method, path: str, body: bytes = b"") -> bytes:
-        """Raises `KubernetesRefusedError`, `SourceError`."""
+        """Send a request. Raises `KubernetesRefusedError`, `SourceError`."""
         try:
             return await wait_within(ANSWER_S, self._exchange(method, path, body))
         except asyncio.TimeoutError:
@@ -111,14 +111,22 @@ class ServiceAccount:
     async def _exchange(self, method: str, path: str, body: bytes) -> bytes:
         headers = {"Authorization": f"Bearer {self._token()}", "Accept": "application/json"}
         headers |= {"Content-Type": "application/json"} if body else {}
+        try:
+            trust = ssl.create_default_context(cafile=str(self._account / "ca.crt"))
+        except (OSError, ssl.SSLError):
+            raise SourceError(f"the API server's CA certificate can't be read ({self._account / 'ca.crt'})") from None
         async with (
-            open_client(self._trust()) as client,
+            open_client(trust) as client,
             client.stream(method, f"{self._url}{path}", headers=headers, content=body or None) as answer,
         ):
-            said = await read_body(answer, MAX_BODY_BYTES)
+            answered = await read_body(answer, MAX_BODY_BYTES)
         if answer.is_success:
-            return said
-        raise _refusal(answer.status_code, said)
+            return answered
+        try:
+            status = decode(answered, _Status)
+        except NotRayError:
+            status = _Status()
+        raise KubernetesRefusedError(status.reason or str(answer.status_code), status.message or f"HTTP {answer.status_code}")
 
     def _token(self) -> str:
         try:
@@ -128,17 +136,3 @@ class ServiceAccount:
         if not token.isprintable():
             raise SourceError(f"the token of this pod's service account is not valid ({self._account / 'token'})")
         return token
-
-    def _trust(self) -> ssl.SSLContext:
-        try:
-            return ssl.create_default_context(cafile=str(self._account / "ca.crt"))
-        except (OSError, ssl.SSLError):
-            raise SourceError(f"the API server's CA certificate can't be read ({self._account / 'ca.crt'})") from None
-
-
-def _refusal(code: int, body: bytes) -> KubernetesRefusedError:
-    try:
-        status = decode(body, _Status)
-    except NotRayError:
-        status = _Status()
-    return KubernetesRefusedError(status.reason or str(code), status.message or f"HTTP {code}")

@@ -1,7 +1,7 @@
 """Runs the probe on a host where nothing is installed: its modules are imported from memory, so no file is written there.
 
-It is part of the payload, runs on Python 3.8 and later, and imports nothing of cockpit by itself. It works on a host whose disk is full or
-read-only, or whose `/tmp` is mounted noexec; even a `kill -9` leaves nothing behind.
+It is part of the payload, runs on Python 3.8 and later, and imports nothing of cockpit by itself. It works on a host with a full or
+read-only disk, or with a `/tmp` that is mounted noexec; even a `kill -9` leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ import threading
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import CodeType, ModuleType
-from typing import Mapping, Sequence, Union  # noqa: UP035 Python 3.8
+from typing import Mapping, Sequence  # noqa: UP035 Python 3.8
 
 PROBE = "cockpit.probe"
-
-
-Modules = Union[Mapping[str, str], Mapping[str, CodeType]]  # noqa: UP007 Python 3.8
-"""The sources, or the bytecode for a Python of the same version, by dotted name; the name of a package ends in `.__init__`."""
 
 
 class MemoryImporter:
     """Imports modules from memory. It has no base class: importlib.abc takes longer to import than all of these modules."""
 
-    def __init__(self, modules: Modules) -> None:
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        """`modules` has the sources by dotted name; the name of a package ends in `.__init__`."""
         self._modules = modules
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002 as importlib calls it
@@ -47,20 +44,15 @@ class MemoryImporter:
         return f"{fullname}.__init__" in self._modules
 
     def get_code(self, fullname: str) -> CodeType:
-        """The code of a module. Bytecode is used as it is: to compile all sources takes longer than to read a host."""
-        module = self._find(fullname)
-        return compile(module, f"<{fullname}>", "exec") if isinstance(module, str) else module
+        """The code of a module."""
+        return compile(self.get_source(fullname), f"<{fullname}>", "exec")
 
-    def get_source(self, fullname: str) -> str | None:
-        """The source of a module, for tracebacks; `None`: only its bytecode was sent."""
-        module = self._find(fullname)
-        return module if isinstance(module, str) else None
-
-    def _find(self, fullname: str) -> str | CodeType:
+    def get_source(self, fullname: str) -> str:
+        """The source of a module."""
         return self._modules[f"{fullname}.__init__" if self.is_package(fullname) else fullname]
 
 
-def main(modules: Modules, words: Sequence[str]) -> None:
+def main(modules: Mapping[str, str], words: Sequence[str]) -> None:
     """Run the probe with these arguments. These modules take precedence over all that are installed there."""
     os.chdir("/")
     threading.Thread(target=_exit_with_reader, name="reader", daemon=True).start()

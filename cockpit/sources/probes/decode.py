@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.clock import redate
 from cockpit.model import (
     Amount,
     Disk,
@@ -28,16 +27,18 @@ from cockpit.model import (
     RdmaPort,
     Session,
     ShmUser,
-    SocketInterfaces,
     StuckProcess,
     TempDir,
+    Value,
 )
-from cockpit.recent import Recent
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import mend
 from cockpit.sources.source import SourceError
+from cockpit.times.clock import redate
+from cockpit.times.ttl_cache import TtlCache
 
 T = TypeVar("T")
+V = TypeVar("V", bound=Value)
 CLOCK_TOLERANCE_S: Final = 2.0
 """Seconds by which two clocks may differ before times are converted."""
 MEND_MAX_BYTES: Final = 4 << 20
@@ -154,12 +155,17 @@ def make_host(sample: Sample, name: str, addresses: Sequence[str], taken: float,
         shm=sample.shm or Amount(),
         shm_users=sample.shm_users,
         disks=sample.disks or (),
-        filled=tuple(_filled_disk(disk, shift) for disk in sample.filled),
+        filled=tuple(
+            replace(
+                disk,
+                fillers=tuple(_without_secrets(one, "path", "name", "job", "command") for one in disk.fillers),
+                seen=redate(disk.seen, shift),
+            )
+            for disk in sample.filled
+        ),
         gpus=None if sample.gpus is None else tuple(_gpu(gpu, shift) for gpu in sample.gpus),
         processes=None if sample.processes is None else tuple(_process(process, name, shift) for process in sample.processes),
-        memory_users=tuple(
-            MemoryUser(user.pid, user.rss, user.user, _redact_optional(user.command), user.shared) for user in sample.memory_users or ()
-        ),
+        memory_users=tuple(_without_secrets(user, "command") for user in sample.memory_users or ()),
         sessions=None if sample.sessions is None else tuple(
             replace(session, host=name, started=redate(session.started, shift)) for session in sample.sessions
         ),
@@ -168,15 +174,12 @@ def make_host(sample: Sample, name: str, addresses: Sequence[str], taken: float,
         pointers=sample.pointers,
         temps=sample.temps,
         driver=sample.driver,
-        proxy=sample.proxy and _proxy(sample.proxy),
+        proxy=_proxy(sample.proxy),
         oom_kills=None if sample.oom_kills is None else tuple(
-            replace(
-                kill, host=name, ours=None, moment=redate(kill.moment, shift), name=_redact_optional(kill.name), text=_redact(kill.text)
-            )
-            for kill in sample.oom_kills
+            _without_secrets(kill, "name", "text", host=name, ours=None, moment=redate(kill.moment, shift)) for kill in sample.oom_kills
         ),
         wrote={session: {job: moment + shift for job, moment in jobs.items()} for session, jobs in sample.written.items()},
-        stuck=None if sample.stuck is None else tuple(replace(one, source=_redact_optional(one.source)) for one in sample.stuck),
+        stuck=None if sample.stuck is None else tuple(_without_secrets(one, "source") for one in sample.stuck),
         rdma_ports=sample.rdma_ports,
         pid_digits=sample.pid_digits,
         pid_max=sample.pid_max,
@@ -188,26 +191,20 @@ def make_host(sample: Sample, name: str, addresses: Sequence[str], taken: float,
 
 def redact_listener(listener: Listener) -> Listener:
     """The listener with a command that can be shown."""
-    return replace(listener, command=_redact_optional(listener.command))
+    return _without_secrets(listener, "command")
 
 
 def _process(process: Process, host: str, shift: float) -> Process:
     sockets = process.sockets
-    return replace(
+    return _without_secrets(
         process,
+        "command",
+        "name",
         host=host,
         ours=None,  # only this side knows which Ray cluster is followed, and which jobs are others'
         other_job=None,
-        command=_redact_optional(process.command),
-        name=_redact_optional(process.name),
         why=tuple(map(_redact, process.why)),
-        sockets=sockets
-        and SocketInterfaces(
-            _redact_optional(sockets.nccl),
-            _redact_optional(sockets.gloo),
-            tuple(map(_redact, sockets.there)),
-            _redact_optional(sockets.default),
-        ),
+        sockets=sockets and _without_secrets(sockets, "nccl", "gloo", "default", there=tuple(map(_redact, sockets.there))),
         started=redate(process.started, shift),
     )
 
@@ -215,47 +212,28 @@ def _process(process: Process, host: str, shift: float) -> Process:
 def _gpu(gpu: Gpu, shift: float) -> Gpu:
     if not gpu.xids:
         return gpu
-    return replace(gpu, xids=tuple(replace(xid, moment=redate(xid.moment, shift), text=_redact(xid.text)) for xid in gpu.xids))
-
-
-def _filled_disk(disk: FilledDisk, shift: float) -> FilledDisk:
-    fillers = [
-        replace(
-            one,
-            path=_redact(one.path),
-            name=_redact_optional(one.name),
-            job=_redact_optional(one.job),
-            command=_redact_optional(one.command),
-        )
-        for one in disk.fillers
-    ]
-    return replace(disk, fillers=tuple(fillers), seen=redate(disk.seen, shift))
+    return replace(gpu, xids=tuple(_without_secrets(xid, "text", moment=redate(xid.moment, shift)) for xid in gpu.xids))
 
 
 def _ray_process(ray: RayProcess) -> RayProcess:
-    if (ray.start, ray.proxy, ray.loopback_line, ray.gloo) == (None, None, None, None):
-        return ray
-    return replace(
-        ray,
-        start=ray.start and {name: _redact(value) for name, value in ray.start.items()},
-        proxy=ray.proxy and _proxy(ray.proxy),
-        loopback_line=_redact_optional(ray.loopback_line),
-        gloo=_redact_optional(ray.gloo),
-    )
+    start = ray.start and {name: _redact(value) for name, value in ray.start.items()}
+    return _without_secrets(ray, "loopback_line", "gloo", start=start, proxy=_proxy(ray.proxy))
 
 
-def _proxy(proxy: HttpProxy) -> HttpProxy:
+def _proxy(proxy: HttpProxy | None) -> HttpProxy | None:
     """The proxy without passwords. The probe removes them too, but an older probe or another program may have answered."""
-    return HttpProxy(_redact(proxy.variable), _redact_optional(proxy.proxy), _redact(proxy.exceptions))
+    return proxy and _without_secrets(proxy, "variable", "proxy", "exceptions")
 
 
-def _redact_optional(text: str | None) -> str | None:
-    return None if text is None else _redact(text)
+def _without_secrets(value: V, *names: str, **changes: object) -> V:
+    """The value without secrets in the texts of these fields, and with these changes."""
+    texts = {name: text and _redact(text) for name in names if (text := getattr(value, name)) is not None}
+    return replace(value, **texts, **changes)
 
 
 def _redact(text: str) -> str:
     return _redact_cached(text) if len(text) <= 4096 else redact(text)
 
 
-_redact_cached = Recent(redact, 8192)
-"""Most texts, such as commands, are the same in every sample."""
+_redact_cached = TtlCache(redact, 8192)
+"""Most texts, such as commands, are the same in every sample, and a command takes 0.1 ms."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import signal
 import time
@@ -17,7 +16,7 @@ from cockpit.config.kubernetes import FORBIDDEN, explain_refusal
 from cockpit.model import Host
 from cockpit.sources.probes.decode import Hello, Sample, is_hello, make_host, read_line
 from cockpit.sources.probes.process import Child
-from cockpit.sources.probes.spawn import kill_and_reap, spawn
+from cockpit.sources.probes.spawn import spawn
 from cockpit.sources.source import SourceError
 from cockpit.text import explain_os_error
 
@@ -103,7 +102,7 @@ class HostProbe:
         self._skews: deque[float] = deque(maxlen=10)
         self._ended: list[Popen[bytes]] = []
 
-    def start(self, command: Sequence[str], interval: float, text: Sequence[bytes] | None = None) -> None:
+    def start(self, command: Sequence[str], interval: float, text: bytes | None = None) -> None:
         """Run the probe and send it the text."""
         self._ended = [process for process in self._ended if process.returncode is None]
         if len(self._ended) >= MAX_UNREAPED_CHILDREN:
@@ -121,25 +120,15 @@ class HostProbe:
 
     def stop(self) -> None:
         """Kill the child without reporting anything; it may be restarted at once."""
-        kill_and_reap(*self.release())
-
-    def release(self) -> list[Popen[bytes]]:
-        """Stop reading from the child. Returns its process, if there is one, for the caller to kill."""
-        if self.child is None:
-            return []
-        self._ended.append(self.child.release())
-        self.child = None
-        return self._ended[-1:]
+        if self.child is not None:
+            self._ended.append(self.child.process)
+            self.child.end()
+            self.child = None
 
     def yield_turn(self, now: float) -> None:
         """Give up the place to another host. A probe that never sent a sample pauses first."""
         self.stop()
         self.due = now if self._sample_count else now + self._next_pause()
-
-    def stop_for_good(self) -> None:
-        """Kill the child, and never restart it."""
-        self.stop()
-        self.due = math.inf
 
     def stop_and_retry(self, text: str) -> None:
         """Report a fault, and restart the child after a pause."""

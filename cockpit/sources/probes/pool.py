@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
+import math
 import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from cockpit.clock import CLOCK
 from cockpit.config.document import InputError
 from cockpit.config.reach import THROUGH_RAY, HostEntry, reach_command
 from cockpit.config.settings import Config
@@ -18,12 +17,13 @@ from cockpit.model import Host
 from cockpit.secrets import redact
 from cockpit.sources.probes.decode import is_hello
 from cockpit.sources.probes.host_probe import HostProbe, ProbeListener, ProbeTimings, why_it_ended
-from cockpit.sources.probes.payload import program_for
+from cockpit.sources.probes.payload import program
 from cockpit.sources.probes.process import Child, OnLines, parse_message, start_child, wait_for_exit
-from cockpit.sources.probes.spawn import kill_and_reap, local_command, replace_dash, watch_words
+from cockpit.sources.probes.spawn import hold_stdin, local_command, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError, wait_for_event
+from cockpit.times.clock import CLOCK
 
 MAX_ANSWER_BYTES = 16 << 20
 """The longest answer to one question: an environment has at most 6 MiB, a stack far less."""
@@ -56,7 +56,6 @@ class ProbePool:
         """The probes of other hosts, by host name."""
         self._entries: dict[str, HostEntry] = {entry.name: entry for entry in config.hosts}
         self._complete: frozenset[str] = frozenset()
-        self._packing: asyncio.Task[tuple[bytes, bytes]] | None = None
         self._asked: set[Child] = set()
         """The children that answer one question each."""
         self._closed = False
@@ -79,6 +78,9 @@ class ProbePool:
                     self._local_probe.stop()
                 if self._local_probe.child is None and now >= self._local_probe.due:
                     self._local_probe.start(local_command(watch_words(self._interval)), self._interval)
+                if any(probe.child is None for probe in self._probes.values()):
+                    # Packing takes a tenth of a second the first time, so another thread does it.
+                    await asyncio.to_thread(program, ())
                 self._make_room(now)
                 self._start_due(now)
                 last_turn = now
@@ -166,12 +168,12 @@ class ProbePool:
     async def _start_question(
         self, host: str, words: Sequence[str], entry: HostEntry | None, on_lines: OnLines, on_end: Callable[[], None] = lambda: None
     ) -> Child:
-        text: Sequence[bytes] | None = None
+        text: bytes | None = None
         if host == self.local:
             command = local_command(words)
         else:
             command = command_to_reach(host, self._config.reach, self._entries.get(host) or entry, self.control_sockets)
-            text = await asyncio.to_thread(program_for, command, ["--no-lifeline", *words])
+            text = await asyncio.to_thread(program, ["--no-lifeline", *words])
         child = start_child(host, command, on_lines, on_end, text)
         self._asked.add(child)
         return child
@@ -179,12 +181,11 @@ class ProbePool:
     def close(self) -> None:
         """Kill every child at once, without waiting for any; none is started afterwards."""
         self._closed = True
-        processes = [process for probe in (self._local_probe, *self._probes.values()) for process in probe.release()]
-        processes += [child.release() for child in self._asked]
-        kill_and_reap(*processes)
+        for probe in (self._local_probe, *self._probes.values()):
+            probe.stop()
+        for child in self._asked:
+            child.end()
         self.control_sockets.close()
-        if self._packing is not None and not self._packing.done():
-            self._packing.cancel()
 
     def _make_room(self, now: float) -> None:
         """Stop the probes of hosts that are no longer targets, and some of the others if more hosts wait than places are free."""
@@ -198,7 +199,8 @@ class ProbePool:
         # First the hosts whose samples are complete: they are not started again.
         complete = [probe for probe in started if probe.name in self._complete][:needed]
         for probe in complete:
-            probe.stop_for_good()
+            probe.stop()
+            probe.due = math.inf
         # Then the hosts that have run longest, if their turn is over: they wait for the next one.
         others = sorted(started.keys() - set(complete), key=lambda probe: started[probe])
         for probe in others[: needed - len(complete)]:
@@ -215,17 +217,9 @@ class ProbePool:
     def _start_due(self, now: float) -> None:
         """Start the probes that are due, the longest overdue first."""
         running = sum(probe.child is not None for probe in self._probes.values())
-        places = min(self._timings.most - running, self._timings.burst)
+        places = max(0, min(self._timings.most - running, self._timings.burst))
         due = sorted((probe for probe in self._probes.values() if probe.child is None and now >= probe.due), key=lambda probe: probe.due)
-        if not due or places <= 0:
-            return
-        # Packing the program takes a quarter of a second, so another thread does it first.
-        if self._packing is None:
-            self._packing = asyncio.create_task(asyncio.to_thread(program_for, replace_dash(shlex.split(self._config.reach)), ()))
-            self._packing.add_done_callback(lambda _: self._woken.set())
-        if not self._packing.done():
-            return
-        for probe in due[:places]:
+        for probe in due[:places] if not self._closed else ():
             self._start(probe)
 
     def _start(self, probe: HostProbe) -> None:
@@ -234,7 +228,7 @@ class ProbePool:
         except SourceError as error:
             probe.stop_and_retry(str(error))
             return
-        probe.start(command, self._interval, program_for(command, [*watch_words(self._interval), "--no-lifeline"]))
+        probe.start(command, self._interval, program([*watch_words(self._interval), "--no-lifeline"]))
 
 
 def command_to_reach(host: str, reach: str, entry: HostEntry | None, sockets: SshControlSockets | None) -> list[str]:
@@ -242,7 +236,7 @@ def command_to_reach(host: str, reach: str, entry: HostEntry | None, sockets: Ss
     if entry is None or reach == THROUGH_RAY:
         raise SourceError(f"cockpit has no way to reach {host}: add it under `hosts` in the config")
     try:
-        return replace_dash(reach_command(reach, entry, sockets.control if sockets else "none"))
+        return hold_stdin(reach_command(reach, entry, sockets.control if sockets else "none"))
     except InputError as error:
         raise SourceError(f"{host}: {error}") from error
 

@@ -75,9 +75,9 @@ class Child:
         process: subprocess.Popen[bytes],
         on_lines: OnLines,
         on_end: Callable[[], None],
-        text: Sequence[bytes] | None = None,
+        text: bytes | None = None,
     ) -> None:
-        """`text` is written to its stdin, in parts: a part that many children get is shared and never copied."""
+        """`text` is written to its stdin, which is then closed; without a text it stays open."""
         assert process.stdin and process.stdout and process.stderr, "it has three pipes"  # noqa: PT018, S101 `spawn` sees to it
         self.process, self.started = process, time.monotonic()
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
@@ -85,9 +85,9 @@ class Child:
         """The last line that was not meant for cockpit, such as a banner or a message of the day."""
         is_held = text is not None and isinstance(process.args, list) and HELD_CODE in process.args
         self._on_lines, self._on_end = on_lines, on_end
-        self._unsent = [memoryview(part) for part in text or ()]
+        self._unsent = bytearray(text or b"")
         if is_held:
-            self._unsent.insert(0, memoryview(b"%d\n" % sum(map(len, self._unsent))))
+            self._unsent[:0] = b"%d\n" % len(self._unsent)
         # An open stdin ends with this program, which ends the child. But `python -` reads its program only up to the end of stdin.
         self._keeps_stdin = text is None or is_held
         self._lines, self._errors = LineCutter(), b""
@@ -110,7 +110,7 @@ class Child:
 
     def send(self, text: bytes) -> None:
         """Write more to its stdin, which must be open: it was started without a text."""
-        self._unsent.append(memoryview(text))
+        self._unsent += text
         if not self._stdin.closed:
             self._loop.add_writer(self._stdin, self._write)
 
@@ -167,15 +167,13 @@ class Child:
             self._errors = (self._errors + chunk)[-_STDERR_BYTES:]
 
     def _write(self) -> None:
-        self._unsent = [part for part in self._unsent if part]
         try:
-            if self._unsent:
-                self._unsent[0] = self._unsent[0][os.write(self._stdin.fileno(), self._unsent[0][:_CHUNK_BYTES]) :]
+            del self._unsent[: os.write(self._stdin.fileno(), self._unsent[:_CHUNK_BYTES])]
         except BlockingIOError:
             return
         except OSError:  # it has ended or closed its stdin; its stderr says why
-            self._unsent = []
-        if not any(self._unsent):
+            self._unsent.clear()
+        if not self._unsent:
             self._stop_writing()
             if not self._keeps_stdin:
                 self._stdin.close()
@@ -205,7 +203,7 @@ def parse_message(line: bytes) -> dict[str, Any] | None:
 
 
 def start_child(
-    who: str, command: Sequence[str], on_lines: OnLines, on_end: Callable[[], None] = lambda: None, text: Sequence[bytes] | None = None
+    who: str, command: Sequence[str], on_lines: OnLines, on_end: Callable[[], None] = lambda: None, text: bytes | None = None
 ) -> Child:
     """Start a program. Raises `SourceError`, whose text begins with `who`: the host or service that the program asks."""
     try:
@@ -232,7 +230,7 @@ async def wait_for_exit(child: Child, who: str, seconds: float, most_bytes: int)
 async def ask_program(who: str, *words: str, send: bytes = b"") -> list[bytes]:
     """Run a program such as squeue and return the lines that it prints; `who` is the service that it asks. Raises `SourceError`."""
     lines: list[bytes] = []
-    child = start_child(f"{who} can't be asked", words, lines.extend, text=(send,))
+    child = start_child(f"{who} can't be asked", words, lines.extend, text=send)
     code = await wait_for_exit(child, f"{who} ({words[0]})", ANSWER_S, MAX_BYTES)
     if code or child.garbage:
         reason = child.last_words.removeprefix(f"{words[0]}: ")

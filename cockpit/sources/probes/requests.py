@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -16,11 +15,11 @@ from cockpit.config.reach import THROUGH_RAY, HostEntry
 from cockpit.config.settings import Config
 from cockpit.secrets import redact
 from cockpit.sources.probes.host_probe import why_it_ended
-from cockpit.sources.probes.payload import program, program_for
+from cockpit.sources.probes.payload import program
 from cockpit.sources.probes.pool import command_to_reach
 from cockpit.sources.probes.process import Child, parse_message, start_child
 from cockpit.sources.probes.ray_tunnel import RayPlace, RayTask, RayTunnel
-from cockpit.sources.probes.spawn import LOCAL_PYTHON, replace_dash
+from cockpit.sources.probes.spawn import LOCAL_PYTHON
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.source import SourceError, wait_for_event
 from cockpit.text import clean
@@ -28,11 +27,10 @@ from cockpit.text import clean
 HOSTS_AT_ONCE: Final = 32
 RAY_WORKER_START_S: Final = 30.0
 """The additional time before an answer through Ray: a worker must be started there, perhaps on a busy node."""
-PLAN_TIMEOUT_S, ACT_TIMEOUT_S = 60.0, 3600.0
+PLAN_TIMEOUT_S, ACTION_TIMEOUT_S = 60.0, 3600.0
 """The longest time until an answer, even if the host reports progress: a plan for all hosts waits for the slowest one."""
 ANSWER_KEYS: Final = frozenset(("targets", "done", "error"))
 """An answer has one of these keys; a login shell may print JSON too."""
-Way = Literal["local", "reach", "ray"]
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -47,7 +45,6 @@ class HostAnswer(msgspec.Struct, frozen=True):
     """The raw answer of a host, with secrets in it; or one sentence that says why there is none."""
 
     host: str
-    way: Way
     reply: Mapping[str, Any] | None = None
     error: str | None = None
     refused: bool = False
@@ -85,21 +82,23 @@ class ProbeRequests:
         requests: Mapping[str, Mapping[str, Any]],
         on_progress: Callable[[str, Progress], None],
         patience: float = 30.0,
+        *,
+        allows_ray: bool,
     ) -> dict[str, HostAnswer]:
         """Send a request to each host and return the answers by host. A cancellation kills every child at once.
 
-        A host that is silent for `patience` seconds gets an error as its answer.
+        A host that is silent for `patience` seconds gets an error as its answer. Requests that end Ray itself must not be sent through it:
+        `allows_ray` is false for them.
         """
         for host in requests:
             on_progress(host, Progress("waiting"))
-        # Pack both programs now, in a thread, since that takes a quarter of a second. They are cached.
-        for command in (LOCAL_PYTHON, replace_dash(shlex.split(self._config.reach))):
-            await asyncio.to_thread(program_for, command, (), acting=True)
+        # Pack the program now, in a thread, since that takes a tenth of a second. It is cached.
+        await asyncio.to_thread(program, (), acting=True)
         # An idle tunnel is a driver of the Ray that will be stopped; the plan must not list it as a loss.
-        if any(request.get("act") == "stop" for request in requests.values()):
+        if not allows_ray:
             for tunnel in self._tunnels.values():
                 tunnel.close_if_idle()
-        sent = [ProbeRequest(host, request, partial(on_progress, host), patience) for host, request in requests.items()]
+        sent = [ProbeRequest(host, request, partial(on_progress, host), patience, allows_ray) for host, request in requests.items()]
         return {answer.host: answer for answer in await asyncio.gather(*map(self._deliver, sent))}
 
     def close(self) -> None:
@@ -114,46 +113,43 @@ class ProbeRequests:
             self._control_sockets.close()
 
     async def _deliver(self, request: ProbeRequest) -> HostAnswer:
-        way: Way = "local" if request.host == self._local else "ray" if self._config.reach == THROUGH_RAY else "reach"
+        """Send the request the usual way; if that fails, through Ray. Then the answer names the error of the usual way too."""
+        host, why = request.host, ""
+        uses_ray = self._config.reach == THROUGH_RAY and host != self._local
         try:
-            answer = HostAnswer(request.host, way, reply=await self._run(request, way))
-        except ProbeRefusedError as error:
-            answer = HostAnswer(request.host, way, error=str(error), refused=True)
+            try:
+                answer = HostAnswer(host, await self._run(request, "connecting", uses_ray=uses_ray))
+            except SourceError as error:
+                # Once a probe has spoken it may have acted, so the request must not be sent a second time.
+                if uses_ray or host == self._local or request.spoke or not request.allows_ray or host not in self._places:
+                    raise
+                why = str(error)
+                reply = await self._run(request, f"connecting through Ray: {why}", uses_ray=True)
+                notes = reply.get("notes")
+                notes = [*(notes if isinstance(notes, list) else ()), f"{why}; reached through Ray"]
+                answer = HostAnswer(host, {**reply, "notes": notes})
         except SourceError as error:
-            # Once a probe has spoken it may have acted, so the request must not be sent a second time.
-            if way != "reach" or request.spoke or not request.allows_ray or request.host not in self._places:
-                answer = HostAnswer(request.host, way, error=str(error))
-            else:
-                answer = await self._deliver_through_ray(request, str(error))
+            text = f"{why}; through Ray: {error}" if why else str(error)
+            answer = HostAnswer(host, error=text, refused=isinstance(error, ProbeRefusedError))
         request.on_progress(Progress(answer.error or "answered"))
         return answer
 
-    async def _deliver_through_ray(self, request: ProbeRequest, why: str) -> HostAnswer:
-        """Send the request through Ray. `why` is the error of the usual way: the answer names it, because it should be repaired."""
-        try:
-            reply = await self._run(request, "ray", f"connecting through Ray: {why}")
-        except SourceError as error:
-            return HostAnswer(request.host, "ray", error=f"{why}; through Ray: {error}", refused=isinstance(error, ProbeRefusedError))
-        notes = reply.get("notes")
-        notes = [*(notes if isinstance(notes, list) else ()), f"{why}; reached through Ray"]
-        return HostAnswer(request.host, "ray", reply={**reply, "notes": notes})
-
-    async def _run(self, request: ProbeRequest, way: Way, progress: str = "connecting") -> Mapping[str, Any]:
+    async def _run(self, request: ProbeRequest, progress: str, *, uses_ray: bool) -> Mapping[str, Any]:
         async with self._free:
             request.on_progress(Progress(progress))
-            child = self._start(request, way)
+            child = self._start(request, uses_ray=uses_ray)
             self._running.add(child)
             try:
-                return await request.wait_for_answer(child, RAY_WORKER_START_S if way == "ray" else 0)
+                return await request.wait_for_answer(child, RAY_WORKER_START_S if uses_ray else 0)
             finally:
                 self._running.discard(child)
                 child.end()
 
-    def _start(self, request: ProbeRequest, way: Way) -> Child | RayTask:
+    def _start(self, request: ProbeRequest, *, uses_ray: bool) -> Child | RayTask:
         host = request.host
         if self._closed:
             raise SourceError(f"{host}: cockpit is closing")
-        if way == "ray":
+        if uses_ray:
             place = self._places.get(host)
             if not request.allows_ray:
                 raise SourceError(f"{host}: this can't be done through Ray, and cockpit has no other way to reach it")
@@ -165,23 +161,25 @@ class ProbeRequests:
         command: Sequence[str] = LOCAL_PYTHON
         if host != self._local:
             command = command_to_reach(host, self._config.reach, self._entries.get(host), self._control_sockets)
-        return start_child(host, command, request.on_lines, request.changed.set, program_for(command, request.words, acting=True))
+        return start_child(host, command, request.on_lines, request.changed.set, program(request.words, acting=True))
 
 
 class ProbeRequest:
     """One request to one host, and the state of its answer."""
 
-    def __init__(self, host: str, request: Mapping[str, Any], on_progress: Callable[[Progress], None], patience: float) -> None:
+    def __init__(
+        self, host: str, request: Mapping[str, Any], on_progress: Callable[[Progress], None], patience: float, allows_ray: bool
+    ) -> None:
         self.host, self.on_progress = host, on_progress
         self.words = ("--no-lifeline", "act", json.dumps(request))
         """The arguments of the probe."""
-        self.allows_ray = request.get("act") != "stop" and not request.get("env")
-        """Whether it may be sent through Ray: not to stop Ray itself, and not with an environment, since others can read a task's data."""
+        self.allows_ray = allows_ray and not request.get("env")
+        """Whether it may be sent through Ray: not with an environment, since others can read the data of a task."""
         self.spoke = False
         """Whether a probe has sent anything."""
         self.changed = asyncio.Event()
         """Set when lines have come or the child may have ended."""
-        self._patience, self._timeout_s = patience, PLAN_TIMEOUT_S if request.get("stage") == "plan" else ACT_TIMEOUT_S
+        self._patience, self._timeout_s = patience, PLAN_TIMEOUT_S if request.get("stage") == "plan" else ACTION_TIMEOUT_S
         self._reply: Mapping[str, Any] | None = None
         self._garbage = ""
         self._last_line_at = 0.0
@@ -218,11 +216,8 @@ class ProbeRequest:
                 self.spoke = True
                 self.on_progress(Progress("running"))
             if isinstance(text := message.get("tell"), str):
-                self.on_progress(Progress(redact(clean(text)), _whole_number(message.get("done")), _whole_number(message.get("of"))))
+                done, of = (value if isinstance(value, int) else None for value in (message.get("done"), message.get("of")))
+                self.on_progress(Progress(redact(clean(text)), done, of))
             elif ANSWER_KEYS & message.keys():
                 self._reply = message
         self.changed.set()
-
-
-def _whole_number(value: Any) -> int | None:
-    return value if isinstance(value, int) else None

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from getopt import GetoptError, getopt
 from pathlib import Path
 
 from cockpit.probe.slurm import without_slurm
@@ -38,12 +36,8 @@ reader.start()
 exec(compile(text, "<stdin>", "exec"))
 """
 """Replaces `python -`: reads the length of a program, then the program, runs it, and exits when stdin is closed."""
-_READ_CODE = 'import sys;exec(getattr(sys.stdin,"buffer",sys.stdin).read())'
-"""Replaces `python -`, which reads its program from a pipe with a system call for each byte (3.8 to 3.13): 0.1 s for 200 kB."""
-LOCAL_PYTHON = (*ISOLATED, "-c", _READ_CODE)
+LOCAL_PYTHON = (*ISOLATED, "-")
 """A Python of this host that runs the program that is written to its stdin."""
-_SHELL_SIGNS = {*" \t\n'\"\\;&|$`()<>"}
-_SSH_OPTIONS = "46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:"
 _HOME = str(Path(__file__).resolve().parents[3])
 
 
@@ -73,32 +67,13 @@ def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([program, *words], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, cwd="/", env=env)
 
 
-def replace_dash(command: Sequence[str]) -> list[str]:
-    """The command with code in place of a final `-`, so that its Python reads the whole program at once.
+def hold_stdin(command: Sequence[str]) -> list[str]:
+    """The command, which ends with `-`; a Python in a container or pod runs `HELD_CODE` instead.
 
-    `-` stays if more than ssh and one shell may lie in between, since each shell would need its own quoting.
+    When its client is killed, a container engine or kubectl goes on reading the program's output, but closes the program's stdin.
     """
-    *words, last = command
-    if last != "-":
-        return [*command]
-    # A container engine or kubectl keeps reading the program's output when its client is killed, but closes the program's stdin.
-    if os.path.basename(command[0]) in (*_EXECUTORS, "sudo") and find_executor(command):
-        return [*words, "-c", HELD_CODE]
-    # srun passes each argument on unchanged, but an ssh that it starts does not.
-    if os.path.basename(command[0]) == "srun" and "ssh" not in map(os.path.basename, words):
-        return [*words, "-c", _READ_CODE]
-    return [*words, "-c", shlex.quote(_READ_CODE)] if _is_plain_ssh(command) else [*command]
-
-
-def _is_plain_ssh(command: Sequence[str]) -> bool:
-    """Whether the command is `ssh OPTIONS HOST PYTHON -`."""
-    if os.path.basename(command[0]) != "ssh":
-        return False
-    with suppress(GetoptError):
-        _, words = getopt([*command[1:]], _SSH_OPTIONS)
-        # Another program, or an argument with blanks, which is a command, may pass its arguments through one more shell.
-        return len(words) == 3 and os.path.basename(words[1]).startswith("python") and not set(words[1]) & _SHELL_SIGNS
-    return False
+    is_held = os.path.basename(command[0]) in (*_EXECUTORS, "sudo") and find_executor(command)
+    return [*command[:-1], "-c", HELD_CODE] if is_held else [*command]
 
 
 def find_executor(command: Sequence[str]) -> str | None:
@@ -107,19 +82,12 @@ def find_executor(command: Sequence[str]) -> str | None:
     return next((name for name in map(os.path.basename, before) if name in _EXECUTORS), None)
 
 
-def kill_and_reap(*processes: subprocess.Popen[bytes]) -> None:
-    """Kill children at once. A daemon thread waits for those that can't die yet (state D)."""
-    for process in processes:
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
-        with suppress(PermissionError):  # it runs as another user, through sudo, and ends when its pipes close
-            process.kill()
-    alive = [process for process in processes if process.poll() is None]
-    if alive:
-        threading.Thread(target=_wait, args=(alive,), name="kill_and_reap", daemon=True).start()
-
-
-def _wait(processes: list[subprocess.Popen[bytes]]) -> None:
-    for process in processes:
-        process.wait()
+def kill_and_reap(process: subprocess.Popen[bytes]) -> None:
+    """Kill a child at once. A daemon thread waits for it if it can't die yet (state D)."""
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    with suppress(PermissionError):  # it runs as another user, through sudo, and ends when its pipes close
+        process.kill()
+    if process.poll() is None:
+        threading.Thread(target=process.wait, name="kill_and_reap", daemon=True).start()

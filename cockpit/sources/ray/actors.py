@@ -9,12 +9,12 @@ import msgspec
 
 from cockpit import secrets
 from cockpit.model import GROUP_WAIT_PREFIX, Actor, Bundle, Job, PlacementGroup, Value
-from cockpit.recent import Recent
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.nodes import identifier
 from cockpit.sources.ray.resources import bundle_of, plausible_amount, strip_group_names
 from cockpit.sources.ray.status import GroupDemand
+from cockpit.times.ttl_cache import TtlCache
 
 WAITING = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "RESTARTING")
 MAX_MESSAGE_CHARS = 21_000
@@ -69,7 +69,7 @@ class WaitStart(msgspec.Struct, frozen=True):
 
 SHORT_CHARS = 500
 """The longest text of which each job and actor may have its own. There are few longer ones."""
-_short, _long = Recent(secrets.redact, 16_384), Recent(secrets.redact, 1024)
+_short, _long = TtlCache(secrets.redact, 16_384), TtlCache(secrets.redact, 1024)
 
 
 def redact(text: str) -> str:
@@ -219,7 +219,7 @@ def parse_job(entry: wire.Job) -> Job | None:
         exit_code=plausible_amount(entry.driver_exit_code),
         preset=entry.get_text(wire.PRESET),
         runtime_env=_read_environment(environment) if len(environment) <= MAX_ENV_BYTES else None,
-        metadata={name: _redact_variable((name, value[:MAX_MESSAGE_CHARS])) for name, value in entry.texts.items() if name != wire.PRESET}
+        metadata={key: secrets.redact_variable(key, text[:MAX_MESSAGE_CHARS]) for key, text in entry.texts.items() if key != wire.PRESET}
         if entry.metadata
         else None,
     )
@@ -233,8 +233,7 @@ def _decode_environment(raw: bytes) -> Mapping[str, Any] | None:
     return secrets.redact_within(found) if found and isinstance(found, dict) else None
 
 
-_redact_variable: Recent[tuple[str, str], str] = Recent(lambda variable: secrets.redact_variable(*variable), 4096)
-_read_environment = Recent(_decode_environment, 1024)
+_read_environment = TtlCache(_decode_environment, 1024)
 """Cached, since Ray repeats the environments in every answer."""
 
 

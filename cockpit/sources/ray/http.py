@@ -1,4 +1,4 @@
-"""How a Ray dashboard is asked over HTTP, and what is said when no Ray answers."""
+"""Asks one Ray dashboard over HTTP, and explains in one sentence why no Ray has answered."""
 
 from __future__ import annotations
 
@@ -6,69 +6,59 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import httpx
 
 from cockpit.model import Cause
 from cockpit.secrets import redact
-from cockpit.sockets import has_received
-from cockpit.sources.http_client import MAX_HEAD_BYTES, Params, load_trust, open_client
+from cockpit.sources.http_client import MAX_HEAD_BYTES, Params, TakePart, TooLargeError, load_trust, open_client, read_body
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.error_text import asked_for, is_html, is_tls_failure, page_title, why_not_http, why_unreachable
-from cockpit.sources.ray.replies import decode_reply
 from cockpit.sources.source import SourceError, wait_within
 from cockpit.text import clean, explain_os_error
 from cockpit.trust import TOKEN_PLACES, Peer
+from cockpit.trust.sockets import has_received
 
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
 Auth = Literal["token", "disabled"]
 Hide = Callable[[str], str]
-Trace = Callable[[str, dict[str, Any]], Awaitable[None]]
-Take = Callable[[bytearray], None]
-"""Called with what has come of a body whenever more has; it may shorten that by what it has read."""
 
 MAX_BODY_BYTES = 128 * 2**20
-"""Bytes. `/nodes?view=summary` of 1,000 nodes with 20 workers each is 29 MB."""
+"""The longest answer. `/nodes?view=summary` of 1,000 nodes with 20 workers each has 29 MB."""
 MAX_ERROR_BYTES, ERROR_TIMEOUT_S = 1 << 17, 5.0
-"""Bytes, and seconds, of the body of a refusal that are read: a traceback of Ray's has some kilobytes."""
-THREAD_MIN_BYTES = 1 << 18
-"""Bytes from which an answer is decoded in a thread."""
-AUTH_CACHE_S = 5.0
-"""Seconds for which an answer about tokens serves all that ask."""
+"""How much of the body of an error is read, and for how long. A traceback of Ray has some kilobytes."""
 MAX_TITLE_CHARS, MAX_SERVER_CHARS = 80, 60
-"""Characters of a page's title, and of what a server calls itself: whoever answers has written them."""
+"""The longest title of a page and name of a server that are shown: anybody may have written them."""
+THREAD_MIN_BYTES = 1 << 18
+"""The size from which an answer is decoded in a thread. To change the thread costs more than to decode a small answer."""
 _LONGEST_REST_S = 60.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _AUTH_MODE_PATH = "/api/authentication_mode"
 _LIGHT_PATHS = (_AUTH_MODE_PATH, "/api/version", "/api/gcs_healthz")
-"""These cost Ray nothing, and tell when it is back: they are not left alone longer and longer."""
+"""Paths that cost Ray nothing and show that it is back. The pause after a timeout does not grow for them."""
 
 
 class NoAnswerError(SourceError):
-    """Nothing listens, nothing was sent, or it broke off: another try may do better."""
+    """Nothing listens, nothing was sent, or the answer broke off. Another try may succeed."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text, "silent")
+    def __init__(self, text: str, cause: Cause = "silent") -> None:
+        super().__init__(text, cause)
 
 
-class NotRayAnswerError(NoAnswerError):
-    """Something answers there, but not as Ray does: it speaks TLS, or no HTTP at all."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.cause = "not ray"
+class AnswerTimeoutError(NoAnswerError):
+    """The answer did not come in time."""
 
 
 class DashboardRefusedError(SourceError):
-    """Something answered, but not with success."""
+    """An answer with another status than 200."""
 
     def __init__(self, text: str, status: int, cause: Cause | None = None) -> None:
         super().__init__(text, cause)
@@ -76,15 +66,15 @@ class DashboardRefusedError(SourceError):
 
 
 async def run_in_thread_if(big: bool, work: Callable[P, R], *args: P.args, **more: P.kwargs) -> R:
-    """Run `work` in a thread if `big`, so that keys are drawn meanwhile; else at once, as a thread would cost more than it saves."""
+    """Run `work` in a thread if `big`, so that keys are handled meanwhile; else at once."""
     return await asyncio.to_thread(work, *args, **more) if big else work(*args, **more)
 
 
 class Dashboard:
-    """One address, asked over kept connections; every failure is a `SourceError` that names the address.
+    """One address, asked over connections that are kept. Every failure is a `SourceError` whose text has the address.
 
-    At most one question at a time for each path. Ray goes on working on a question that nobody waits for any more, so a path that has
-    not answered in time is left alone for a while, longer each time.
+    Each path is asked one question at a time. Ray goes on working on a question after its client has left, so a path
+    that did not answer in time is not asked again for a while, longer each time.
     """
 
     def __init__(
@@ -99,25 +89,27 @@ class Dashboard:
     ) -> None:
         address = address.rstrip("/")
         self.address = address if "://" in address else f"http://{address}"
-        self._url = _without_credentials(self.address)
+        scheme, _, rest = self.address.partition("://")
+        host, slash, path = rest.partition("/")
+        self._url = f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"  # without a user's name and password
         self.shown = redact(self._url)
         self.auth: Auth | None = None
-        self.told_at: float | None = None
-        """The time over there, to the second, when the last answer came: one clock for all who ask."""
-        self.took: dict[str, float] = {}
-        """Seconds from a question to the last byte of its answer, the last time, by path."""
+        self.server_time: float | None = None
+        """The time of the last answer by the server's clock, in whole seconds."""
+        self.answer_times: dict[str, float] = {}
+        """For each path: the seconds that its last answer took, to the last byte."""
         self.server: str | None = None
-        """What the server calls itself in its last answer, fit to be shown."""
-        self._token, self._max_bytes = token, max_bytes
+        """The name that the server gave itself in the last answer, cleaned for the screen."""
+        self._token, self._max_bytes = token, max_bytes or MAX_BODY_BYTES
         self._peer = peer or Peer(self.address, given=True)
         self._clock = clock
         self._transport = transport
         self._clients: dict[bool, httpx.AsyncClient] = {}
         """By whether their connections are checked."""
-        self._asking = asyncio.Lock()
-        self._auth_asked = 0.0
+        self._asking_auth = asyncio.Lock()
         self._busy: dict[str, asyncio.Lock] = {}
         self._rests: dict[str, tuple[float, float]] = {}
+        """For each path that did not answer in time: when it may be asked again, and the length of this pause."""
         self._counter = 0
 
     async def close(self) -> None:
@@ -126,17 +118,27 @@ class Dashboard:
         for client in clients.values():
             await client.aclose()
 
-    def wake(self) -> None:
-        """Ask every path again at once: what kept Ray from answering is over."""
+    def retry_now(self) -> None:
+        """End the pauses of all paths, because Ray can answer again."""
         self._rests.clear()
 
-    async def json(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None, decides: bool = False) -> T:
-        """The answer to `GET path`, decoded. `decides`: something ends by it, so that it is heard only from whom secrets are sent to."""
-        body = await self.get(path, timeout=timeout, endpoint=endpoint, decides=decides)
-        return await self._read_body(body, "GET", path, partial(decode, shape=shape))
+    async def json(
+        self,
+        path: str,
+        shape: type[T],
+        *,
+        timeout: float,
+        endpoint: str | None = None,
+        params: Params | None = None,
+        take: TakePart | None = None,
+        decides: bool = False,
+    ) -> T:
+        """The decoded answer to `GET path`. `decides`: it may end processes, so only a server that may get secrets is asked."""
+        body = await self.get(path, timeout=timeout, endpoint=endpoint, params=params, take=take, decides=decides)
+        return await self._decode(body, asked_for("GET", path), shape)
 
     async def find(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None, decides: bool = False) -> T | None:
-        """The same; `None` where there is no such thing (404)."""
+        """Like `json`; `None` for a 404."""
         try:
             return await self.json(path, shape, timeout=timeout, endpoint=endpoint, decides=decides)
         except DashboardRefusedError as error:
@@ -152,34 +154,32 @@ class Dashboard:
         timeout: float,
         endpoint: str | None = None,
         params: Params | None = None,
-        take: Take | None = None,
+        take: TakePart | None = None,
     ) -> T:
-        """The same for answers in an envelope, of which only the data matter."""
-        body = await self.get(path, timeout=timeout, endpoint=endpoint, params=params, take=take)
-        reply = await self._read_body(body, "GET", path, partial(decode_reply, shape=shape))
+        """Like `json`, for an answer in Ray's envelope (`wire.Reply`): its data."""
+        envelope: type[wire.Reply[T]] = wire.Reply[shape]  # type: ignore[valid-type]  # the shape is a value here
+        reply = await self.json(path, envelope, timeout=timeout, endpoint=endpoint, params=params, take=take)
         if reply.data is None:
             why = _line(reply.msg or "no reason given")
             raise SourceError(f"Ray dashboard {self.shown} sent no data ({asked_for('GET', path)}): {why}")
         return reply.data
 
-    async def _read_body(self, body: bytes, method: str, path: str, read: Callable[[bytes], T]) -> T:
-        return await run_in_thread_if(len(body) > THREAD_MIN_BYTES, self._read_as, body, method, path, read)
-
-    def _read_as(self, body: bytes, method: str, path: str, read: Callable[[bytes], T]) -> T:
+    async def _decode(self, body: bytes, asked: str, shape: type[T]) -> T:
         try:
-            return read(body)
+            return await run_in_thread_if(len(body) > THREAD_MIN_BYTES, decode, body, shape)
         except NotRayError as error:
-            asked = asked_for(method, path)
             if is_html(body):
-                raise SourceError(f"{self.shown} is not a Ray dashboard: it sent {self._page_words(body)} ({asked})", "not ray") from None
+                raise SourceError(
+                    f"{self.shown} is not a Ray dashboard: it sent {self._describe_page(body)} ({asked})", "not ray"
+                ) from None
             raise SourceError(f"{self.shown} does not answer like Ray: {error}{self._server_words} ({asked})", "not ray") from None
 
     @property
     def _server_words(self) -> str:
-        """For the end of a sentence; empty where the server does not say what it is."""
+        """The server's name for the end of a sentence; empty if it is unknown."""
         return f", server {self.server}" if self.server else ""
 
-    def _page_words(self, body: bytes) -> str:
+    def _describe_page(self, body: bytes) -> str:
         title = page_title(body)
         return f"an HTML page{f' titled “{_line(title)[:MAX_TITLE_CHARS]}”' if title else ''}{self._server_words}"
 
@@ -190,36 +190,34 @@ class Dashboard:
         timeout: float,
         endpoint: str | None = None,
         params: Params | None = None,
-        take: Take | None = None,
+        take: TakePart | None = None,
         decides: bool = False,
     ) -> bytes:
-        """The body of a success, whole, or what `take` has left of it.
+        """The body of the answer, or the part that `take` has left.
 
-        `endpoint` names the path when an id is part of it. A fresh parameter goes with every question, because Ray hands out the
-        answer to the last question else (`aiohttp_cache` in dashboard/optional_utils.py; `nocache` is known since 2.49).
+        `endpoint` is the name of the path if the path contains an id. Every question has a parameter that is new, because Ray repeats
+        its last answer to the same question (`aiohttp_cache` in dashboard/optional_utils.py; Ray 2.49 and later know `nocache`).
         """
         endpoint = endpoint or path
         async with self._busy.setdefault(endpoint, asyncio.Lock()):
-            asked, words = self._clock(), asked_for("GET", path)
-            if (left := self._rests.get(endpoint, (0.0, 0.0))[0] - asked) > 0:
-                raise NoAnswerError(f"Ray dashboard {self.shown} did not answer ({words}); next try in {left:.0f} s")
+            asked_at = self._clock()
+            if (left := self._rests.get(endpoint, (0.0, 0.0))[0] - asked_at) > 0:
+                raise NoAnswerError(f"Ray dashboard {self.shown} did not answer ({asked_for('GET', path)}); next try in {left:.0f} s")
             self._counter += 1
             fresh = {**(params or {}), "nocache": 1, "_": self._counter}
             try:
-                body = await wait_within(timeout, self._exchange("GET", path, fresh, take=take, decides=decides))
-            except asyncio.TimeoutError:
-                self._rest(endpoint, timeout)
-                raise NoAnswerError(f"Ray dashboard {self.shown} did not answer within {timeout:g} s ({words})") from None
+                body = await self._read("GET", path, self.stream("GET", path, params=fresh, decides=decides), timeout, take)
+            except AnswerTimeoutError:
+                _, last = self._rests.get(endpoint, (0.0, timeout / 2))
+                pause = min(last * 2, timeout if endpoint in _LIGHT_PATHS else _LONGEST_REST_S)
+                self._rests[endpoint] = (self._clock() + pause, pause)
+                raise
             except asyncio.CancelledError:
                 self._rests[endpoint] = (self._clock() + 1.0, 0.5)
                 raise
             self._rests.pop(endpoint, None)
-            self.took[endpoint] = self._clock() - asked
+            self.answer_times[endpoint] = self._clock() - asked_at
             return body
-
-    def stream(self, path: str, params: Params | None = None) -> AbstractAsyncContextManager[httpx.Response]:
-        """An answer that goes on, and may pause for any time; the caller reads it."""
-        return self._ask("GET", path, params or {})
 
     async def write(
         self,
@@ -231,107 +229,103 @@ class Dashboard:
         content: bytes = b"",
         hide: Hide | None = None,
     ) -> T:
-        """The answer to what changes something. It is sent once: a `NoAnswerError` leaves open whether it was done.
+        """The answer to a request that changes something. It is sent once: after a `NoAnswerError`, Ray may have done it or not.
 
-        Ray repeats in its errors what it was sent: `hide` takes out of them what nobody may read.
+        Ray's errors repeat the request: `hide` removes its secrets from them.
         """
-        kind = {"Content-Type": "application/json"} if content else {}
-        answer = await self._within(timeout, method, path, self._exchange(method, path, {}, content, hide, kind))
-        return await self._read_body(answer, method, path, partial(decode, shape=shape))
+        headers = {"Content-Type": "application/json"} if content else {}
+        body = await self._read(method, path, self.stream(method, path, content=content, hide=hide, headers=headers), timeout)
+        return await self._decode(body, asked_for(method, path), shape)
 
-    async def put(self, path: str, pieces: AsyncIterator[bytes], length: int, *, timeout: float) -> None:
-        """Send so many bytes."""
-        sized = {"Content-Length": str(length)}  # else it goes in chunks, whose end a proxy may wait for
-        await self._within(timeout, "PUT", path, self._exchange("PUT", path, {}, pieces, headers=sized))
+    async def put(self, path: str, parts: AsyncIterator[bytes], length: int, *, timeout: float) -> None:
+        """Send `length` bytes. With the length in a header no proxy has to wait for the end of a chunked body."""
+        await self._read("PUT", path, self.stream("PUT", path, content=parts, headers={"Content-Length": str(length)}), timeout)
 
-    async def _within(self, timeout: float, method: str, path: str, work: Awaitable[R]) -> R:
-        try:
-            return await wait_within(timeout, work)
-        except asyncio.TimeoutError:
-            raise NoAnswerError(f"Ray dashboard {self.shown} did not answer within {timeout:g} s ({asked_for(method, path)})") from None
-
-    async def _exchange(
+    async def _read(
         self,
         method: str,
         path: str,
-        params: Params,
-        content: bytes | AsyncIterator[bytes] = b"",
-        hide: Hide | None = None,
-        headers: Mapping[str, str] = {},
-        take: Take | None = None,
-        *,
-        decides: bool = False,
+        response: AbstractAsyncContextManager[httpx.Response],
+        timeout: float,
+        take: TakePart | None = None,
     ) -> bytes:
-        async with self._ask(method, path, params, content, hide, headers, decides=decides) as answer:
-            return await self._body(answer, method, path, take)
+        """The body of a response. Raises `AnswerTimeoutError`, and `SourceError` if it is too long."""
+
+        async def read() -> bytes:
+            async with response as answer:
+                return await read_body(answer, self._max_bytes, take)
+
+        try:
+            return await wait_within(timeout, read())
+        except asyncio.TimeoutError:
+            raise AnswerTimeoutError(
+                f"Ray dashboard {self.shown} did not answer within {timeout:g} s ({asked_for(method, path)})"
+            ) from None
+        except TooLargeError:
+            raise SourceError(f"Ray dashboard {self.shown} sent more than {self._max_bytes >> 20} MB ({asked_for(method, path)})") from None
 
     @asynccontextmanager
-    async def _ask(
+    async def stream(
         self,
         method: str,
         path: str,
-        params: Params,
+        *,
+        params: Params | None = None,
         content: bytes | AsyncIterator[bytes] = b"",
         hide: Hide | None = None,
         headers: Mapping[str, str] = {},
-        *,
         decides: bool = False,
     ) -> AsyncIterator[httpx.Response]:
-        """A success, with its body yet to be read."""
-        headers = {**headers, **await self._headers(path)}
-        has_token = "Authorization" in headers
-        with self._failures(path, method):
-            is_secret = has_token or hide is not None or method == "PUT"  # a package may have secrets in its files
-            why = "requires a token, cockpit sends none" if has_token else "is sent no secret" if is_secret else "is not believed"
-            is_checked = is_secret or decides
+        """A response with status 200, whose body the caller reads; it may never end."""
+        token = await self._find_token(path)
+        headers = {**headers, "Authorization": f"Bearer {token}"} if token else headers
+        is_secret = token is not None or hide is not None or method == "PUT"  # a package may have secrets in its files
+        refusal = "requires a token, cockpit sends none" if token is not None else "is sent no secret" if is_secret else "is not believed"
+        is_checked, asked = is_secret or decides, asked_for(method, path)
+        try:
             async with self._open_client(is_checked=is_checked).stream(
                 method,
                 f"{self._url}{path}",
                 params=params or None,
                 headers=headers,
                 content=content or None,
-                extensions={"trace": self._make_trace(asked_for(method, path), why if is_checked else None)},
+                extensions={"trace": partial(self._check_connection, [], asked, refusal if is_checked else None)},
             ) as answer:
-                self._refuse_encoded(answer, method, path)
-                self.told_at = _moment(answer.headers.get("date")) or self.told_at
+                # Only `identity` was requested: a few kilobytes of gzip may be gigabytes.
+                encoding = answer.headers.get("content-encoding", "identity")
+                if encoding.strip().lower() not in ("", "identity"):
+                    raise SourceError(f"Ray dashboard {self.shown} sent {_line(encoding)} data that cockpit can't read ({asked})")
+                with suppress(ValueError, OverflowError):  # a year, or an offset, of twenty digits
+                    if date := answer.headers.get("date"):
+                        self.server_time = parsedate_to_datetime(date).timestamp()
                 self.server = _line(clean(answer.headers.get("server", "")))[:MAX_SERVER_CHARS] or None
                 if answer.status_code != 200:
                     body = await _read_error(answer)
-                    said = hide(body.decode("utf-8", "replace")).encode() if hide else body
-                    self._judge(answer, method, path, said, has_token=has_token)
+                    body = hide(body.decode("utf-8", "replace")).encode() if hide else body
+                    raise self._refusal(answer, path, asked, body, has_token=token is not None)
                 yield answer
+        except (httpx.TransportError, httpx.InvalidURL, ssl.SSLError, ValueError) as error:
+            raise self._explain(error, asked) from None
 
-    async def _body(self, answer: httpx.Response, method: str, path: str, take: Take | None = None) -> bytes:
-        largest = self._max_bytes or MAX_BODY_BYTES
-        body, came = bytearray(), 0
-        async for piece in answer.aiter_raw():
-            body += piece
-            came += len(piece)
-            if take is not None:
-                take(body)
-            if came > largest:
-                raise SourceError(f"Ray dashboard {self.shown} sent more than {largest >> 20} MB ({asked_for(method, path)})")
-        return cast("bytes", body)  # whoever gets it only reads it
-
-    def _refuse_encoded(self, answer: httpx.Response, method: str, path: str) -> None:
-        """Nothing but `identity` is asked for: a few kilobytes of gzip may be gigabytes."""
-        encoding = answer.headers.get("content-encoding", "identity")
-        if encoding.strip().lower() not in ("", "identity"):
-            raise SourceError(f"Ray dashboard {self.shown} sent {_line(encoding)} data that cockpit can't read ({asked_for(method, path)})")
-
-    async def _headers(self, path: str) -> dict[str, str]:
-        """The token, if this cluster has asked for one; a cluster that doesn't is never told."""
-        if path == _AUTH_MODE_PATH or await self.find_auth(known=True) != "token":
-            return {}
+    async def _find_token(self, path: str) -> str | None:
+        """The token, if this Ray requires one. A Ray that requires none never gets it."""
+        if path == _AUTH_MODE_PATH or await self.find_auth() != "token":
+            return None
         token = self._token()
-        if token is None:
-            return {}
-        if not (token.isascii() and token.isprintable()):
+        if token is not None and not (token.isascii() and token.isprintable()):
             raise SourceError(f"{self.shown} requires a token, and the one found is not valid (looked in {TOKEN_PLACES})")
-        return {"Authorization": f"Bearer {token}"}
+        return token
+
+    async def find_auth(self, *, anew: bool = False) -> Auth:
+        """Whether this Ray requires a token. It is asked once, and again if `anew`. Ray before 2.52 has no such path and requires none."""
+        async with self._asking_auth:
+            if self.auth is None or anew:
+                mode = await self.find(_AUTH_MODE_PATH, wire.AuthenticationMode, timeout=4.0)
+                self.auth = "disabled" if mode is None or mode.authentication_mode == "disabled" else "token"
+            return self.auth
 
     def _open_client(self, *, is_checked: bool) -> httpx.AsyncClient:
-        """Secrets, and answers that decide, have a client of their own: each of its connections was checked when it was opened."""
+        """Requests with secrets, or whose answer decides, have a client of their own: each of their connections is checked first."""
         if is_checked not in self._clients:
             url = httpx.URL(self._url)
             if url.scheme not in ("http", "https") or not url.host:
@@ -343,28 +337,26 @@ class Dashboard:
             self._clients[is_checked] = open_client(trust, transport=self._transport)
         return self._clients[is_checked]
 
-    def _make_trace(self, asked: str, refusal: str | None) -> Trace:
-        """What httpcore calls at each step of a request: it checks a new connection before anything is sent through it.
+    async def _check_connection(
+        self, opened: list[socket.socket], asked: str, refusal: str | None, step: str, info: dict[str, Any]
+    ) -> None:
+        """Check each new connection of a request before anything is sent through it. httpcore calls this at each step of a request.
 
-        `refusal`: what an untrusted server is told of, in words; `None`: nothing is checked.
+        `opened` collects the connections that the request has opened. `refusal`: what is said of an untrusted server; `None`: anybody
+        may answer.
         """
-        opened: list[socket.socket] = []
-
-        async def trace(step: str, info: dict[str, Any]) -> None:
-            if step == "connection.connect_tcp.complete":
-                stream = info["return_value"]
-                opened.append(stream.get_extra_info("socket"))
-                if refusal is None:
-                    self._peer.remember(opened[-1])
-                elif (error := self._why_not_used(opened[-1], refusal, asked)) is not None:
-                    await stream.aclose()
-                    raise error
-            # httpcore says the same whether nothing came or something in another protocol, as SSH.
-            ended = step == "http11.receive_response_headers.failed" and "Server disconnected" in str(info["exception"])
-            if ended and self._url.startswith("http:") and any(map(has_received, opened)):
-                raise NotRayAnswerError(f"{self.shown} is not a Ray dashboard: it does not speak HTTP ({asked})")
-
-        return trace
+        if step == "connection.connect_tcp.complete":
+            stream = info["return_value"]
+            opened.append(stream.get_extra_info("socket"))
+            if refusal is None:
+                self._peer.remember(opened[-1])
+            elif (error := self._why_not_used(opened[-1], refusal, asked)) is not None:
+                await stream.aclose()
+                raise error
+        # httpcore raises the same error for silence and for bytes of another protocol, such as SSH.
+        ended = step == "http11.receive_response_headers.failed" and "Server disconnected" in str(info["exception"])
+        if ended and self._url.startswith("http:") and any(map(has_received, opened)):
+            raise NoAnswerError(f"{self.shown} is not a Ray dashboard: it does not speak HTTP ({asked})", "not ray")
 
     def _why_not_used(self, connection: socket.socket, refusal: str, asked: str) -> SourceError | None:
         try:
@@ -374,82 +366,61 @@ class Dashboard:
         hint = "if it is the right Ray, name it with --address"
         return None if reason is None else DashboardRefusedError(f"{self.shown} {refusal}: {reason}; {hint}", 401)
 
-    async def find_auth(self, *, known: bool = False) -> Auth:
-        """Whether a token is wanted; asked unless that is `known`, or was asked a moment ago. Ray before 2.52 knows no such path."""
-        async with self._asking:
-            fresh = time.monotonic() - self._auth_asked < AUTH_CACHE_S
-            if self.auth is not None and (known or fresh):
-                return self.auth
-            self.auth = await self._ask_auth()
-            self._auth_asked = time.monotonic()
-            return self.auth
-
-    async def _ask_auth(self) -> Auth:
-        mode = await self.find(_AUTH_MODE_PATH, wire.AuthenticationMode, timeout=4.0)
-        return "disabled" if mode is None or mode.authentication_mode == "disabled" else "token"
-
-    def _judge(self, answer: httpx.Response, method: str, path: str, body: bytes, *, has_token: bool) -> None:
-        status, asked = answer.status_code, asked_for(method, path)
+    def _refusal(self, answer: httpx.Response, path: str, asked: str, body: bytes, *, has_token: bool) -> DashboardRefusedError:
+        """The error for a status other than 200."""
+        status = answer.status_code
         if path != _AUTH_MODE_PATH and (status == 401 or (status == 403 and has_token)):
             self.auth = None
-            raise self._token_refusal(status)
+            if self._token() is None:
+                return DashboardRefusedError(
+                    f"{self.shown} requires a token, and none was found (looked in {TOKEN_PLACES})", status, "no token"
+                )
+            refused = "rejects the token that was found" if status == 403 else "reports no valid token, although cockpit sent one"
+            return DashboardRefusedError(f"{self.shown} {refused} (the first of {TOKEN_PLACES})", status, "wrong token")
         if status in _REDIRECTS and "location" in answer.headers:
             where = clean(redact(answer.headers.get("location", "nowhere")))[:200]
-            raise DashboardRefusedError(
-                f"{self.shown} is not a Ray dashboard: HTTP {status} redirects to {where}{self._server_words} ({asked})", status, "not ray"
-            )
+            text = f"{self.shown} is not a Ray dashboard: HTTP {status} redirects to {where}{self._server_words} ({asked})"
+            return DashboardRefusedError(text, status, "not ray")
         if is_html(body):
-            raise DashboardRefusedError(
-                f"{self.shown} does not answer like Ray: HTTP {status} ({asked}): {self._page_words(body)}", status, "not ray"
-            )
-        # Ray's own dashboard is an aiohttp server, and so is an error of its own.
-        is_foreign = path in (_AUTH_MODE_PATH, "/api/version") and "aiohttp" not in (self.server or "")
-        raise DashboardRefusedError(
-            f"Ray dashboard {self.shown} answered HTTP {status} ({asked}): {_reason(body)}", status, "not ray" if is_foreign else None
-        )
-
-    def _token_refusal(self, status: int) -> DashboardRefusedError:
-        if self._token() is None:
-            return DashboardRefusedError(
-                f"{self.shown} requires a token, and none was found (looked in {TOKEN_PLACES})", status, "no token"
-            )
-        refused = "rejects the token that was found" if status == 403 else "reports no valid token, although cockpit sent one"
-        return DashboardRefusedError(f"{self.shown} {refused} (the first of {TOKEN_PLACES})", status, "wrong token")
-
-    def _rest(self, endpoint: str, timeout: float) -> None:
-        _, last = self._rests.get(endpoint, (0.0, timeout / 2))
-        pause = min(last * 2, timeout if endpoint in _LIGHT_PATHS else _LONGEST_REST_S)
-        self._rests[endpoint] = (self._clock() + pause, pause)
-
-    @contextmanager
-    def _failures(self, path: str, method: str = "GET") -> Iterator[None]:
-        """What httpx calls its failures, in words."""
-        asked = asked_for(method, path)
+            text = f"{self.shown} does not answer like Ray: HTTP {status} ({asked}): {self._describe_page(body)}"
+            return DashboardRefusedError(text, status, "not ray")
         try:
-            yield
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            why = why_unreachable(error)
-            kind = NotRayAnswerError if is_tls_failure(error) else NoAnswerError
-            raise kind(f"Ray dashboard {self.shown} can't be reached: {why}") from None
-        except httpx.RemoteProtocolError as error:
+            reason = decode(body, wire.Reply[object]).msg or ""
+        except NotRayError:
+            reason = body[:20_000].decode("utf-8", "replace")
+        if reason.startswith("Traceback"):  # its last line; a traceback within another one ends with a lone full stop
+            reason = [line for line in reason.splitlines() if line.strip(" .")][-1]
+        # Ray's dashboard is an aiohttp server, which sends its errors too.
+        is_foreign = path in (_AUTH_MODE_PATH, "/api/version") and "aiohttp" not in (self.server or "")
+        text = f"Ray dashboard {self.shown} answered HTTP {status} ({asked}): {_line(reason) or 'nothing'}"
+        return DashboardRefusedError(text, status, "not ray" if is_foreign else None)
+
+    def _explain(self, error: Exception, asked: str) -> SourceError:
+        """The error for a failure of httpx."""
+        dashboard = f"Ray dashboard {self.shown}"
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            return NoAnswerError(
+                f"{dashboard} can't be reached: {why_unreachable(error)}", "not ray" if is_tls_failure(error) else "silent"
+            )
+        if isinstance(error, httpx.RemoteProtocolError):
             if "buffer too long" in str(error):
-                raise NoAnswerError(f"Ray dashboard {self.shown} sent headers of more than {MAX_HEAD_BYTES >> 10} kB ({asked})") from None
+                return NoAnswerError(f"{dashboard} sent headers of more than {MAX_HEAD_BYTES >> 10} kB ({asked})")
             if what := why_not_http(error):
-                raise NotRayAnswerError(f"{self.shown} is not a Ray dashboard: {what} ({asked})") from None
-            raise NoAnswerError(f"Ray dashboard {self.shown} ended its answer early or does not speak HTTP ({asked})") from None
-        except (httpx.NetworkError, ssl.SSLError):  # the latter: the server refuses us after the handshake
-            raise NoAnswerError(f"Ray dashboard {self.shown} closed the connection ({asked})") from None
-        except (httpx.InvalidURL, httpx.TransportError, ValueError) as error:  # the last: half a surrogate in a name
-            raise SourceError(f"Ray dashboard {self.shown} can't be asked: {_line(redact(f'{error}')) or type(error).__name__}") from None
+                return NoAnswerError(f"{self.shown} is not a Ray dashboard: {what} ({asked})", "not ray")
+            return NoAnswerError(f"{dashboard} ended its answer early or does not speak HTTP ({asked})")
+        if isinstance(error, httpx.NetworkError | ssl.SSLError):  # SSLError: the server refuses us after the handshake
+            return NoAnswerError(f"{dashboard} closed the connection ({asked})")
+        # A ValueError: half a surrogate in a name.
+        return SourceError(f"{dashboard} can't be asked: {_line(redact(f'{error}')) or type(error).__name__}")
 
 
 async def _read_error(answer: httpx.Response) -> bytes:
-    """The beginning of the body of a refusal, or what comes of it in time: it is only shown."""
+    """The beginning of the body of an error, or as much as comes in time."""
     body = bytearray()
 
     async def read() -> None:
-        async for piece in answer.aiter_raw():
-            body.extend(piece)
+        async for part in answer.aiter_raw():
+            body.extend(part)
             if len(body) >= MAX_ERROR_BYTES:
                 return
 
@@ -458,31 +429,6 @@ async def _read_error(answer: httpx.Response) -> bytes:
     return bytes(body[:MAX_ERROR_BYTES])
 
 
-def _without_credentials(address: str) -> str:
-    """The address without a user's name and password."""
-    scheme, _, rest = address.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
-
-
 def _line(text: str) -> str:
-    """The first sentence or so of what came, for the end of a sentence."""
+    """The beginning of a text of the server, on one line, cleaned and without secrets."""
     return redact(clean(" ".join(text[:2000].split())))[:200]
-
-
-def _reason(body: bytes) -> str:
-    try:
-        text = decode(body, wire.Reply[object]).msg or ""
-    except NotRayError:
-        text = body[:20_000].decode("utf-8", "replace")
-    if text.startswith("Traceback"):  # what it ends in; one within another ends in a lone full stop
-        text = [line for line in text.splitlines() if line.strip(" .")][-1]
-    return _line(text) or "nothing"
-
-
-def _moment(date: str | None) -> float | None:
-    """Seconds, of an HTTP date."""
-    try:
-        return parsedate_to_datetime(date).timestamp() if date else None
-    except (ValueError, OverflowError):  # a year, or an offset, of twenty digits
-        return None

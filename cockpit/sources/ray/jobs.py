@@ -41,7 +41,7 @@ class _Stopped(wire.Snake, frozen=True):
     stopped: bool | None = None
 
 
-class JobActs:
+class JobActions:
     """The actions on jobs. Each takes the start time of the planned job, since its id may belong to a new job by now."""
 
     def __init__(self, dashboard: Dashboard, *, pause: float = 0.5) -> None:

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from cockpit.clock import shift_of
 from cockpit.model import Actor, PlacementGroup
 from cockpit.sources.ray import actors, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts
 from cockpit.sources.ray.nodes import LossDebounce
+from cockpit.times.clock import shift_of
 
 PAUSE_PER_ANSWER_TIME = 20
 """The pause before the next request, as a multiple of the time of the last answer: Ray's state API serves one request at a time."""
+
 NOT_DEAD = "not DEAD"
 """The name of the list with the actors of all states but DEAD."""
 FEW_ACTORS = 200
@@ -91,44 +92,41 @@ class ActorLists:
         """
         is_lost = listing.total == 0 and any(old.result for old in self._lists.values())
         self._losses.check("Ray suddenly lists no actors, not even dead ones" if is_lost else None)
-        self._total = listing.total
-        pause = max(9.0 if state == "ALIVE" else 4.0, PAUSE_PER_ANSWER_TIME * took)
-        self._due[state] = self._clock() + pause
-        if state != NOT_DEAD:
-            self._update_state(state, listing, took)
-        elif self.are_few and not listing.cut:
-            for each in (*WAITING, "ALIVE"):
-                entries = tuple(entry for entry in listing.result if entry.state == each)
-                self._update_state(each, replace(listing, result=entries, num_filtered=len(entries)), took)
-        else:
+        self._total, now = listing.total, self._clock()
+        if state == NOT_DEAD and (not self.are_few or listing.cut):
             self._total, self._due = None, {}
-
-    def _update_state(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
-        now = self._clock()
-        last = self._lists.get(state)
-        before = {entry.actor_id: entry for entry in last.result} if last else {}
-        # An actor that left another state may be alive now.
-        if state != "ALIVE" and self._is_alive_list_fast and not before.keys() <= {entry.actor_id for entry in listing.result}:
-            self._due["ALIVE"] = now
-        # Unchanged entries keep their value, so that the actors made from them are kept too.
-        pairs = ((before.get(entry.actor_id), entry) for entry in listing.result)
-        self._lists[state] = replace(listing, result=tuple([old if old == new else _detach(new) for old, new in pairs]))
-        self._listed_at[state] = now
-        if state == "ALIVE":
-            self._is_alive_list_fast = took < 0.5
+            return
+        self._due[state] = now + max(9.0 if state == "ALIVE" else 4.0, PAUSE_PER_ANSWER_TIME * took)
+        # Without a reference to the reply, which would keep the reply in memory: 8 MB for 10,000 actors.
+        entries = [replace(entry, fallback_strategy=entry.fallback_strategy.copy()) for entry in listing.result]
+        lists = {state: entries}
+        if state == NOT_DEAD:
+            lists = {each: [entry for entry in entries if entry.state == each] for each in (*WAITING, "ALIVE")}
+        for each, listed in lists.items():
+            before = self._lists.get(each)
+            filtered = len(listed) if state == NOT_DEAD else listing.num_filtered
+            self._lists[each] = replace(listing, result=tuple(listed), num_filtered=filtered)
+            self._listed_at[each] = now
+            if each == "ALIVE":
+                self._is_alive_list_fast = took < 0.5
+            elif self._is_alive_list_fast and before and not _ids(before) <= _ids(self._lists[each]):
+                self._due["ALIVE"] = now  # an actor that left another state may be alive now
 
     def facts(self, groups: dict[str, PlacementGroup]) -> ActorFacts:
         """All lists together. If an actor is in two lists, the newer one counts."""
         entries: dict[str, wire.Actor] = {}
         for state in sorted(self._lists, key=lambda state: self._listed_at[state]):
             entries.update((entry.actor_id, entry) for entry in self._lists[state].result)
-        now = self._clock()
-        first = actors.WaitStart(now, at_least=not self._has_facts)
+        first = actors.WaitStart(self._clock(), at_least=not self._has_facts)
         self._since = {key: self._since.get(key, first) for key, entry in entries.items() if entry.state in WAITING}
         self._has_facts = True
-        self._converted = {key: known for key, known in self._converted.items() if key in entries}
+        before, self._converted = self._converted, {}
+        for key, entry in entries.items():
+            inputs = (entry, self._since.get(key), groups.get(entry.placement_group_id or ""))
+            known = before.get(key)
+            self._converted[key] = known if known and known[0] == inputs else (inputs, actors.parse_actor(entry, inputs[1], groups))
         return ActorFacts(
-            actors=tuple(self._convert(key, entry, groups) for key, entry in entries.items()),
+            actors=tuple(actor for _, actor in self._converted.values()),
             counts={
                 state: len(listing.result) if listing.num_filtered is None else listing.num_filtered
                 for state, listing in self._lists.items()
@@ -136,16 +134,6 @@ class ActorLists:
             complete=not any(listing.cut for listing in self._lists.values()),
         )
 
-    def _convert(self, key: str, entry: wire.Actor, groups: dict[str, PlacementGroup]) -> Actor:
-        """The actor of an entry; the last one as long as nothing has changed that it is made from."""
-        since = self._since.get(key)
-        inputs = (entry, since, groups.get(entry.placement_group_id or ""))
-        known = self._converted.get(key)
-        if known is None or any(old is not new for old, new in zip(known[0], inputs, strict=True)):
-            known = self._converted[key] = (inputs, actors.parse_actor(entry, since, groups))
-        return known[1]
 
-
-def _detach(entry: wire.Actor) -> wire.Actor:
-    """The entry without a reference to the reply, which would keep the reply in memory: 8 MB for 10,000 actors."""
-    return replace(entry, fallback_strategy=entry.fallback_strategy.copy())
+def _ids(listing: wire.Listing[wire.Actor]) -> set[str]:
+    return {entry.actor_id for entry in listing.result}

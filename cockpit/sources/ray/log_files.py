@@ -19,78 +19,6 @@ MAX_POLLED_BYTES = 32 * 2**20
 ENDED_STATUSES = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
-class JobLog:
-    """The log of one submitted job."""
-
-    def __init__(self, dashboard: Dashboard, job: str, lines: int) -> None:
-        self._dashboard = dashboard
-        self._path = f"/api/jobs/{quote(job, safe='', errors='replace')}"
-        self._job = job
-        self._lines = lines
-        self._has_ended = False
-
-    async def follow(self, version: tuple[int, ...]) -> AsyncIterator[list[str]]:
-        """Batches of raw lines, from the last `lines` of the log until the job has ended and its log has been read."""
-        while True:
-            job = await self._read_job()
-            if job.type == "DRIVER" or job.submission_id is None:
-                raise SourceError(
-                    f"{self._job} was started by hand, not submitted: its output went to its terminal or file, and Ray has no log of it"
-                )
-            # The log exists once the driver has a node; a job that ended before has none.
-            if job.driver_node_id:
-                break
-            if self._has_ended:
-                return
-            await asyncio.sleep(1.0)
-        if version >= STREAMS_SINCE:
-            file = LogFile(job.driver_node_id, f"job-driver-{job.submission_id}.log", f"the log of {self._job}")
-            batches = LogStream(self._dashboard, file, self._lines, self._check_end, over=self._has_ended).batches()
-        else:
-            batches = self._poll()
-        async for batch in batches:
-            yield batch
-
-    async def _read_job(self) -> wire.Job:
-        job = await self._dashboard.json(self._path, wire.Job, timeout=8.0, endpoint="/api/jobs/{id}")
-        self._has_ended = job.status in ENDED_STATUSES
-        return job
-
-    async def _check_end(self) -> bool:
-        """Whether the job has ended, or Ray no longer lists it. As long as that is unknown, the log is followed."""
-        try:
-            await self._read_job()
-        except DashboardRefusedError as error:
-            self._has_ended = error.status == 404
-        except SourceError:
-            pass
-        return self._has_ended
-
-    async def _poll(self) -> AsyncIterator[list[str]]:
-        """Read the whole log repeatedly, from a Ray whose streams can't be read."""
-        read = LineDecoder()
-        while True:
-            had_ended = self._has_ended
-            logs = await self._dashboard.json(f"{self._path}/logs", wire.JobLogs, timeout=20.0, endpoint="/api/jobs/{id}/logs")
-            data = logs.logs.encode("utf-8", "replace")
-            if len(data) > MAX_POLLED_BYTES:
-                raise SourceError(
-                    f"the log of {self._job} is larger than {MAX_POLLED_BYTES >> 20} MB, too large to follow with this old Ray"
-                )
-            new = data[read.size :]
-            if read.size == 0:
-                new = last_lines(new, self._lines)
-                read.size = len(data) - len(new)
-            if batch := read.feed(new):
-                yield batch
-            if had_ended:
-                break
-            await asyncio.sleep(1.0 + len(data) / 2**20)
-            await self._read_job()
-        if last := read.last():
-            yield last
-
-
 LOG_LINES = 5000
 AGENT_TIMEOUT_S = 6.0
 """The time that Ray's agent on a node has for an answer. After that, the probe of the host is asked."""
@@ -108,9 +36,61 @@ class LogFiles:
     def __init__(self, dashboard: Dashboard, version: tuple[int, ...]) -> None:
         self._dashboard, self._version = dashboard, version
 
-    def follow_job(self, job: str, lines: int) -> AsyncIterator[list[str]]:
+    async def follow_job(self, job: str, lines: int) -> AsyncIterator[list[str]]:
         """The log of a job's driver in batches of raw lines, from the last `lines` (-1: all) until the job has ended and all is read."""
-        return JobLog(self._dashboard, job, lines).follow(self._version)
+        path = f"/api/jobs/{quote(job, safe='', errors='replace')}"
+        while True:
+            entry = await self._read_job(path)
+            if entry.type == "DRIVER" or entry.submission_id is None:
+                raise SourceError(
+                    f"{job} was started by hand, not submitted: its output went to its terminal or file, and Ray has no log of it"
+                )
+            # The log exists once the driver has a node; a job that ended before has none.
+            if entry.driver_node_id:
+                break
+            if entry.status in ENDED_STATUSES:
+                return
+            await asyncio.sleep(1.0)
+
+        async def has_ended() -> bool:
+            """Whether the job has ended, or Ray no longer lists it. As long as that is unknown, the log is followed."""
+            try:
+                return (await self._read_job(path)).status in ENDED_STATUSES
+            except DashboardRefusedError as error:
+                return error.status == 404
+            except SourceError:
+                return False
+
+        if self._version >= STREAMS_SINCE:
+            file = LogFile(entry.driver_node_id, f"job-driver-{entry.submission_id}.log", f"the log of {job}")
+            batches = LogStream(self._dashboard, file, lines, has_ended, over=entry.status in ENDED_STATUSES).batches()
+        else:
+            batches = self._poll_job(path, job, lines)
+        async for batch in batches:
+            yield batch
+
+    async def _read_job(self, path: str) -> wire.Job:
+        return await self._dashboard.json(path, wire.Job, timeout=8.0, endpoint="/api/jobs/{id}")
+
+    async def _poll_job(self, path: str, job: str, lines: int) -> AsyncIterator[list[str]]:
+        """Read the whole log of a job repeatedly, from a Ray whose streams can't be read."""
+        read, has_ended = LineDecoder(), False
+        while not has_ended:
+            has_ended = (await self._read_job(path)).status in ENDED_STATUSES
+            logs = await self._dashboard.json(f"{path}/logs", wire.JobLogs, timeout=20.0, endpoint="/api/jobs/{id}/logs")
+            data = logs.logs.encode("utf-8", "replace")
+            if len(data) > MAX_POLLED_BYTES:
+                raise SourceError(f"the log of {job} is larger than {MAX_POLLED_BYTES >> 20} MB, too large to follow with this old Ray")
+            new = data[read.size :]
+            if read.size == 0:
+                new = last_lines(new, lines)
+                read.size = len(data) - len(new)
+            if batch := read.feed(new):
+                yield batch
+            if not has_ended:
+                await asyncio.sleep(1.0 + len(data) / 2**20)
+        if last := read.last():
+            yield last
 
     async def names(self, node: str, glob: str) -> tuple[str, ...]:
         """The names of files in a node's logs folder. They are hostile: match them against the names that Ray gives (`log_names`)."""

@@ -130,7 +130,13 @@ class LogStream:
         params: Params = {"node_id": self._file.node, "filename": self._file.name, "interval": STREAM_INTERVAL_S, "format": "text"}
         failures, overlap = 0, max(OVERLAP_LINES, self._first)
         while True:
-            lines, place = self._resumption(overlap)
+            # The number of lines to request, and the way to find the place in them.
+            place: Skip | Search = Skip(0)
+            lines = self._first
+            if self._read.size and self._from_start and self._read.size <= WHOLE_LOG_BYTES:
+                lines, place = -1, Skip(self._read.size)
+            elif self._read.size:
+                lines, place = overlap, Search(self._read.tail)
             connection = _Connection(self._dashboard, {"lines": lines, **params})
             patience = FIND_TIMEOUT_S if lines > 0 else FIND_IN_WHOLE_TIMEOUT_S
             async for data in self._until_cut(connection, place, patience):
@@ -147,14 +153,6 @@ class LogStream:
             await asyncio.sleep(min(2.0**failures - 1, 8.0))
         if last := self._read.last():
             yield last
-
-    def _resumption(self, overlap: int) -> tuple[int, Skip | Search]:
-        """The number of lines to request, and the way to find the place in them."""
-        if self._read.size == 0:
-            return self._first, Skip(0)
-        if self._from_start and self._read.size <= WHOLE_LOG_BYTES:
-            return -1, Skip(self._read.size)
-        return overlap, Search(self._read.tail)
 
     async def _until_cut(self, connection: _Connection, place: Skip | Search, patience: float) -> AsyncIterator[bytes]:
         """The new bytes of one connection, until it ends, the log has been read, or the place has not been found in time."""
@@ -212,7 +210,7 @@ class _Connection:
 
     async def _pump(self) -> None:
         try:
-            async with self._dashboard.stream(STREAM_PATH, self._params) as answer:
+            async with self._dashboard.stream("GET", STREAM_PATH, params=self._params) as answer:
                 async for data in answer.aiter_raw():
                     self.lived = bool(without_error_mark(data, self._dashboard.shown))
                     await self._queue.put(data)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.clock import redate, shift_of
 from cockpit.model import AgentReport, Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
 from cockpit.secrets import redact
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.resources import ResourceNames, is_grouped, parse_uses, plausible_amount, plausible_int
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
+from cockpit.times.clock import redate, shift_of
 
 MIB = 2**20
 LOSS_ANSWERS = 3
@@ -181,35 +181,30 @@ class Nodes:
             name=name if name != ip else "",
             head=bool(identity.is_head_node if identity.is_head_node is not None else raylet.is_head_node),
             state=record.state,
-            message=None if record.alive else redact(record.message or "") or None,
             agent=AgentReport(seen=record.seen),
             resources=resources,
             labels=identity.labels if identity.labels is not None else raylet.labels or {},
             started=redate(record.started, self._shift()),
-            ended=None if record.alive else redate(record.ended, self._shift()),
-            had=() if record.alive else tuple(worker.actor for worker in _workers(node_id, record) if worker.actor),
         )
-        return _with_figures(node, figures, record) if record.alive else node
-
-
-def _with_figures(node: Node, figures: wire.Summary, record: _NodeRecord) -> Node:
-    """The node with the figures of its agent. A dead node gets none."""
-    mem = figures.mem or ()
-    agent = AgentReport(
-        seen=record.seen,
-        cpu=plausible_amount(figures.cpu),
-        cpus=plausible_int(figures.cpus[0]) if figures.cpus else None,
-        memory=HostMemory(used=plausible_int(mem[3]), total=plausible_int(mem[0])) if len(mem) > 3 else None,
-        shared=plausible_int(_known_figure(figures.shm)),
-        disks=_disks(figures.disk),
-        gpus=_gpus(figures, node.resources),
-    )
-    return replace(
-        node,
-        agent=agent,
-        object_store=record.store or Amount(),
-        workers=None if record.workers is None else sum(worker.worker_type != "DRIVER" for worker in record.workers),
-    )
+        if not record.alive:
+            return replace(
+                node,
+                message=redact(record.message or "") or None,
+                ended=redate(record.ended, self._shift()),
+                had=tuple(worker.actor for worker in _workers(node_id, record) if worker.actor),
+            )
+        mem = figures.mem or ()
+        agent = AgentReport(
+            seen=record.seen,
+            cpu=plausible_amount(figures.cpu),
+            cpus=plausible_int(figures.cpus[0]) if figures.cpus else None,
+            memory=HostMemory(used=plausible_int(mem[3]), total=plausible_int(mem[0])) if len(mem) > 3 else None,
+            shared=plausible_int(_known_figure(figures.shm)),
+            disks=_disks(figures.disk),
+            gpus=_gpus(figures, resources),
+        )
+        workers = None if record.workers is None else sum(worker.worker_type != "DRIVER" for worker in record.workers)
+        return replace(node, agent=agent, object_store=record.store or Amount(), workers=workers)
 
 
 def _disks(disks: Mapping[str, wire.DiskUse] | None) -> tuple[Disk, ...]:

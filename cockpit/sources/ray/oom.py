@@ -8,11 +8,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cockpit.clock import redate, shift_of
 from cockpit.model import OomKill
 from cockpit.model.value import Value
 from cockpit.secrets import redact
 from cockpit.sources.ray.wire import Listing, Snake
+from cockpit.times.clock import redate, shift_of
 
 OOM_FILTER = {"filter_keys": "exit_type", "filter_predicates": "=", "filter_values": "NODE_OUT_OF_MEMORY"}
 _EVENT_LABEL = "Out of Memory"

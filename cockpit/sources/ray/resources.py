@@ -43,11 +43,6 @@ class ResourceNames:
     def __init__(self) -> None:
         self._real = {mangle(name): name for name in _KNOWN_NAMES}
 
-    @property
-    def count(self) -> int:
-        """The number of known names: a text that was read with fewer may still have mangled names."""
-        return len(self._real)
-
     def learn(self, names: Iterable[str]) -> None:
         """Add real names."""
         self._real.update((mangle(name), name) for name in names if "_" in name and not is_grouped(name))

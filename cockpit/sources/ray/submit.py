@@ -1,7 +1,7 @@
-"""The half of Ray's job API that starts something: a package is uploaded, a job submitted. Built only where cockpit may act.
+"""Uploads packages and submits jobs through Ray's job API. Not built with `--readonly`.
 
-Ray takes a submission_id once, atomically (one put into its table that overwrites nothing: job_manager.py, 2.9 to 2.60). So a job that
-was refused may be there all the same: it is always looked for, and known by the key in its metadata.
+Ray accepts a submission_id once, atomically (job_manager.py, 2.9 to 2.60: a put into its table that never overwrites). Even after an error,
+the job may exist: it is always looked up, and recognized by the key in its metadata.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from cockpit.sources.ray.http import Dashboard, DashboardRefusedError, Hide, NoA
 from cockpit.sources.source import SourceError
 
 CONTENT, USER, FILE, KEY = "cockpit_content", "cockpit_user", "cockpit_file", "cockpit_key"
-"""In a job's metadata: what it was made of, by whom, from which file of which host, and from which plan."""
+"""Keys in a job's metadata: its content, its user, the file and host of its preset, and its plan."""
 AGAIN = "cockpit_again"
-"""In the metadata of a job that was made of another one: the id of the first of them, which no cockpit has launched."""
+"""A key in the metadata of a job that was launched again: the id of the first job, which cockpit did not launch."""
 SLOWEST_BYTES_PER_S = 256 * 1024
-"""Bytes a second below which an upload is given up."""
+"""The bytes per second of the slowest upload that is not aborted."""
 _WRITE_TIMEOUT_S, _READ_TIMEOUT_S, _READ_TRIES = 20.0, 8.0, 3
 _PACKAGE_TIMEOUT_S = 30.0
 _LOOK_FIRST = "look for it among the jobs before you launch again"
@@ -32,7 +32,7 @@ _RUNNING = ("PENDING", "RUNNING")
 
 
 class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What Ray is sent. Secrets are in it: it is never drawn, logged or kept."""
+    """The request for a new job. It contains secrets: it is never drawn, logged or kept."""
 
     entrypoint: str
     submission_id: str
@@ -48,7 +48,7 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Before(msgspec.Struct, frozen=True):
-    """A job as it was submitted, as far as Ray tells. Secrets are in it: it is never drawn, logged or kept."""
+    """An earlier job as Ray lists it. It contains secrets: it is never drawn, logged or kept."""
 
     id: str
     started: float | None
@@ -61,10 +61,10 @@ class Before(msgspec.Struct, frozen=True):
 
 
 class LaunchOrigin(Value, frozen=True):
-    """What a job was launched from: a preset, or another job."""
+    """The preset or the job that a job was launched from."""
 
     mark: str
-    """Under which its metadata tells so: `PRESET` or `AGAIN`."""
+    """Its key in the metadata: `PRESET` or `AGAIN`."""
     name: str
 
     def __str__(self) -> str:
@@ -72,12 +72,12 @@ class LaunchOrigin(Value, frozen=True):
 
 
 class ListedSubmission(Value, frozen=True):
-    """One submission that Ray lists, by what its launch has written into it."""
+    """One submission that Ray lists, with the metadata that cockpit has added."""
 
     id: str
     status: str
     origin: LaunchOrigin
-    """Itself, where it was launched from nothing that is known."""
+    """The job itself if nothing is known."""
     started: float | None = None
     content: str | None = None
     user: str | None = None
@@ -85,40 +85,40 @@ class ListedSubmission(Value, frozen=True):
 
     @property
     def running(self) -> bool:
-        """Whether it is not over."""
+        """Whether it has not ended."""
         return self.status in _RUNNING
 
     @property
     def first(self) -> bool:
-        """Whether it is the one that others are made of."""
+        """Whether it was not launched from another job or a preset."""
         return self.origin == LaunchOrigin(AGAIN, self.id)
 
 
 class SubmissionList(Value, frozen=True):
-    """All submissions, and when that was, by the clock over there."""
+    """All submissions, and the time by the clock of the dashboard."""
 
     jobs: tuple[ListedSubmission, ...]
     moment: float | None
 
     @property
     def names(self) -> frozenset[str]:
-        """The ids that are taken."""
+        """The ids that are in use."""
         return frozenset(job.id for job in self.jobs)
 
 
 class Submissions:
-    """What may be submitted, to one dashboard."""
+    """The submissions of one dashboard. Its methods raise `SourceError`."""
 
     def __init__(self, dashboard: Dashboard) -> None:
         self._dashboard = dashboard
 
     async def look(self) -> SubmissionList:
-        """What is there now. Raises `SourceError`."""
+        """All submissions now."""
         entries = await self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=_READ_TIMEOUT_S)
-        return SubmissionList(tuple(filter(None, map(_listed, entries))), self._dashboard.told_at)
+        return SubmissionList(tuple(filter(None, map(_listed, entries))), self._dashboard.server_time)
 
     async def before(self, name: str) -> Before | None:
-        """What was submitted under this id; `None`: Ray knows it no more. Raises `SourceError`."""
+        """The job that was submitted under this id; `None` if Ray no longer lists it."""
         entry = await self.entry(name)
         if entry is None or entry.submission_id is None:
             return None
@@ -132,13 +132,13 @@ class Submissions:
         )
 
     async def supervisor(self, name: str) -> Actor | None:
-        """What runs, or ran, a job's command: it holds what the command was given. `None`: Ray remembers none. Raises `SourceError`."""
-        asked: Params = {"filter_keys": "name", "filter_predicates": "=", "filter_values": f"{SUPERVISOR}{name}", "limit": 10, "detail": 1}
-        told = await self._dashboard.data("/api/v0/actors", wire.Listed[wire.Actor], timeout=_READ_TIMEOUT_S, params=asked)
-        return next((actors.parse_actor(entry, None, {}) for entry in told.result.result), None)
+        """The actor that runs or ran a job's command, and has its environment; `None` if Ray no longer lists it."""
+        params: Params = {"filter_keys": "name", "filter_predicates": "=", "filter_values": f"{SUPERVISOR}{name}", "limit": 10, "detail": 1}
+        data = await self._dashboard.data("/api/v0/actors", wire.Listed[wire.Actor], timeout=_READ_TIMEOUT_S, params=params)
+        return next((actors.parse_actor(entry, None, {}) for entry in data.result.result), None)
 
     async def has(self, name: str) -> bool:
-        """Whether a package is there already; if so, Ray keeps it for some minutes. Raises `SourceError`."""
+        """Whether Ray has a package already; if so, Ray keeps it for some minutes."""
         try:
             await self._dashboard.get(f"/api/packages/gcs/{name}", timeout=_PACKAGE_TIMEOUT_S, endpoint="/api/packages/{name}")
         except DashboardRefusedError as error:
@@ -147,12 +147,19 @@ class Submissions:
             raise
         return True
 
-    async def upload(self, name: str, pieces: Iterator[bytes], length: int, hear: Callable[[int], None]) -> None:
-        """Into Ray's own memory. Raises `SourceError`."""
+    async def upload(self, name: str, parts: Iterator[bytes], length: int, on_sent: Callable[[int], None]) -> None:
+        """Upload a package to the GCS; `on_sent` gets the number of bytes sent so far."""
+
+        async def send() -> AsyncIterator[bytes]:
+            sent = 0
+            for part in parts:
+                yield part
+                sent += len(part)
+                on_sent(sent)
+
+        timeout = _PACKAGE_TIMEOUT_S + length / SLOWEST_BYTES_PER_S
         try:
-            await self._dashboard.put(
-                f"/api/packages/gcs/{name}", _count_sent(pieces, hear), length, timeout=_PACKAGE_TIMEOUT_S + length / SLOWEST_BYTES_PER_S
-            )
+            await self._dashboard.put(f"/api/packages/gcs/{name}", send(), length, timeout=timeout)
         except DashboardRefusedError as error:
             if error.status == 413:
                 raise SourceError(
@@ -161,65 +168,53 @@ class Submissions:
             raise
 
     async def submit(self, submission: Submission, hide: Hide) -> tuple[ListedSubmission, bool]:
-        """The job as Ray lists it, and whether it is ours: else somebody else's has that id. Raises `SourceError`."""
-        trouble = await self._post(submission, hide)
-        for _ in range(_READ_TRIES):
-            try:
-                job = await self._find(submission.submission_id)
-            except NoAnswerError as error:
-                trouble = trouble or error
-                continue
-            if job is not None:
-                return job, job.key == submission.metadata.get(KEY)
-            break
-        if isinstance(trouble, NoAnswerError):
-            raise NoAnswerError(f"{trouble}; whether Ray took the job {submission.submission_id} is unknown: {_LOOK_FIRST}")
-        raise trouble or SourceError(f"Ray accepted the job {submission.submission_id}, but does not list it")
-
-    async def _post(self, submission: Submission, hide: Hide) -> SourceError | None:
-        """What was said against it."""
-        body = msgspec.json.encode(submission)
+        """Submit a job. Returns the job as Ray lists it, and whether it is ours: another job may have the id."""
+        body, failure = msgspec.json.encode(submission), None
         try:
             await self._dashboard.write("POST", "/api/jobs/", wire.Snake, timeout=_WRITE_TIMEOUT_S, content=body, hide=hide)
         except DashboardRefusedError as error:
-            return _explain(error)
+            failure = _explain(error)
         except SourceError as error:
-            return error
-        return None
-
-    async def _find(self, name: str) -> ListedSubmission | None:
-        entry = await self.entry(name)
-        return None if entry is None else _listed(entry)
+            failure = error
+        for _ in range(_READ_TRIES):
+            try:
+                entry = await self.entry(submission.submission_id)
+            except NoAnswerError as error:
+                failure = failure or error
+                continue
+            if entry is not None and (job := _listed(entry)) is not None:
+                return job, job.key == submission.metadata.get(KEY)
+            break
+        if isinstance(failure, NoAnswerError):
+            raise NoAnswerError(f"{failure}; whether Ray took the job {submission.submission_id} is unknown: {_LOOK_FIRST}")
+        raise failure or SourceError(f"Ray accepted the job {submission.submission_id}, but does not list it")
 
     async def entry(self, name: str, timeout: float = _READ_TIMEOUT_S) -> wire.Job | None:
-        """As Ray lists it; `None`: it knows it no more. Raises `SourceError`."""
+        """The job as Ray lists it; `None` if it does not."""
         return await self._dashboard.find(job_path(name), wire.Job, timeout=timeout, endpoint="/api/jobs/{id}")
 
 
 def job_path(name: str) -> str:
-    """Where Ray's job API has a job."""
+    """The path of a job in Ray's job API."""
     return f"/api/jobs/{quote(name, safe='')}"
 
 
-_NO_AGENT = "No available agent to submit job"
 NO_AGENT_CAUSES = (
     "logs/dashboard_agent.log of the Ray session on each node shows why its agent accepts no job: another process or Ray session "
     "uses its port (52365; `--dashboard-agent-listen-port` of `ray start`), or a limit on processes was reached (`ulimit -u`)"
 )
-"""An agent whose HTTP port is taken lives on without it (ray-project/ray, pull request 51869)."""
+"""An agent without its HTTP port keeps running (ray-project/ray, pull request 51869)."""
 
 
 def _explain(error: DashboardRefusedError) -> SourceError:
-    """What Ray means, where it is known."""
+    """The error with its cause, if the cause is known."""
     if error.status in (404, 405):
         return SourceError(f"{error}: this Ray accepts no jobs over HTTP (needs Ray 1.9 or later with ray[default])")
-    if _NO_AGENT in str(error):
-        return SourceError(f"{error}; {NO_AGENT_CAUSES}")
-    return error
+    return SourceError(f"{error}; {NO_AGENT_CAUSES}") if "No available agent to submit job" in str(error) else error
 
 
 def _listed(entry: wire.Job) -> ListedSubmission | None:
-    """`None`: a driver that connected by itself."""
+    """Convert one job; `None` for a driver that was not submitted."""
     if entry.submission_id is None:
         return None
     preset = entry.get_text(wire.PRESET)
@@ -237,11 +232,3 @@ def _listed(entry: wire.Job) -> ListedSubmission | None:
 
 def _started_at(entry: wire.Job) -> float | None:
     return entry.start_time / 1000 if entry.start_time else None
-
-
-async def _count_sent(pieces: Iterator[bytes], hear: Callable[[int], None]) -> AsyncIterator[bytes]:
-    sent = 0
-    for piece in pieces:
-        yield piece
-        sent += len(piece)
-        hear(sent)

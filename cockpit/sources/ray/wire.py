@@ -15,8 +15,6 @@ from cockpit.sources.lenient_json import NotRayError, decode
 
 T = TypeVar("T")
 Resources = Mapping[str, float]
-Uses = dict[str, tuple[float, float]]
-"""The used and the total amount of each resource."""
 NULL: Final = msgspec.Raw(b"null")
 MAX_DECODED_ENTRIES: Final = 100_000
 """The longest list that is decoded: ten times what Ray itself lists. A list of a million entries would take gigabytes here."""
@@ -191,8 +189,8 @@ class GroupShape(Camel, frozen=True):
 class LoadMetrics(Camel, frozen=True):
     """The figures of the autoscaler monitor. Resource names are mangled in `usageByNode` only."""
 
-    usage_by_node: Mapping[str, msgspec.Raw] | None = None
-    """The `Uses` of each node, not decoded yet: 2 MB for 1,000 nodes."""
+    usage_by_node: Mapping[str, Mapping[str, tuple[float, float]]] | None = None
+    """For each node: the used and the total amount of each resource."""
     resource_demand: tuple[tuple[Resources, float], ...] = ()
     pg_demand: tuple[tuple[GroupShape, float], ...] = ()
     node_types: tuple[tuple[Resources, float], ...] = ()

@@ -1,14 +1,14 @@
-"""One thing, in full: what opens on Enter, for everything that a row can be about."""
+"""The page that Enter opens: everything about the one thing that a row stands for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
 from cockpit.check.preset_list import PresetEntry, hide_secrets
-from cockpit.findings.give_up import LIMIT_WORDS, deadline_words, find_deadline
+from cockpit.findings.engine_timeout import LIMIT_WORDS, deadline_words, find_deadline
 from cockpit.findings.waiting import REMEDIES
 from cockpit.model import Actor, Bundle, Demand, Fault, Finding, Job, Node, PlacementGroup, Process, Session
 from cockpit.placement import needs_words
@@ -18,7 +18,6 @@ from cockpit.text import UNKNOWN, size
 from cockpit.ui import cells
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, actor_search, number_column, process_search, reason_column
 from cockpit.ui.findings import POOLS
-from cockpit.ui.log_tails import LogTail
 from cockpit.ui.pages.findings import about_section, finding_sections
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.presets import preset_sections
@@ -31,23 +30,22 @@ PROCESS_STATES = {
     "Z": "Z: zombie, the process has ended and its parent has not collected it",
 }
 DETACHED = {None: UNKNOWN, True: "yes: it outlives its job", False: "no"}
-
-
 MIN_LOG_LINES = 4
-"""Listed even where lines below must be scrolled to: the end of a traceback."""
+"""Lines of a log that are always shown, even if other sections must be scrolled to: the end of a traceback."""
 LOG_PART = 5
 """A log gets at least one line in five of the screen or pane, even if sections follow below it."""
 OLD_AFTER_S = 15.0
-"""Seconds from which on it is said when the lines were read."""
+"""The title of a log says when it was read if that was longer ago than this."""
+USAGE_TITLE = "GPU-HOURS  reserved: in Ray; held: with memory of its processes"
 
 
 def about(row: Any) -> Any:
-    """The thing a row stands for: itself, unless it says otherwise. A finding is about rows, and stands for itself."""
+    """The thing that a row stands for: its `about`, else itself. A finding stands for itself; its `about` has keys of rows."""
     return row if isinstance(row, Finding) else getattr(row, "about", row)
 
 
 def clipboard_text(row: Any) -> str:
-    """What somebody wants to paste: an id, a command, a path."""
+    """The text that is copied for a row: a pid, an id, a path, a host or the value of a fact."""
     thing = about(row) or row
     if isinstance(thing, Process):
         return str(thing.pid)
@@ -63,28 +61,25 @@ def clipboard_text(row: Any) -> str:
 def json_text(rows: Iterable[Any]) -> str:
     """The facts that the rows stand for, as JSON; empty when they stand for none."""
     things = [about(row) or row for row in rows]
-    facts = [hide_secrets(thing) if isinstance(thing, PresetEntry) else thing for thing in things if _is_fact(thing)]
+    facts = [
+        hide_secrets(thing) if isinstance(thing, PresetEntry) else thing
+        for thing in things
+        if isinstance(thing, msgspec.Struct) and not isinstance(thing, PageRow)
+    ]
     text = msgspec.json.encode(facts[0] if len(facts) == 1 else facts, enc_hook=str)
     return msgspec.json.format(text, indent=2).decode() if facts else ""
 
 
-def _is_fact(thing: Any) -> bool:
-    return isinstance(thing, msgspec.Struct) and not isinstance(thing, PageRow)
-
-
 def detail_of(row: Any) -> Page | None:
-    """The page on what a row is about; `None` when there is no more to say."""
+    """The page about the thing that a row stands for; `None` if there is no more to show."""
     thing = getattr(row, "node", None) if about(row) is None else about(row)
     if isinstance(thing, Node):
         return NodePage(thing)
     return next((DetailPage(thing, make, name) for kind, make, name in DETAILS if isinstance(thing, kind)), None)
 
 
-USAGE_TITLE = "GPU-HOURS  reserved: in Ray; held: with memory of its processes"
-
-
 class DetailPage(Page):
-    """What is known of one thing now; what was known last, when it is gone."""
+    """All facts about one thing; the last known ones if it is gone."""
 
     def __init__(self, thing: Any, make: Callable[[Any, View], Sequence[Section[Any]]], name: str) -> None:
         self.thing, self._make, self._name = thing, make, name
@@ -98,7 +93,11 @@ class DetailPage(Page):
         return f"{self._name} {title}"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        now = _find_newest(self.thing, view)
+        kind = self.thing.key.partition(":")[0]
+        pool = POOLS[kind](view.snapshot) if kind in POOLS else view.preset_entries
+        now = next((other for other in pool or () if other.key == self.thing.key), None)
+        if now is None and isinstance(self.thing, Actor) and self.thing.state == "DEAD":
+            now = self.thing  # the snapshot does not list dead actors
         if now is None:
             known = "its last known state" if view.ago is None else "its state at another time"
             gone = facts("gone", "GONE", [("", f"This {self._name.lower()} {cells.say_unlisted(view)}. Below: {known}.")], view.width)
@@ -109,45 +108,30 @@ class DetailPage(Page):
         return (first, *about_section(now.key, view), *log_sections(now, view), *rest)
 
 
-def _find_newest(thing: Any, view: View) -> Any:
-    if isinstance(thing, Actor):
-        return view.cluster.actors.get(thing.id) or (thing if thing.state == "DEAD" else None)
-    list_all = POOLS.get(thing.key.partition(":")[0])
-    pool = list_all(view.snapshot) if list_all else view.preset_entries
-    return next((other for other in pool or () if other.key == thing.key), None)
-
-
 def has_log(thing: Any) -> TypeGuard[Actor | Job | Process]:
-    """Whether its page has lines of a log. Ray writes none for a process that is not its own."""
+    """Whether the page of this thing shows lines of a log. Ray writes no log for a process that is not its own."""
     return isinstance(thing, (Actor, Job)) or (isinstance(thing, Process) and thing.kind != "foreign")
 
 
 def log_sections(thing: Any, view: View) -> tuple[Section[FactRow], ...]:
-    """One for what has a log, else none."""
+    """The section with the last lines of the thing's log; empty if it has no log."""
     if not has_log(thing):
         return ()
-    tail = view.log_tails.get(thing.key)
-    if tail is None:
-        return (_log_section("LOG", None, view),)
-    if tail.log is None:
-        return (paragraphs("log", "LOG", [f"{UNKNOWN}  {tail.why}"], view.width),)
-    rows = [FactRow(f"log:{number}", "", line) for number, line in enumerate(tail.lines)]
-    return (_log_section(_log_title(tail, view), rows, view),)
-
-
-def _log_title(tail: LogTail, view: View) -> str:
-    log = tail.log
-    name = "" if log is None else log.title if log.label in ("job", "out", "err", log.file) else f"{log.label}: {log.title}"
-    age = f", read {cells.ago(tail.read_at, view)} ago" if view.now - tail.read_at > OLD_AFTER_S else ""
-    return f"LOG  {name}{age}  {tail.keys} opens it"
-
-
-def _log_section(title: str, rows: list[FactRow] | None, view: View) -> Section[FactRow]:
+    title, rows = "LOG", None
+    if (tail := view.log_tails.get(thing.key)) is not None:
+        if tail.log is None:
+            return (paragraphs("log", "LOG", [f"{UNKNOWN}  {tail.why}"], view.width),)
+        name = tail.log.title if tail.log.label in ("job", "out", "err", tail.log.file) else f"{tail.log.label}: {tail.log.title}"
+        age = f", read {cells.ago(tail.read_at, view)} ago" if view.now - tail.read_at > OLD_AFTER_S else ""
+        title = f"LOG  {name}{age}  {tail.keys} opens it"
+        rows = [FactRow(f"log:{number}", "", line) for number, line in enumerate(tail.lines)]
     least, unknown = max(MIN_LOG_LINES, view.height // LOG_PART), "not read yet" if view.ago is None else "not recorded"
-    return Section("log", title, (VALUE_COLUMN,), rows, "no lines yet", least=least, newest_last=True, fixed=True, unknown=unknown)
+    return (Section("log", title, (VALUE_COLUMN,), rows, "no lines yet", least=least, newest_last=True, fixed=True, unknown=unknown),)
 
 
-def _process(process: Process, view: View) -> Sequence[Section[Any]]:
+def process_sections(process: Process, view: View) -> Sequence[Section[Any]]:
+    """The sections of a process: its facts, its parents and its children."""
+
     def pairs() -> Pairs:
         yield "kind", (*cells.kind(process), (f": {process.kind}" if cells.is_of_other_ray(process) else "", "dim"))
         yield from (("why", each) for each in process.why)
@@ -160,38 +144,26 @@ def _process(process: Process, view: View) -> Sequence[Section[Any]]:
         yield "host memory", size(process.rss)
         yield from ((f"GPU {hold.index}", f"{size(hold.memory)} held") for hold in process.gpus)
         yield "job", view.job_title(process.job) or process.other_owner or UNKNOWN
-        yield "actor", _actor_name(process.actor, view)
+        actor = view.cluster.actors.get(process.actor or "")
+        yield "actor", f"{actor.class_} {actor.name or actor.id}" if actor else process.actor or UNKNOWN
         yield "session", process.session or UNKNOWN
         yield "command", process.command or process.name or UNKNOWN
 
     own = [other for other in view.snapshot.processes or () if other.host == process.host]
     children = [other for other in own if other.parent == process.pid and other.pid != process.pid]
-    above = list(_ancestors(process, own))
+    by_pid = {other.pid: other for other in own}
+    parents: list[Process] = []
+    seen = {process.pid}  # parents may form a loop
+    parent = by_pid.get(process.parent or 0)
+    while parent is not None and parent.pid not in seen:
+        seen.add(parent.pid)
+        parents.append(parent)
+        parent = by_pid.get(parent.parent or 0)
     return (
-        facts("process", "PROCESS", list(pairs()), view.width),
-        processes_section("above", "PARENTS", above, "none listed"),
+        facts("process", "PROCESS", pairs(), view.width),
+        processes_section("above", "PARENTS", parents, "none listed"),
         processes_section("below", "CHILDREN", children, "none listed"),
     )
-
-
-def _ancestors(process: Process, own: Sequence[Process]) -> Iterator[Process]:
-    known = {other.pid: other for other in own}
-    seen = {process.pid}
-    at = known.get(process.parent or 0)
-    while at is not None and at.pid not in seen:
-        seen.add(at.pid)
-        yield at
-        at = known.get(at.parent or 0)
-
-
-def _actor_name(actor: str | None, view: View) -> str:
-    known = view.cluster.actors.get(actor or "")
-    return f"{known.class_} {known.name or known.id}" if known else actor or UNKNOWN
-
-
-def _group_name(group: str | None, view: View) -> str:
-    known = view.index.groups.get(group or "")
-    return (known.name if known else "") or group or "none"
 
 
 def processes_section(key: str, title: str, rows: list[Process], nothing: str) -> Section[Process]:
@@ -209,7 +181,9 @@ def processes_section(key: str, title: str, rows: list[Process], nothing: str) -
     return Section(key, title, columns, rows, nothing, process_search)
 
 
-def _job(job: Job, view: View) -> Sequence[Section[Any]]:
+def job_sections(job: Job, view: View) -> Sequence[Section[Any]]:
+    """The sections of a job: its facts, GPU-hours, groups, actors and processes."""
+
     def pairs() -> Pairs:
         yield "status", cells.state(job.status, view)
         yield "id in Ray", f"{job.job or 'no driver has connected yet'}{'' if job.submission else '  (not submitted)'}"
@@ -228,24 +202,21 @@ def _job(job: Job, view: View) -> Sequence[Section[Any]]:
         return None if things is None else [thing for thing in things if job.job and thing.job == job.job]
 
     groups, actors = own(view.snapshot.placement_groups), own(view.snapshot.actors)
-    used = view.history.usage.of_job(job)
-    return (
-        facts("job", "JOB", list(pairs()), view.width),
-        *([facts("job-usage", USAGE_TITLE, list(usage_pairs(used)), view.width)] if used is not None and used.seen_s else ()),
-        _groups(groups and [group for group in groups if group.state != "REMOVED"]),
-        _actors("job-actors", actors and [actor for actor in actors if not actor.internal]),
-        processes_section("job-processes", "PROCESSES", own(view.snapshot.processes) or [], "none seen"),
-    )
-
-
-def _groups(groups: list[PlacementGroup] | None) -> Section[PlacementGroup]:
-    columns: tuple[Column[PlacementGroup], ...] = (
+    groups = groups and [group for group in groups if group.state != "REMOVED"]
+    group_columns: tuple[Column[PlacementGroup], ...] = (
         Column("GROUPS", 16, lambda group, _: cells.title(group), name=True),
         Column("STATE", 12, lambda group, view: cells.state(group.state, view)),
         Column("BUNDLES", 24, lambda group, _: bundles_words(group), grow=True),
         reason_column(14, lambda group, _: group.why, rank=1),
     )
-    return Section("job-groups", "GROUPS", columns, groups, search=lambda group: group.name, unknown="unknown")
+    used = view.history.usage.of_job(job)
+    return (
+        facts("job", "JOB", pairs(), view.width),
+        *([facts("job-usage", USAGE_TITLE, usage_pairs(used), view.width)] if used is not None and used.seen_s else ()),
+        Section("job-groups", "GROUPS", group_columns, groups, search=lambda group: group.name, unknown="unknown"),
+        _actors("job-actors", actors and [actor for actor in actors if not actor.internal]),
+        processes_section("job-processes", "PROCESSES", own(view.snapshot.processes) or [], "none seen"),
+    )
 
 
 def _actors(key: str, actors: list[Actor] | None, title: str = "ACTORS") -> Section[Actor]:
@@ -260,24 +231,27 @@ def _actors(key: str, actors: list[Actor] | None, title: str = "ACTORS") -> Sect
     return Section(key, title, columns, actors, search=actor_search, unknown="unknown")
 
 
-def _tasks(demand: Demand, view: View) -> Sequence[Section[Any]]:
-    def pairs() -> Pairs:
-        yield "needs", needs_words(demand.needs)
-        yield "waiting", str(demand.count)
-        yield from _why(demand)
-        yield "job", f"{UNKNOWN}  (Ray counts them by what they need; `ray list tasks` tells their jobs)"
-
-    return (facts("tasks", "TASKS", list(pairs()), view.width),)
+def tasks_sections(demand: Demand, view: View) -> Sequence[Section[Any]]:
+    """The sections of tasks that wait."""
+    pairs: list[tuple[str, Cell]] = [
+        ("needs", needs_words(demand.needs)),
+        ("waiting", str(demand.count)),
+        *_why(demand),
+        ("job", f"{UNKNOWN}  (Ray counts them by what they need; `ray list tasks` tells their jobs)"),
+    ]
+    return (facts("tasks", "TASKS", pairs, view.width),)
 
 
 def _why(waiting: Actor | PlacementGroup | Demand) -> Pairs:
-    """What helps is said here too of what waits too shortly, or too harmlessly, for a finding of its own."""
+    """The reason for a wait, and the remedy, which is also shown for waits that are no finding (yet)."""
     yield "why", waiting.why or UNKNOWN
     if waiting.wait is not None and waiting.wait in REMEDIES:
         yield "what to do", REMEDIES[waiting.wait][0]
 
 
-def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
+def actor_sections(actor: Actor, view: View) -> Sequence[Section[Any]]:
+    """The sections of an actor: its facts, similar actors, its processes and its group's bundles."""
+
     def pairs() -> Pairs:
         yield "class", actor.class_
         yield "name", actor.name or "none"
@@ -291,24 +265,28 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
         yield "job", view.job_title(actor.job) or UNKNOWN
         yield "restarts", UNKNOWN if actor.restarts is None else str(actor.restarts)
         yield "detached", DETACHED[actor.detached]
-        yield "group", _group_name(actor.placement_group, view)
+        group = view.index.groups.get(actor.placement_group or "")
+        yield "group", (group.name if group else "") or actor.placement_group or "none"
         yield "namespace", actor.namespace or UNKNOWN
         yield "id", actor.id
 
     processes = [process for process in view.snapshot.processes or () if actor.is_run_by(process)]
     groups = [group for group in view.snapshot.placement_groups or () if group.id == actor.placement_group]
-    kind = (actor.class_, actor.job, actor.state)
-    others = (one for one in view.snapshot.actors or () if one.id != actor.id and (one.class_, one.job, one.state) == kind)
-    alike = [] if actor.state == "ALIVE" else list(others)  # a page shows them in one row with it
+    alike = []  # a page shows them in one row with this actor
+    if actor.state != "ALIVE":
+        kind = (actor.class_, actor.job, actor.state)
+        alike = [one for one in view.snapshot.actors or () if one.id != actor.id and (one.class_, one.job, one.state) == kind]
     return (
-        facts("actor", "ACTOR", list(pairs()), view.width),
+        facts("actor", "ACTOR", pairs(), view.width),
         *([_actors("actor-alike", alike, "SAME CLASS, STATE")] if alike else ()),
         processes_section("actor-processes", "PROCESSES", processes, "none seen"),
         *(_bundles(group) for group in groups),
     )
 
 
-def _group(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
+def group_sections(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
+    """The sections of a placement group: its facts, bundles and actors."""
+
     def pairs() -> Pairs:
         yield "name", group.name or "none"
         yield "state", cells.state(group.state, view)
@@ -323,7 +301,7 @@ def _group(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
         yield "id", group.id
 
     actors = [actor for actor in view.snapshot.actors or () if actor.placement_group == group.id]
-    return (facts("group", "GROUP", list(pairs()), view.width), _bundles(group), _actors("group-actors", actors))
+    return (facts("group", "GROUP", pairs(), view.width), _bundles(group), _actors("group-actors", actors))
 
 
 def _bundles(group: PlacementGroup) -> Section[Item[Bundle]]:
@@ -336,7 +314,9 @@ def _bundles(group: PlacementGroup) -> Section[Item[Bundle]]:
     return Section("bundles", "BUNDLES", columns, rows, search=lambda row: f"{row.key} {row.of.node}")
 
 
-def _session(session: Session, view: View) -> Sequence[Section[Any]]:
+def session_sections(session: Session, view: View) -> Sequence[Section[Any]]:
+    """The sections of a session's folder: its facts and processes."""
+
     def pairs() -> Pairs:
         yield "host", view.host_words(session.host)
         yield "path", session.path
@@ -350,29 +330,31 @@ def _session(session: Session, view: View) -> Sequence[Section[Any]]:
         yield from (("protected", kept) for kept in session.keeps)
 
     own = [process for process in view.snapshot.processes or () if process.host == session.host and process.session == session.name]
-    return (facts("session", "SESSION", list(pairs()), view.width), processes_section("session-processes", "PROCESSES", own, "none"))
+    return (facts("session", "SESSION", pairs(), view.width), processes_section("session-processes", "PROCESSES", own, "none"))
 
 
-def _fault(fault: Fault, view: View) -> Sequence[Section[Any]]:
-    pairs: Iterable[tuple[str, Cell]] = (
+def fault_sections(fault: Fault, view: View) -> Sequence[Section[Any]]:
+    """The section of a failing source."""
+    pairs: list[tuple[str, Cell]] = [
         ("source", fault.source),
         *([("affects", ", ".join(fault.sources))] if len(fault.sources) > 1 else []),
         ("host", view.host_words(fault.host) if fault.host else UNKNOWN),
         ("since", cells.moment(fault.since, view)),
         ("error", fault.text),
         ("effect", "Data from this source is from before that time; cockpit keeps retrying."),
-    )
-    return (facts("fault", "FAILING SOURCE", list(pairs), view.width),)
+    ]
+    return (facts("fault", "FAILING SOURCE", pairs, view.width),)
 
 
 DETAILS: tuple[tuple[type, Callable[[Any, View], Sequence[Section[Any]]], str], ...] = (
-    (Process, _process, "Process"),
-    (Job, _job, "Job"),
-    (Actor, _actor, "Actor"),
-    (PlacementGroup, _group, "Placement group"),
-    (Demand, _tasks, "Tasks"),
-    (Session, _session, "Session"),
-    (Fault, _fault, "Failing source"),
+    (Process, process_sections, "Process"),
+    (Job, job_sections, "Job"),
+    (Actor, actor_sections, "Actor"),
+    (PlacementGroup, group_sections, "Placement group"),
+    (Demand, tasks_sections, "Tasks"),
+    (Session, session_sections, "Session"),
+    (Fault, fault_sections, "Failing source"),
     (Finding, finding_sections, "Finding"),
     (PresetEntry, preset_sections, "Preset"),
 )
+"""By type: the sections of its page, and its name in the heading."""

@@ -1,8 +1,8 @@
-"""What is wrong, the worst first: all of it, the worst few, what is found about one thing, one finding in full; and failing sources."""
+"""The pages of findings, of one finding and of failing sources; and the sections of findings that other pages show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from cockpit.text import UNKNOWN
 from cockpit.ui import cells
 from cockpit.ui.columns import age_column, text_column
 from cockpit.ui.findings import next_steps
-from cockpit.ui.section import MAX_TEXT_LINES, VALUE_COLUMN, Cell, Column, FactRow, Item, Page, Pairs, Section, facts, paragraphs
+from cockpit.ui.section import MAX_TEXT_LINES, VALUE_COLUMN, Column, FactRow, Item, Page, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
 
 MAX_ABOUT_ROWS = 200
@@ -28,7 +28,7 @@ class FindingsPage(Page):
     short_title = "Finds"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """Hidden ones are listed only where there are some."""
+        """The visible findings; the hidden ones only if there are some."""
         found = view.index.findings
         known = any(rows is not None for rows in (view.snapshot.nodes, view.snapshot.processes, view.snapshot.jobs))
         rows = found.visible if known or found.visible else None
@@ -36,29 +36,28 @@ class FindingsPage(Page):
         return (visible, _hidden_section(found.hidden)) if found.hidden else (visible,)
 
 
-def _hidden_section(findings: Sequence[Finding]) -> Section[Item[Finding]]:
-    """Rows of their own, so that the cursor does not follow a finding that is hidden."""
+def _hidden_section(findings: Sequence[Finding]) -> Section[Any]:
+    """Hidden findings have rows with keys of their own, so that the cursor does not follow a finding that is hidden."""
+
+    def of_item(column: Column[Finding]) -> Column[Any]:
+        sort = column.sort
+        by = None if sort is None else lambda row, view: sort(row.of, view)
+        return replace(column, cell=lambda row, view: column.cell(row.of, view), sort=by, fold=1)
+
     columns = _section("hidden", "HIDDEN", findings, what="WHAT (x: show again)").columns
     rows = [Item(f"hidden:{finding.key}", finding, finding) for finding in findings]
-    return Section("hidden", "HIDDEN", tuple(map(_lift_column, columns)), rows, search=lambda row: _search(row.of))
-
-
-def _lift_column(column: Column[Finding]) -> Column[Item[Finding]]:
-    sort = column.sort
-    by: Callable[[Item[Finding], View], Any] | None = None if sort is None else lambda row, view: sort(row.of, view)
-    cell: Callable[[Item[Finding], View], Cell] = lambda row, view: column.cell(row.of, view)  # noqa: E731
-    return Column(column.title, column.width, cell, by, column.right, grow=column.grow, rank=column.rank, name=column.name)
+    return Section("hidden", "HIDDEN", tuple(map(of_item, columns)), rows, search=lambda row: _search(row.of))
 
 
 def worst_section(view: View) -> Iterator[Section[Finding]]:
-    """The worst first, and where there is no room for all as many as leave some for the nodes; nothing at all when nothing is wrong."""
+    """The worst findings, with room left for the nodes; no section if nothing is wrong."""
     found = view.index.findings.visible
     if found:
         yield replace(_section("worst", "FINDINGS", found), least=max(2, view.height // 8), more="press 6")
 
 
 def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
-    """What is found about the thing with this key."""
+    """The findings about the thing with this key; no section if there are none."""
     if found := view.index.findings.about(key):
         yield _section("about", "FINDINGS", found)
 
@@ -67,7 +66,9 @@ def _section(key: str, title: str, rows: Sequence[Finding] | None, nothing: str 
     columns: tuple[Column[Finding], ...] = (
         Column(title, 10, lambda finding, view: cells.level(finding.level, view), sort=lambda finding, _: LEVELS.index(finding.level)),
         age_column("FOR", 6, lambda finding, view: None if (held := finding.lasted(view.now)) is None else view.now - held),
-        Column("KEY", 5, lambda finding, view: ((next_steps(finding, has_acts=view.acts, past=view.ago is not None)[0].key, "accent"),)),
+        Column(
+            "KEY", 5, lambda finding, view: ((next_steps(finding, has_actions=view.actions, past=view.ago is not None)[0].key, "accent"),)
+        ),
         text_column("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2, name=True),
         Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),
     )
@@ -79,7 +80,7 @@ def _search(finding: Finding) -> str:
 
 
 def finding_sections(finding: Finding, view: View) -> Sequence[Section[Any]]:
-    """All of one finding."""
+    """The sections of one finding: its facts, its evidence, and the things that it is about."""
 
     def pairs() -> Pairs:
         yield "level", cells.level(finding.level, view)
@@ -90,30 +91,24 @@ def finding_sections(finding: Finding, view: View) -> Sequence[Section[Any]]:
             yield "data from", cells.moment(finding.seen, view)
         if finding.remedy:
             yield "what to do", finding.remedy.text
-        steps = [step for step in next_steps(finding, has_acts=view.acts, past=view.ago is not None) if step.key != "Enter"]
+        steps = [step for step in next_steps(finding, has_actions=view.actions, past=view.ago is not None) if step.key != "Enter"]
         for name, step in zip(("press", *("then" for _ in steps)), steps, strict=False):
             yield name, ((f"{step.key:<3}", "accent"), (step.text, ""))
         yield "code", finding.code
 
     about = find_things(finding, view.snapshot)
-    return (
-        facts("finding", "FINDING", list(pairs()), view.width),
-        paragraphs("evidence", "EVIDENCE", finding.evidence, view.width),
-        *([_things_section(about, view)] if about else []),
-    )
-
-
-def _things_section(about: Sequence[Any], view: View) -> Section[FactRow]:
-    columns: tuple[Column[FactRow], ...] = (
-        Column("ABOUT", 8, lambda line, _: ((line.name, "dim"),)),
-        VALUE_COLUMN,
-    )
     kinds = {"pg": "group"}
     rows = [
         FactRow(f"of:{thing.key}", kinds.get(kind := thing.key.partition(":")[0], kind), _thing_title(thing, view), thing)
         for thing in about
     ]
-    return Section("rows", "ABOUT", columns, rows[:MAX_ABOUT_ROWS], search=lambda line: str(line.value), total=len(rows))
+    columns: tuple[Column[FactRow], ...] = (Column("ABOUT", 8, lambda line, _: ((line.name, "dim"),)), VALUE_COLUMN)
+    things = Section("rows", "ABOUT", columns, rows[:MAX_ABOUT_ROWS], search=lambda line: str(line.value), total=len(rows))
+    return (
+        facts("finding", "FINDING", pairs(), view.width),
+        paragraphs("evidence", "EVIDENCE", finding.evidence, view.width),
+        *([things] if rows else []),
+    )
 
 
 def _thing_title(thing: Any, view: View) -> str:
@@ -138,15 +133,20 @@ class FaultsPage(Page):
     title = "Failing sources"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """The oldest first."""
+        """One section, the oldest fault first."""
         columns: tuple[Column[Fault], ...] = (
             Column("FAILING SOURCES", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
             text_column("HOST", 10, lambda fault, view: view.host_title(fault.host) if fault.host else None, rank=1, name=True),
             age_column("SINCE", 6, lambda fault, _: fault.since),
             Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True, fold=MAX_TEXT_LINES),
         )
-        return (Section("faults", "FAILING SOURCES", columns, by_cause(view.snapshot.faults), "none: all sources answer", _fault_search),)
-
-
-def _fault_search(fault: Fault) -> str:
-    return f"{' '.join(fault.sources)} {fault.host} {fault.text}"
+        return (
+            Section(
+                "faults",
+                "FAILING SOURCES",
+                columns,
+                by_cause(view.snapshot.faults),
+                "none: all sources answer",
+                lambda fault: f"{' '.join(fault.sources)} {fault.host} {fault.text}",
+            ),
+        )

@@ -1,4 +1,4 @@
-"""The overview: worst findings, nodes, what waits, orphans, running jobs."""
+"""The overview: the worst findings, nodes, waiting things, orphans and running jobs."""
 
 from __future__ import annotations
 
@@ -14,38 +14,36 @@ from cockpit.model.titles import shorten_command
 from cockpit.monitor.history import STEP_S, STEPS_KEPT
 from cockpit.placement import needs_words
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
-from cockpit.report.text import unjudged_words
+from cockpit.report.snapshot_text import unjudged_words
 from cockpit.text import UNKNOWN, age, count, percent, plural, ratio
 from cockpit.ui import cells
 from cockpit.ui.block import CUTS, fit_text
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, age_column, number_column, process_search, reason_column, text_column
 from cockpit.ui.marks import spark
 from cockpit.ui.pages.findings import worst_section
-from cockpit.ui.section import MAX_TEXT_LINES, NO_ANSWER, Column, Page, PageRow, Section
+from cockpit.ui.section import MAX_TEXT_LINES, NO_ANSWER, Cell, Column, Page, PageRow, Section
 from cockpit.ui.view import View, sum_gpu_memory
 
 MAX_ROWS = 200
-"""Rows of one kind on this page; the others have pages of their own."""
+"""The overview lists so many waiting things and orphans; other pages list all."""
 
 JOB_PAST_WIDTH = 180
-"""Columns of the terminal from which on there is room for the past of running jobs."""
+"""On a terminal of this width the past of running jobs is shown."""
 JOB_PAST_CELLS = 30
 NAME_WIDTH, LONGEST_NAME_WIDTH, MARK_WIDTH = 10, 20, 2
-"""Columns of a node's name with its mark, those at most, and of the mark."""
+"""Cells of the column with a node's name and its mark: usually, at most, and those of the mark alone."""
 
 
 class WaitingRow(PageRow, frozen=True):
-    """Something that waits: a group, a job, all actors of one class that want the same, or tasks that no node is large enough for."""
+    """A waiting group or job, all actors of one class with the same needs, or tasks that no node is large enough for."""
 
     about: Actor | PlacementGroup | Job | Demand
     what: str
     name: str
     needs: str
-    since: float | None
     why: str
-    at_least: bool = False
     drawn_why: str = ""
-    """The reason as the page shows it: `see …` where another row has the same long one."""
+    """The reason as the page shows it: `see …` if another row shows the same long reason."""
 
     @property
     def key(self) -> str:
@@ -53,57 +51,66 @@ class WaitingRow(PageRow, frozen=True):
 
     @property
     def job(self) -> str | None:
-        """Whose it is, by what Ray tells jobs apart; `None`: that is not known."""
+        """Ray's id of the job; `None`: unknown."""
         return None if isinstance(self.about, Demand) else self.about.job
 
 
 def _name_width(snapshot: Snapshot) -> int:
-    """So many that no two nodes look alike where their names are cut: then rather another column goes."""
+    """The width at which all cut node names still look different: another column makes room for it."""
     titles = {node.title + "*" * node.head for node in snapshot.nodes or ()}
-    told_apart = any(len({fit_text(title, NAME_WIDTH - MARK_WIDTH, cut=cut) for title in titles}) == len(titles) for cut in CUTS)
-    return NAME_WIDTH if told_apart else min(LONGEST_NAME_WIDTH, MARK_WIDTH + max(map(len, titles)))
+    all_differ = any(len({fit_text(title, NAME_WIDTH - MARK_WIDTH, cut=cut) for title in titles}) == len(titles) for cut in CUTS)
+    return NAME_WIDTH if all_differ else min(LONGEST_NAME_WIDTH, MARK_WIDTH + max(map(len, titles)))
 
 
 def node_columns(view: View) -> tuple[Column[Node], ...]:
-    """What matters of a node, in the order in which it is given up when there is no room."""
+    """The columns of nodes. On a narrow screen those with the highest rank are left out first."""
     past = 24 if view.width >= 150 else 12
     most = max((len(view.cluster.machine(node).gpus or ()) for node in view.snapshot.nodes or ()), default=8)
     gpus = min(cells.MAX_GPU_CELLS, most) or 4
+    not_given = {key: len(gpus) for key, gpus in view.index.gpus_not_given.items() if gpus}
+
+    def mean_utilization(node: Node, view: View) -> float | None:
+        return cells.mean_known([gpu.utilization for gpu in view.cluster.machine(node).current_gpus or ()])
+
+    def reserved_gpus(node: Node, _: View) -> float | None:
+        quantity = node.resources.get("GPU")
+        return quantity.used if quantity else None
+
+    def host_share(node: Node, view: View) -> Cell:
+        memory = view.cluster.machine(node).memory
+        kill = ratio(memory.kill_at, memory.total) or DEFAULT_THRESHOLD
+        return cells.share(memory.used, memory.total, kill - 0.1, kill)
+
+    def host_fraction(node: Node, view: View) -> float | None:
+        memory = view.cluster.machine(node).memory
+        return ratio(memory.used, memory.total)
+
     return (
         Column("NODES", view.index.of(_name_width), cells.node_name, sort=lambda node, _: node.title, grow=True, name=True),
         Column("IP", 15, lambda node, _: node.ip or UNKNOWN, sort=lambda node, _: node.ip, rank=9),
         Column("GPU MEM", max(7, gpus), lambda node, view: cells.gpu_cells(view.cluster.machine(node).current_gpus, view, memory=True)),
-        _share("MEM%", lambda node, view: sum_gpu_memory(view.cluster.machine(node).current_gpus or ()), (0.9, 0.98)),
+        _share_column("MEM%", lambda node, view: sum_gpu_memory(view.cluster.machine(node).current_gpus or ()), (0.9, 0.98)),
         Column("UTIL", max(4, gpus), lambda node, view: cells.gpu_cells(view.cluster.machine(node).current_gpus, view, memory=False)),
-        number_column("UTL%", 4, _mean_utilization, percent),
+        number_column("UTL%", 4, mean_utilization, percent),
         Column(f"UTIL {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "gpu", None, past, view), rank=7),
-        Column("RESV", 5, lambda node, _: cells.reservation(node), sort=lambda node, _: _reserved_gpus(node), right=True),
-        *_not_given_column(view),
+        Column("RESV", 5, lambda node, _: cells.reservation(node), sort=reserved_gpus, right=True),
+        *((number_column("NOT GIVEN", 9, lambda node, _: not_given.get(node.key), count, rank=1),) if not_given else ()),
         Column("CPU", 9, lambda node, _: cells.reservation(node, "CPU"), rank=6, right=True),
         Column("HOST MEM", 8, lambda node, view: cells.host_memory(node, 8, view)),
-        Column("HOST", 4, _memory, sort=_memory_share, right=True),
+        Column("HOST", 4, host_share, sort=host_fraction, right=True),
         Column("USED/ALL", 9, lambda node, view: cells.used_of(view.cluster.machine(node).memory), rank=5, right=True),
         Column(f"HOST {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "host", None, past, view), rank=8),
-        _share("OBJ", lambda node, _: (node.object_store.used, node.object_store.total), rank=2),
-        _share("SHM", _shm, rank=3),
-        _share("DISK", cells.fullest_disk, (0.85, 0.95), rank=1),
+        _share_column("OBJ", lambda node, _: (node.object_store.used, node.object_store.total), rank=2),
+        _share_column("SHM", lambda node, view: (view.cluster.machine(node).shm.used, view.cluster.machine(node).shm.total), rank=3),
+        _share_column("DISK", cells.fullest_disk, (0.85, 0.95), rank=1),
         age_column("SEEN", 4, lambda node, view: view.cluster.machine(node).seen),
     )
 
 
-def _not_given_column(view: View) -> tuple[Column[Node], ...]:
-    """How many GPUs of each node Ray can't hand out; only where there is such a node."""
-    found = view.index.gpus_not_given
-    if not any(found.values()):
-        return ()
-    numbers = {key: len(gpus) for key, gpus in found.items()}
-    return (number_column("NOT GIVEN", 9, lambda node, _: numbers.get(node.key), count, rank=1),)
-
-
-def _share(
+def _share_column(
     title: str, amounts: Callable[[Node, View], tuple[float | None, float | None]], marks: tuple[float, float] = (0.8, 0.95), rank: int = 0
 ) -> Column[Node]:
-    """In use of all; `marks`: from where on that is high, and too high."""
+    """The used share of a total. From the first of the `marks` it is drawn as high, from the second as too high."""
     return Column(
         title,
         4,
@@ -114,38 +121,13 @@ def _share(
     )
 
 
-def _reserved_gpus(node: Node) -> float | None:
-    quantity = node.resources.get("GPU")
-    return quantity.used if quantity else None
-
-
-def _memory(node: Node, view: View) -> Any:
-    memory = view.cluster.machine(node).memory
-    kill = ratio(memory.kill_at, memory.total) or DEFAULT_THRESHOLD
-    return cells.share(memory.used, memory.total, kill - 0.1, kill)
-
-
-def _memory_share(node: Node, view: View) -> float | None:
-    memory = view.cluster.machine(node).memory
-    return ratio(memory.used, memory.total)
-
-
-def _shm(node: Node, view: View) -> tuple[int | None, int | None]:
-    shm = view.cluster.machine(node).shm
-    return shm.used, shm.total
-
-
-def _mean_utilization(node: Node, view: View) -> float | None:
-    return cells.mean_known([gpu.utilization for gpu in view.cluster.machine(node).current_gpus or ()])
-
-
 def node_search(node: Node) -> str:
-    """What the filter looks at."""
+    """The text that the filter searches."""
     return f"{node.title} {node.host} {node.ip} {node.id} {cells.node_state(node)} {'head' if node.head else ''}"
 
 
 def nodes_section(view: View) -> Section[Node]:
-    """A row per node: living ones first, as Ray lists them."""
+    """A row per node: the head, then the other living nodes as Ray lists them, then dead ones."""
     ordered = view.index.of(_living_first)
     return Section("nodes", "NODES", node_columns(view), ordered, search=node_search, dim=cells.is_old, unknown="unknown yet")
 
@@ -155,50 +137,53 @@ def _living_first(snapshot: Snapshot) -> Sequence[Node] | None:
 
 
 def waiting_rows(snapshot: Snapshot) -> Sequence[WaitingRow]:
-    """What waits, groups before their actors; groups of the same needs, and actors of one class and need, folded into one row."""
-    folded: dict[tuple[Any, ...], list[Actor]] = {}
+    """Groups, actors, jobs and tasks that wait. Groups with the same needs, and actors of one class with the same needs, share a row."""
+    rows = []
+    for groups in alike_groups(snapshot.placement_groups or ()):
+        group = min(groups, key=lambda group: group.since or float("inf"))
+        more = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
+        needs = f"{bundles_words(group)} {group.strategy or ''}".strip()
+        rows.append(WaitingRow(group, "group", f"{cells.title(group)}{more}", needs, group.why or ""))
+
+    alike: dict[tuple[Any, ...], list[Actor]] = {}
     for actor in snapshot.actors or ():
         if actor.pending or actor.state == "RESTARTING":
-            folded.setdefault((actor.class_, actor.job, cells.actor_needs(actor), actor.state, actor.why), []).append(actor)
+            alike.setdefault((actor.class_, actor.job, cells.actor_needs(actor), actor.state, actor.why), []).append(actor)
+    for actors in alike.values():
+        actor = min(actors, key=lambda actor: actor.since or float("inf"))
+        name = cells.title(actor) if len(actors) == 1 else f"{actor.class_} x {len(actors)}"
+        what = "restart" if actor.state == "RESTARTING" else "actor"
+        rows.append(WaitingRow(actor, what, name, cells.actor_needs(actor), actor.why or ""))
+
     jobs = [job for job in snapshot.jobs or () if job.status == "PENDING"]
-    return [
-        *map(_fold_groups, alike_groups(snapshot.placement_groups or ())),
-        *map(_fold_actors, folded.values()),
-        *(WaitingRow(job, "job", job.id, "", job.started, job.message or "") for job in jobs),
-        *map(_fold_tasks, (demand for demand in snapshot.demand or () if demand.why)),
-    ]
-
-
-def _fold_groups(groups: Sequence[PlacementGroup]) -> WaitingRow:
-    first = min(groups, key=lambda group: group.since or float("inf"))
-    more = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
-    needs = f"{bundles_words(first)} {first.strategy or ''}".strip()
-    return WaitingRow(first, "group", f"{cells.title(first)}{more}", needs, first.since, first.why or "")
-
-
-def _fold_actors(actors: Sequence[Actor]) -> WaitingRow:
-    first = min(actors, key=lambda actor: actor.since or float("inf"))
-    name = cells.title(first) if len(actors) == 1 else f"{first.class_} x {len(actors)}"
-    what = "restart" if first.state == "RESTARTING" else "actor"
-    return WaitingRow(first, what, name, cells.actor_needs(first), first.since, first.why or "", first.at_least)
-
-
-def _fold_tasks(demand: Demand) -> WaitingRow:
-    return WaitingRow(demand, "task", plural(demand.count, "task"), needs_words(demand.needs), None, demand.why or "")
+    rows += [WaitingRow(job, "job", job.id, "", job.message or "") for job in jobs]
+    for demand in snapshot.demand or ():
+        name, needs = plural(demand.count, "task"), needs_words(demand.needs)
+        rows += [WaitingRow(demand, "task", name, needs, demand.why)] if demand.why else []
+    return rows
 
 
 def waits_section(view: View) -> Section[WaitingRow]:
-    """What waits, the longest first; a long reason in full only once."""
+    """Waiting things, the longest wait first; a long reason is shown in full only once."""
     repeats = Repeats()
-    asked = {"actors": view.snapshot.actors, "groups": view.snapshot.placement_groups, "jobs": view.snapshot.jobs}
-    unheard = [name for name, listed in asked.items() if listed is None]
-    ordered = sorted(view.index.of(waiting_rows), key=lambda item: item.since or view.now)
-    rows = [replace(item, drawn_why=repeats.shorten(item.why, _reference(item))) for item in ordered[:MAX_ROWS]]
+    lists = {"actors": view.snapshot.actors, "groups": view.snapshot.placement_groups, "jobs": view.snapshot.jobs}
+    missing = [name for name, listed in lists.items() if listed is None]
+    ordered = sorted(view.index.of(waiting_rows), key=lambda item: cells.waiting_since(item.about) or view.now)
+    rows = []
+    for item in ordered[:MAX_ROWS]:
+        reference = f"group {cells.title(item.about)}" if isinstance(item.about, PlacementGroup) else f"{item.what} {item.name}"
+        rows.append(replace(item, drawn_why=repeats.shorten(item.why, reference)))
     columns: tuple[Column[WaitingRow], ...] = (
         Column("WAITS", 8, lambda item, _: ((item.what, "warn"),), sort=lambda item, _: item.what),
         text_column("NAME", 20, lambda item, _: item.name, fold=2, name=True),
         Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, rank=1, fold=2),
-        Column("FOR", 7, _waiting_time, sort=lambda item, _: item.since, right=True),
+        Column(
+            "FOR",
+            7,
+            lambda item, view: cells.waiting_time(item.about, view),
+            sort=lambda item, _: cells.waiting_since(item.about),
+            right=True,
+        ),
         text_column("JOB", 12, lambda item, view: view.job_title(item.job), rank=2, name=True),
         reason_column(36, lambda item, _: item.drawn_why or UNKNOWN),
     )
@@ -206,26 +191,17 @@ def waits_section(view: View) -> Section[WaitingRow]:
         "waits",
         "WAITS",
         columns,
-        None if unheard and not rows else rows,
+        None if missing and not rows else rows,
         "no actor, group or job waits",
         lambda item: f"{item.what} {item.name} {item.needs} {item.why}",
         lambda item, view: cells.is_listed_long_ago(item.about, view),
         total=len(ordered),
-        unknown=NO_ANSWER if len(unheard) == len(asked) else f"unknown: no answer from Ray about {', '.join(unheard)} yet",
+        unknown=NO_ANSWER if len(missing) == len(lists) else f"unknown: no answer from Ray about {', '.join(missing)} yet",
     )
 
 
-def _waiting_time(item: WaitingRow, view: View) -> str:
-    return cells.waiting_time(item.about, item.since, view, at_least=item.at_least)
-
-
-def _reference(item: WaitingRow) -> str:
-    """The name by which another row refers to it."""
-    return f"group {cells.title(item.about)}" if isinstance(item.about, PlacementGroup) else f"{item.what} {item.name}"
-
-
 def orphans_section(view: View) -> Section[Process]:
-    """Orphan and stale processes, the greatest holder of GPU memory first."""
+    """Orphan and stale processes, the one with the most GPU memory first."""
     left = view.index.of(_left_over)
     looked, unjudged = view.snapshot.looked_at, view.snapshot.unjudged
     columns: tuple[Column[Process], ...] = (
@@ -251,17 +227,30 @@ def _left_over(snapshot: Snapshot) -> Sequence[Process]:
 
 
 def running_jobs_section(view: View) -> Section[Job]:
-    """Who holds what: running jobs, their GPUs and actors."""
+    """Running jobs with their GPUs and actors; on a wide screen also how their GPUs were used."""
     jobs = view.snapshot.jobs
     actors = view.index.of(_living_actors_by_job)
     rows = None if jobs is None else [job for job in jobs if job.status == "RUNNING"]
+
+    def past(job: Job, what: str) -> list[float | None]:
+        """The measured use of the job's GPUs: a mean for each cell."""
+        each = STEPS_KEPT // JOB_PAST_CELLS
+        values = view.history.job_tail(job.job or "", what, JOB_PAST_CELLS * each)
+        return [cells.mean_known(values[at : at + each]) for at in range(0, len(values), each)]
+
+    minutes = f"{STEPS_KEPT * STEP_S / 60:.0f} MIN"
+    past_columns: tuple[Column[Job], ...] = (
+        Column(f"GPU UTIL {minutes}", JOB_PAST_CELLS, lambda job, view: spark(past(job, "gpu"), JOB_PAST_CELLS, ascii=view.ascii)),
+        Column(f"GPU MEM {minutes}", JOB_PAST_CELLS, lambda job, view: spark(past(job, "memory"), JOB_PAST_CELLS, ascii=view.ascii)),
+        Column("BUSY OR IDLE", JOB_PAST_CELLS, lambda job, view: cells.phases(past(job, "gpu"), past(job, "memory"), view)),
+    )
     columns: tuple[Column[Job], ...] = (
         text_column("RUNNING JOBS", 20, lambda job, _: job.id, name=True),
         Column("FOR", 6, lambda job, view: age(cells.run_seconds(job, view)), sort=lambda job, _: job.started, right=True),
         Column("GPUS", 4, lambda job, view: cells.job_gpus(job, view)[1], right=True),
         Column("GPU MEM", 7, lambda job, view: cells.job_gpus(job, view)[0], sort=cells.job_memory_bytes, right=True),
         Column("ACTORS", 6, lambda job, view: str(actors[job.job]) if view.snapshot.actors is not None else UNKNOWN, right=True),
-        *(_job_past_columns(view) if view.width >= JOB_PAST_WIDTH else ()),
+        *(past_columns if view.width >= JOB_PAST_WIDTH else ()),
         Column("ENTRYPOINT", 16, lambda job, _: shorten_command(job.entrypoint or UNKNOWN), grow=True, fold=MAX_TEXT_LINES),
     )
     return Section("runs", "RUNNING JOBS", columns, rows, search=lambda job: f"{job.id} {job.entrypoint}", dim=cells.is_listed_long_ago)
@@ -269,23 +258,6 @@ def running_jobs_section(view: View) -> Section[Job]:
 
 def _living_actors_by_job(snapshot: Snapshot) -> Counter[str | None]:
     return Counter(actor.job for actor in snapshot.actors or () if actor.state == "ALIVE")
-
-
-def _job_past_columns(view: View) -> tuple[Column[Job], ...]:
-    """How its GPUs were used: only what was measured."""
-
-    def past(job: Job, what: str) -> list[float | None]:
-        return cells.job_past(job, what, JOB_PAST_CELLS, STEPS_KEPT // JOB_PAST_CELLS, view)
-
-    def drawn(what: str) -> Callable[[Job, View], str]:
-        return lambda job, _: spark(past(job, what), JOB_PAST_CELLS, ascii=view.ascii)
-
-    minutes = f"{STEPS_KEPT * STEP_S / 60:.0f} MIN"
-    return (
-        Column(f"GPU UTIL {minutes}", JOB_PAST_CELLS, drawn("gpu")),
-        Column(f"GPU MEM {minutes}", JOB_PAST_CELLS, drawn("memory")),
-        Column("BUSY OR IDLE", JOB_PAST_CELLS, lambda job, _: cells.phases(past(job, "gpu"), past(job, "memory"), view)),
-    )
 
 
 class OverviewPage(Page):

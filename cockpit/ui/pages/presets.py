@@ -1,4 +1,4 @@
-"""Presets: saved jobs and clusters, what each asks for, whether that would fit now, and how it went last."""
+"""The page of presets: the needs of each, whether they fit the cluster now, and the last job launched from it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ from cockpit.ui.view import View
 
 if TYPE_CHECKING:
     from cockpit.budget import Group
-    from cockpit.check.result import CheckOutcome
 
 VERDICT_TONES: Mapping[str, Tone] = {"now": "ok", "later": "warn", "never": "bad", "unknown": "dim"}
 
 
 class PresetsPage(Page):
-    """The user's own, then the ready-made ones, as they were when they were read last."""
+    """The user's own presets, then the ready-made ones, as they were when they were last read."""
 
     title = "Presets"
 
@@ -34,8 +33,8 @@ class PresetsPage(Page):
         columns: tuple[Column[PresetEntry], ...] = (
             text_column("PRESETS", 20, lambda entry, _: entry.name, name=True),
             Column("FITS", 8, _fits, sort=lambda entry, _: entry.checked.verdict if entry.checked else None),
-            _resource("GPU"),
-            _resource("CPU", rank=4),
+            _resource_column("GPU"),
+            _resource_column("CPU", rank=4),
             Column("HOSTS", 5, _hosts, right=True, rank=3),
             Column("LAST", 18, _last, rank=1),
             Column("WHY", 24, _why, grow=True, fold=MAX_TEXT_LINES),
@@ -55,14 +54,30 @@ def _fits(entry: PresetEntry, _: View) -> Cell:
     return (("now !", "warn"),) if checked.verdict == "now" and checked.doubts else ((checked.verdict, VERDICT_TONES[checked.verdict]),)
 
 
+def _resource_column(name: str, rank: int = 0) -> Column[PresetEntry]:
+    def amount(entry: PresetEntry, _: View) -> float | None:
+        return entry.checked.budget.amount(name) if entry.checked else None
+
+    return Column(f"{name}S", 5, lambda entry, view: count(amount(entry, view)) if entry.checked else "", amount, right=True, rank=rank)
+
+
 def _hosts(entry: PresetEntry, _: View) -> Cell:
-    """How many; of a Slurm job that nobody knows yet it is not known."""
+    """The number of hosts; unknown if the Slurm job is not known yet."""
     ray = entry.preset.ray if entry.preset else None
     return "" if ray is None else str(len(ray.nodes)) if isinstance(ray, RayStart) else UNKNOWN
 
 
+def _about(entry: PresetEntry, _: View) -> Cell:
+    return (entry.preset.about.partition("\n")[0] if entry.preset else "") or UNKNOWN
+
+
+def _last(entry: PresetEntry, view: View) -> Cell:
+    job = last_job(entry.name, view)
+    return "" if job is None else (*cells.state(job.status, view), (f" {cells.ago(job.ended or job.started, view)}", ""))
+
+
 def _why(entry: PresetEntry, _: View) -> Cell:
-    """Why it can't be read, or does not fit now, or what speaks against it though it does."""
+    """Why the file can't be read, or why its job does not fit now, or the first doubt about a job that fits."""
     if entry.mistake is not None:
         return ((entry.mistake, "bad"),)
     checked = entry.checked
@@ -70,42 +85,48 @@ def _why(entry: PresetEntry, _: View) -> Cell:
     return ((reason.text if reason else "", "dim"),)
 
 
-def _resource(name: str, rank: int = 0) -> Column[PresetEntry]:
-    def amount(entry: PresetEntry, _: View) -> float | None:
-        return entry.checked.budget.amount(name) if entry.checked else None
-
-    return Column(f"{name}S", 5, lambda entry, view: count(amount(entry, view)) if entry.checked else "", amount, right=True, rank=rank)
-
-
-def _last(entry: PresetEntry, view: View) -> Cell:
-    job = last_job(entry.name, view)
-    if job is None:
-        return ""
-    return (*cells.state(job.status, view), (f" {cells.ago(job.ended or job.started, view)}", ""))
-
-
 def last_job(name: str, view: View) -> Job | None:
-    """The newest job that was launched from the preset of this name."""
+    """The newest job that was launched from the preset with this name."""
     launched = (job for job in view.snapshot.jobs or () if job.preset == name)
     return max(launched, key=lambda job: job.started or 0, default=None)
 
 
-def _about(entry: PresetEntry, _: View) -> Cell:
-    return (entry.preset.about.partition("\n")[0] if entry.preset else "") or UNKNOWN
-
-
 def preset_sections(entry: PresetEntry, view: View) -> Sequence[Section[Any]]:
-    """All of one preset, what its job asks for, and every line of the check."""
+    """The sections of one preset: its facts, the needs of its job, and every line of the check."""
+    # Deferred: only a person who opens a preset waits for the import of what reads commands.
+    from cockpit.check.groups import bundles
+    from cockpit.check.result_text import SIGNS
+
     if entry.preset is None:
         return (facts("preset", "PRESET", [("file", entry.path), ("error", entry.mistake or UNKNOWN)], view.width),)
-    parts: list[Section[Any]] = [facts("preset", "PRESET", list(_facts(entry, redact_preset(entry.preset), view)), view.width)]
-    if entry.checked is not None:
-        parts += [_groups(entry.checked), _check_section(entry.checked, view)]
-    return parts
+    about = facts("preset", "PRESET", _facts(entry, redact_preset(entry.preset), view), view.width)
+    if entry.checked is None:
+        return (about,)
+
+    # The groups, in the order in which the framework makes them.
+    columns: tuple[Column[Item[Group]], ...] = (
+        Column("ASKS FOR", 24, lambda row, _: row.of.name, name=True),
+        Column("STRATEGY", 14, lambda row, _: row.of.strategy or "one by one"),
+        Column("GPUS", 5, lambda row, _: count(row.of.amount("GPU")), right=True),
+        Column("CPUS", 5, lambda row, _: count(row.of.amount("CPU")), right=True),
+        Column("BUNDLES", 20, lambda row, _: bundles(row.of), grow=True),
+    )
+    groups = entry.checked.budget.groups
+    rows = None if groups is None else [Item(f"group:{number}", group) for number, group in enumerate(groups)]
+    nothing, unknown = "nothing beyond its own command", "unknown: the command can't be read"
+    asks = Section("groups", "ASKS FOR", columns, rows, nothing, lambda row: row.of.name, unknown=unknown)
+
+    # The lines of the check, the worst first.
+    pairs = [
+        (f"{SIGNS[line.level][view.ascii]} {line.level}", f"{line.text}\n-> {line.change}" if line.change else line.text)
+        for line in sorted(entry.checked.lines, key=lambda line: -tuple(SIGNS).index(line.level))
+    ]
+    return (about, asks, facts("check", "CHECK", pairs, view.width))
 
 
 def _facts(entry: PresetEntry, preset: Preset, view: View) -> Pairs:
-    from cockpit.check.text import headline  # deferred, here and below: only who opens a preset pays for what reads commands
+    """`preset`: that of the entry, without its secrets."""
+    from cockpit.check.result_text import headline
 
     yield "about", preset.about or UNKNOWN
     yield "file", "ready-made; e makes your own copy" if Path(entry.path).parent == READY_MADE else abbreviate_home(Path(entry.path))
@@ -118,15 +139,11 @@ def _facts(entry: PresetEntry, preset: Preset, view: View) -> Pairs:
         yield "entrypoint", preset.job.entrypoint
         yield "working_dir", preset.job.working_dir or "none: nothing is uploaded"
         yield from (("env", f"{name}={value}") for name, value in preset.job.env.items())
-    yield from _cluster(preset, view)
-    yield from (("warning", doubt) for doubt in doubts(preset))
 
-
-def _cluster(preset: Preset, view: View) -> Pairs:
+    # Ray
     if preset.ray is None:
         yield "cluster", "the running cluster; this preset starts none"
-        return
-    if isinstance(preset.ray, RayStart):
+    elif isinstance(preset.ray, RayStart):
         if preset.ray.slurm:
             yield "cluster", f"the nodes of Slurm job {preset.ray.slurm}"
         for node in preset.ray.nodes:
@@ -135,35 +152,10 @@ def _cluster(preset: Preset, view: View) -> Pairs:
         yield "cluster", "the nodes of the Slurm job that cockpit runs in, or that --slurm names"
         yield "head", _with_flags("the first node", preset.ray.head)
         yield "workers", _with_flags("all other nodes", preset.ray.workers)
-    yield from (("Ray env", f"{name}={value}") for name, value in preset.ray.env.items())
+    if preset.ray is not None:
+        yield from (("Ray env", f"{name}={value}") for name, value in preset.ray.env.items())
+    yield from (("warning", doubt) for doubt in doubts(preset))
 
 
 def _with_flags(host: str, flags: Mapping[str, Any]) -> str:
     return f"{host}  {' '.join(f'{name}={value}' for name, value in flags.items())}".strip()
-
-
-def _groups(checked: CheckOutcome) -> Section[Item[Group]]:
-    """In the order in which the framework makes them."""
-    from cockpit.check.groups import bundles
-
-    columns: tuple[Column[Item[Group]], ...] = (
-        Column("ASKS FOR", 24, lambda row, _: row.of.name, name=True),
-        Column("STRATEGY", 14, lambda row, _: row.of.strategy or "one by one"),
-        Column("GPUS", 5, lambda row, _: count(row.of.amount("GPU")), right=True),
-        Column("CPUS", 5, lambda row, _: count(row.of.amount("CPU")), right=True),
-        Column("BUNDLES", 20, lambda row, _: bundles(row.of), grow=True),
-    )
-    groups = checked.budget.groups
-    rows = None if groups is None else [Item(f"group:{number}", group) for number, group in enumerate(groups)]
-    unknown = "unknown: the command can't be read"
-    return Section("groups", "ASKS FOR", columns, rows, "nothing beyond its own command", lambda row: row.of.name, unknown=unknown)
-
-
-def _check_section(checked: CheckOutcome, view: View) -> Section[Any]:
-    """The worst first: it is what somebody came for."""
-    from cockpit.check.text import SIGNS
-
-    lines = sorted(checked.lines, key=lambda line: -tuple(SIGNS).index(line.level))
-    texts = (f"{line.text}\n-> {line.change}" if line.change else line.text for line in lines)
-    pairs = [(f"{SIGNS[line.level][view.ascii]} {line.level}", text) for line, text in zip(lines, texts, strict=True)]
-    return facts("check", "CHECK", pairs, view.width)

@@ -1,4 +1,4 @@
-"""Screens over the page: a text to read, a choice of addresses, a name to type."""
+"""Screens for reading a text, choosing an address and typing a name."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from textual.widgets import Input, Label, OptionList
 from cockpit.config.address import Address
 from cockpit.text import clean
 from cockpit.ui.marks import Piece, Tone
-from cockpit.ui.tones import draw_pieces
+from cockpit.ui.styles import draw_pieces
 
 
 class FoldedText(ScrollView, can_focus=True):
-    """A text, line by line, drawn exactly; long lines are folded."""
+    """A scrollable text. Long lines are folded."""
 
-    DEFAULT_CSS = "FoldedText { height: 1fr; scrollbar-gutter: stable; }"  # a scroll bar that comes must not hide what is below it
+    DEFAULT_CSS = "FoldedText { height: 1fr; scrollbar-gutter: stable; }"  # a scroll bar that appears must not cover text
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll_up", "Up", show=False),
         Binding("down,j", "scroll_down", "Down", show=False),
@@ -36,19 +36,19 @@ class FoldedText(ScrollView, can_focus=True):
     ]
 
     def __init__(self, text: str, hang: int) -> None:
-        """`hang`: how far the rest of a folded line is moved in: where a line is a thing, no part of one may look like another."""
+        """`hang`: cells by which the rest of a folded line is indented, so that it does not look like another line."""
         super().__init__()
         self.text, self._hang = text, hang
         self._lines: list[Piece] = []
 
     def show(self, text: str) -> None:
-        """Another text, read from where the last one was."""
+        """Replace the text and keep the scroll position."""
         self.text = text
         self.on_resize()
 
     @property
     def count(self) -> int:
-        """Lines, as they are folded now."""
+        """Number of lines after folding."""
         return len(self._lines)
 
     def on_resize(self) -> None:
@@ -58,8 +58,8 @@ class FoldedText(ScrollView, can_focus=True):
         self.virtual_size = Size(width, len(self._lines))
         self.refresh()
 
-    def tone(self, line: str) -> Tone:  # noqa: ARG002 of a plain text nothing stands out
-        """The tone that the line is drawn in; empty for none."""
+    def tone(self, line: str) -> Tone:  # noqa: ARG002 subclasses use the line
+        """The tone of a line; empty for none."""
         return ""
 
     def render_line(self, y: int) -> Strip:
@@ -68,7 +68,7 @@ class FoldedText(ScrollView, can_focus=True):
 
 
 def fold_line(line: str, width: int, hang: int = 0) -> list[str]:
-    """The line in pieces at most so many cells wide. With `hang` they end after a word, and those after the first begin further in."""
+    """Split a line into pieces of at most `width` cells. With `hang`, split after words and indent all pieces but the first."""
     pieces: list[str] = []
     margin, rest = "", line
     while rest or not pieces:
@@ -95,7 +95,7 @@ class TextScreen(ModalScreen[None]):
     ]
 
     def __init__(self, title: str, text: str, *, hang: int = 0) -> None:
-        """`hang`: cells by which the rest of a folded line is moved in; 0 folds it anywhere, to the left edge."""
+        """`hang`: cells by which the rest of a folded line is indented; 0 folds at any character and does not indent."""
         super().__init__()
         self._title, self.text, self._hang = title, text, hang
 
@@ -104,7 +104,7 @@ class TextScreen(ModalScreen[None]):
         yield FoldedText(self.text, self._hang)
 
     def action_copy(self) -> None:
-        """Copy all of the text to the terminal's clipboard."""
+        """Copy the whole text to the terminal's clipboard."""
         self.app.copy_to_clipboard("\n".join(map(clean, self.text.splitlines())))
 
 
@@ -134,7 +134,7 @@ class AddressDialog(ModalScreen["Address | None"]):
 
 
 class NameDialog(ModalScreen["str | None"]):
-    """One line to be typed; Enter agrees, Esc cancels."""
+    """Asks for one line of text. Returns `None` if it was cancelled."""
 
     CSS = """
     NameDialog { align: center middle; }
@@ -156,7 +156,7 @@ class NameDialog(ModalScreen["str | None"]):
             yield Label("Enter confirms, Esc cancels", id="hint")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Agree; nothing is no name."""
+        """Return the text; Enter in an empty field does nothing."""
         event.stop()
         if event.value.strip():
             self.dismiss(event.value.strip())

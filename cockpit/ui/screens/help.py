@@ -1,4 +1,4 @@
-"""The help page, made from the bindings themselves."""
+"""Makes the help text from the key bindings of the screen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from textual.binding import Binding
 from textual.dom import DOMNode
 
-from cockpit.acts.table import ACTS
+from cockpit.actions.table import ACTIONS
 from cockpit.ui.keys import SWITCHES
 from cockpit.ui.screens.dialogs import TextScreen
 
@@ -22,7 +22,7 @@ KEY_NAMES = {
     "left": "Left", "right": "Right",
 }  # fmt: skip
 HELP_INDENT = 31
-"""Cells before what a key does: 16 for its name, 13 for its label, and the blanks after them."""
+"""Cells before the description of a key: 16 for the key, 13 for its label, and the blanks after them."""
 LEGEND = """
 –        unknown
 grey     a row with old data; for a node, column SEEN shows its age
@@ -96,14 +96,14 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Actions: each shows its plan first and changes nothing before you confirm", ("action row-action",)),
     ("On other pages and rows", ("tree", "dead", "growth", *ROW_KEYS, "user")),
 )
-"""What stands after the keys of the open page and of the selected row: headings, and which actions are below them, in this order.
+"""The groups after the keys of the open page and of the selected row: a heading, and its actions in order.
 
-Names in one string: these actions stand in the order of their bindings.
+Actions named in one string keep the order of their bindings.
 """
 
 
 class HelpScreen(TextScreen):
-    """All keys of the screen below it, and what its signs mean."""
+    """Shows all keys of the screen below it, and the meaning of its symbols."""
 
     def __init__(self, title: str, text: str) -> None:
         super().__init__(title, text, hang=HELP_INDENT)
@@ -117,11 +117,11 @@ class Entry(msgspec.Struct, frozen=True):
     label: str
     text: str = ""
     is_here: bool = False
-    """Whether it means something for the open page and the selected rows."""
+    """Whether it does something for the open page and the selected rows."""
 
 
 def help_text(page: str, entries: Sequence[Entry]) -> str:
-    """All keys in groups, each in one, first those that mean something on this page and row; then what the signs mean."""
+    """List all keys in groups, each key once: first the keys for this page and row. Then explain the symbols."""
     here = [entry for entry in entries if entry.is_here]
     lines: list[str] = []
     listed: set[str] = set()
@@ -135,14 +135,16 @@ def help_text(page: str, entries: Sequence[Entry]) -> str:
     return "\n".join(lines[1:]) + "\n" + LEGEND
 
 
-def action_entries(meant: Collection[str]) -> Iterator[Entry]:
-    """Those of actions; `meant`: the ids of those that a key means now."""
-    for act in ACTS:
-        yield Entry("row-action" if act.takes else "action", tuple(act.keys.split(",")), act.title, act.help, act.id in meant)
+def action_entries(fitting: Collection[str]) -> Iterator[Entry]:
+    """Entries of all actions. `fitting`: ids of the actions that fit the selection."""
+    for action in ACTIONS:
+        yield Entry(
+            "row-action" if action.takes else "action", tuple(action.keys.split(",")), action.title, action.help, action.id in fitting
+        )
 
 
 def key_entries(nodes: Iterable[DOMNode], is_offered: Callable[[DOMNode, Binding], bool]) -> Iterator[Entry]:
-    """One for each action of these nodes' bindings, with all its keys; the pages are one."""
+    """Entries of all actions that these nodes bind, each with all its keys. The pages share one entry."""
     bindings = [(node, binding) for node in nodes for binding in own_bindings(node)]
     pages = [binding for _, binding in bindings if binding.key.isdigit()]
     if pages:
@@ -157,24 +159,24 @@ def key_entries(nodes: Iterable[DOMNode], is_offered: Callable[[DOMNode, Binding
 
 
 def log_help_text(nodes: Iterable[DOMNode]) -> str:
-    """All keys of a log, and what its signs mean."""
+    """List all keys of a log screen and explain its symbols."""
     return "\n".join(_lines(key_entries(nodes, lambda *_: True))) + "\n" + LOG_LEGEND
 
 
 def own_bindings(node: DOMNode) -> Iterator[Binding]:
-    """Those of its own class that do something: not those that say why a key does nothing, nor those of actions, which have a table."""
+    """Bindings of the node's own class, except for actions (`ACTIONS` lists them) and for keys that only say why they do nothing."""
     for binding in type(node).BINDINGS:
         if isinstance(binding, Binding) and binding.action.partition("(")[0] not in ("act", "not_recorded", "no_action"):
             yield binding
 
 
 def binding_help(node: DOMNode, binding: Binding) -> str:
-    """What its action does, in its own words; empty where the label says it all."""
+    """First line of the docstring of the binding's action method; empty if it has none."""
     return (getattr(getattr(node, f"action_{binding.action}", None), "__doc__", None) or "").partition("\n")[0]
 
 
 def _lines(entries: Iterable[Entry]) -> Iterator[str]:
-    """A line each, the key once where it has several actions; two to a line where the label says it all."""
+    """One line for each entry. Entries of one key follow each other; entries without a text come last, two in a line."""
     by_key: dict[str, list[Entry]] = {}
     for entry in entries:
         by_key.setdefault(entry.keys[0], []).append(entry)
@@ -190,5 +192,5 @@ def _lines(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def key_name(key: str) -> str:
-    """What is printed on the key, for Textual's name of it."""
+    """The name on the keyboard for Textual's name of a key."""
     return KEY_NAMES.get(key, key)

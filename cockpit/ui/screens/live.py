@@ -1,9 +1,10 @@
-"""The pages as they are now, and the keys that ask or change what there is now."""
+"""Shows the pages of the running cluster and handles the keys that work only on the present."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -12,13 +13,11 @@ from textual import work
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.timer import Timer
-from textual.worker import Worker
 
-from cockpit.acts.act import Act, DiskRead, Runbook
-from cockpit.acts.choose import Choice, Selection, choose_action
-from cockpit.acts.plan import Aim, Receipt, Target
-from cockpit.acts.table import ACTION_KEYS, ACTS, actions_on
+from cockpit.actions.action import Action, DiskRead, Runbook
+from cockpit.actions.choose import Choice, Selection, choose_action
+from cockpit.actions.plan import ActionTarget, Receipt, Target
+from cockpit.actions.table import ACTION_KEYS, ACTIONS, actions_on
 from cockpit.check.preset_list import PresetEntry, check_presets
 from cockpit.config.address import Address
 from cockpit.config.document import InputError, abbreviate_home
@@ -34,43 +33,45 @@ from cockpit.ui import cells
 from cockpit.ui.footer import KeyPlace
 from cockpit.ui.keys import rank
 from cockpit.ui.log_tails import LogTails
-from cockpit.ui.notices import await_aloud, say, telling_failures
+from cockpit.ui.notices import await_with_notice, say, showing_failures
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import DetailPage, about, detail_of, has_log
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.presets import PresetsPage
-from cockpit.ui.preset_files import edit_file, look_at_all_hosts, own_copy
+from cockpit.ui.preset_files import edit_file, own_copy, sample_all_hosts
 from cockpit.ui.screens.page_view import PageView
-from cockpit.ui.screens.replay import STEP_S, ReplayScreen, ask_moment, find_next_events, find_recording
+from cockpit.ui.screens.replay import STEP_S, TIME_BINDINGS, ReplayScreen, ask_moment, find_next_events, find_recording
 from cockpit.ui.services import Services
 from cockpit.ui.view import Index, View
 
 if TYPE_CHECKING:
     from cockpit.recording.events import Event
-    from cockpit.ui.screens.plan import ActDialog
+    from cockpit.ui.screens.plan import ActionDialog
 
 NODE_PROCESSES_INTERVAL_S: Final = 20.0
-"""Seconds after which the processes of an open node without a probe are asked for again."""
+"""Seconds between two requests for the processes of an open node without a probe."""
 READ_PRESETS_INTERVAL_S: Final = 20.0
-"""Seconds after which presets that are shown are read and checked again."""
+"""Seconds after which visible presets are read and checked again."""
 AGE_REDRAW_AFTER_S: Final = 6.0
-"""Seconds after which ages are drawn although there is no new snapshot: longer than the pause between two of a large cluster."""
+"""Seconds without a new snapshot after which ages are drawn again. Longer than the pause between two snapshots of a large cluster."""
 TICK_INTERVAL_S: Final = 2.0
-"""Seconds between two looks at what is due."""
+"""Seconds between two checks for work that is due."""
 CODES_WITH_QUOTES: Final = frozenset({"job-failed"})
 """Codes of findings that quote lines of a log."""
 MIN_QUOTE_CHARS: Final = 12
-"""Characters of a line of evidence from which it may be told from others in a log."""
+"""Shortest line of evidence that is specific enough to be searched in a log."""
 MIN_SIGHT_S: Final = 0.3
-"""Seconds for which a thing must have been in sight before its log is read: whoever passes a row asks Ray nothing."""
-LOG_TAILS: Final = "log-tails"
+"""Seconds for which a thing must be visible before its log is read. So moving the cursor over a row sends no request to Ray."""
 
 
 class LiveScreen(Screen[None]):
     """Draws each new snapshot, unless the display is paused."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(key, f"act('{key}')", actions_on(key)[0].title, show=key in {act.first_key for act in ACTS}) for key in ACTION_KEYS),
+        *(
+            Binding(key, f"act('{key}')", actions_on(key)[0].title, show=key in {action.first_key for action in ACTIONS})
+            for key in ACTION_KEYS
+        ),
         Binding("d", "dead", "Dead"),
         Binding("l", "log", "Log"),
         Binding("x", "hide", "Hide"),
@@ -81,10 +82,7 @@ class LiveScreen(Screen[None]):
         Binding("s", "stack", "Stack"),
         Binding("a", "address", "Other cluster"),
         Binding("p", "pause", "Pause"),
-        Binding("left_square_bracket", "step(-1)", "Step", key_display="[]"),
-        Binding("right_square_bracket", "step(1)", "Step forward", show=False),
-        Binding("left_curly_bracket", "event(-1)", "Event", key_display="{}"),
-        Binding("right_curly_bracket", "event(1)", "Next event", show=False),
+        *TIME_BINDINGS,
         Binding("at", "moment", "Go to time"),
         Binding("r,f5", "refresh", "Refresh", show=False),
         Binding("plus", "interval(-1)", "Poll faster", show=False),
@@ -96,21 +94,19 @@ class LiveScreen(Screen[None]):
         self.services = services
         self.page_view = PageView(self)
         self.snapshot = services.snapshot
-        """The one that is drawn."""
+        """The snapshot on the screen."""
         self.frozen_at: float | None = None
-        """Since when the screen is paused; `None`: it is not."""
+        """The time at which the screen was paused; `None`: it is not paused."""
         self.choices: Mapping[str, Choice | str] = {}
-        """What each key of an action means for what is selected, or why it means nothing; empty: nothing can be changed here."""
+        """For each key of an action: the action it begins for the selection, or the reason why none. Empty: nothing can be changed here."""
         self.log_tails = LogTails(services.clock)
         self._index = Index(self.snapshot)
         self._is_left = False
-        """Whether a past moment is shown instead."""
+        """Whether a `ReplayScreen` covers this screen."""
         self._preset_entries: tuple[PresetEntry, ...] | None = None
         self._presets_read_at = 0.0
         self._in_sight: tuple[str, ...] = ()
-        """Keys of the things whose last lines of a log are shown."""
-        self._rest: Timer | None = None
-        self._reading_tails: Worker[None] | None = None
+        """Keys of the visible things that have a log."""
 
     def compose(self) -> ComposeResult:
         yield self.page_view
@@ -119,10 +115,10 @@ class LiveScreen(Screen[None]):
         self.page_view.table.focus()
         self.set_interval(TICK_INTERVAL_S, self.tick)
 
-    # What is drawn
+    # Drawing
 
     def make_view(self) -> View:
-        """Everything as it is now, or as it was when the screen was paused."""
+        """The state now, or when the screen was paused."""
         services, size = self.services, self.app.size
         return View(
             self.snapshot,
@@ -132,7 +128,7 @@ class LiveScreen(Screen[None]):
             size.width,
             services.config.ascii,
             size.height,
-            acts=services.find_executor is not None,
+            actions=services.find_executor is not None,
             preset_entries=self._preset_entries,
             log_tails=self.log_tails.known,
         )
@@ -141,26 +137,26 @@ class LiveScreen(Screen[None]):
         return None if self.frozen_at is None else "PAUSED"
 
     def draw(self) -> None:
-        """Draw the open page as of the newest snapshot, or of the one at which the screen was paused."""
+        """Draw the open page from the newest snapshot; while paused, from the snapshot of that moment."""
         if not self.is_mounted or self._is_left:
             return
         if self.frozen_at is None and self.snapshot is not self.services.snapshot:
-            self._look_at(self.services.snapshot)
+            self._use(self.services.snapshot)
         self.page_view.draw()
         self.on_table_moved()
         self._refresh_presets()
 
     def draw_newest(self) -> None:
-        """A snapshot has come."""
+        """Draw a new snapshot, unless the screen is paused."""
         if self.frozen_at is None:
             self.draw()
 
-    def _look_at(self, snapshot: Snapshot) -> None:
+    def _use(self, snapshot: Snapshot) -> None:
         self.snapshot, self._index = snapshot, self.services.find_index(snapshot)
 
     def tick(self) -> None:
-        """Redraw ages when no snapshot comes, and poll again what the open page has asked for."""
-        if self._is_left or not self.is_running:  # it is being closed: widgets go before timers
+        """Redraw ages when no snapshot comes, and request again what the open page needs."""
+        if self._is_left or not self.is_running:  # when a screen closes, its widgets are removed before its timers
             return
         clock, page = self.services.clock, self.page_view.page
         if self.frozen_at is None and clock() - self.snapshot.taken > AGE_REDRAW_AFTER_S:
@@ -171,11 +167,11 @@ class LiveScreen(Screen[None]):
         self.refresh_log_tails()
 
     def on_table_moved(self) -> None:
-        """Another row is under the cursor: other keys may apply."""
+        """Find what the keys do for the row under the cursor."""
         if self.services.find_executor is not None:
             selection = self.selection
             self.choices = {key: choose_action(actions_on(key), selection) for key in ACTION_KEYS}
-        self.page_view.note_meanings(self.meant_actions)
+        self.page_view.update_footer(self.fitting_actions)
         self.refresh_log_tails()
 
     def on_table_opened(self) -> None:
@@ -188,23 +184,24 @@ class LiveScreen(Screen[None]):
         await page.ask(self.services.monitor.node_processes, self.services.clock())
         self.draw()
 
-    # What keys mean
+    # What keys do
 
     @property
     def selection(self) -> Selection:
-        """What is selected, as actions see it: of a preset's file the preset, if it holds one."""
+        """The selection for an action. A preset file is replaced by its preset; an invalid file is left out."""
         things = (thing.preset if isinstance(thing, PresetEntry) else thing for thing in self.page_view.selected)
         known = tuple(thing for thing in things if thing is not None)
         return Selection(known, self.page_view.hosts, self.snapshot, in_pods=self.services.monitor.kubernetes is not None)
 
     @property
-    def meant_actions(self) -> frozenset[str] | None:
+    def fitting_actions(self) -> frozenset[str] | None:
+        """Ids of the actions that fit the selection; `None`: nothing can be changed here."""
         if self.services.find_executor is None:
             return None
         return frozenset(choice.action.id for choice in self.choices.values() if isinstance(choice, Choice))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 Textual asks so
-        """Of two actions of one key Textual runs the first that this allows."""
+        """Textual runs the first action of a key that this method allows."""
         return action != "edit" or self.page_view.why_not(action) is None
 
     def place_key(self, binding: Binding) -> KeyPlace | None:
@@ -213,20 +210,20 @@ class LiveScreen(Screen[None]):
             choice = self.choices.get(argument.strip("')"))
             if not isinstance(choice, Choice):
                 return None
-            kind = "mend" if choice.mends else "act on row" if choice.action.takes else "act"
+            kind = "mend" if choice.is_remedy else "act on row" if choice.action.takes else "act"
             return rank(kind), choice.action.title
         if name == "address" and self.snapshot.cluster.reachable is False:
             return 0, binding.description
         return self.page_view.place_key(binding)
 
-    # Actions: from a key to a plan, and what is left to do after its receipt
+    # Actions: from a key to a plan, and the cleanup after its receipt
 
     def action_act(self, key: str) -> None:
-        """Show the plan of the action that a key means, or say why it means none."""
+        """Show the plan of the action that a key begins, or say why it begins none."""
         self.begin(actions_on(key))
 
-    def begin(self, actions: Sequence[Act | Runbook]) -> None:
-        """Show the plan of that one of these actions which is meant."""
+    def begin(self, actions: Sequence[Action | Runbook]) -> None:
+        """Show the plan of that one of these actions which fits the selection."""
         config, choice = self.services.config, choose_action(actions, self.selection)
         if self.services.find_executor is None:
             titles = " / ".join(action.title for action in actions)
@@ -243,7 +240,7 @@ class LiveScreen(Screen[None]):
             self._read_and_open_plan(action, read, rows)
 
     @work(group="begin", exclusive=True)
-    async def _read_and_open_plan(self, action: Act | Runbook, read: DiskRead, rows: Mapping[str, Any]) -> None:
+    async def _read_and_open_plan(self, action: Action | Runbook, read: DiskRead, rows: Mapping[str, Any]) -> None:
         try:
             target = await run_in_thread(read.read, read.what)
         except SourceError as error:
@@ -253,10 +250,10 @@ class LiveScreen(Screen[None]):
         else:
             self._open_plan(action, target, rows)
 
-    def _open_plan(self, action: Act | Runbook, target: Aim, rows: Mapping[str, Any]) -> None:
+    def _open_plan(self, action: Action | Runbook, target: ActionTarget, rows: Mapping[str, Any]) -> None:
         services = self.services
         target = replace(target, shown=self.snapshot.cluster.session)
-        dialog: ActDialog
+        dialog: ActionDialog
         if services.find_executor is None:
             return
         if not isinstance(action, Runbook):
@@ -264,7 +261,7 @@ class LiveScreen(Screen[None]):
 
             dialog = PlanScreen(services.find_executor(), action, target, services.clock)
         elif services.runbook is not None:
-            from cockpit.ui.screens.recover import RecoverScreen  # deferred: a runbook imports all that acts
+            from cockpit.ui.screens.recover import RecoverScreen  # deferred: a runbook imports every action
 
             ascii = services.config.ascii
             dialog = RecoverScreen(services.runbook, services.monitor.ending, action, target.rows[0], services.clock, ascii=ascii)
@@ -273,8 +270,8 @@ class LiveScreen(Screen[None]):
             return
         self.app.push_screen(dialog, partial(self._finish, action, rows))
 
-    def _finish(self, action: Act | Runbook, rows: Mapping[str, Any], receipt: Receipt | None) -> None:
-        """What is gone has no tag any more; of a job that was launched the log is what somebody wants to see."""
+    def _finish(self, action: Action | Runbook, rows: Mapping[str, Any], receipt: Receipt | None) -> None:
+        """Untag targets that are gone; after a launch open the log of the new job."""
         done = receipt.done if receipt else ()
         if isinstance(action, Runbook):
             self.services.monitor.refresh()
@@ -308,13 +305,13 @@ class LiveScreen(Screen[None]):
         if moment >= self.services.clock() - 1:
             self.frozen_at = None
             self.draw()
-        elif find_recording(self, self.services) is not None:
+        elif self.is_active and find_recording(self, self.services) is not None:  # help or a dialog may have been opened meanwhile
             self._is_left = True
             replay = ReplayScreen(self.services, moment, live=self.page_view, events=events)
-            await self.app.push_screen(replay, self._come_back)  # a key that is pressed meanwhile is meant for it
+            await self.app.push_screen(replay, self._come_back)  # awaited: the next key goes to the new screen
 
     def _come_back(self, pages: PageView | None) -> None:
-        """`pages`: as they were left in the past; `None`: the past could not be read."""
+        """Show the present again. `pages`: the view of the past, to be continued; `None`: the past could not be read."""
         self._is_left = False
         if pages is not None:
             self.frozen_at = None
@@ -333,7 +330,7 @@ class LiveScreen(Screen[None]):
         page.wants_dead = not page.wants_dead
         self.draw()
         if page.wants_dead:
-            self.page_view.table.go_to_top()  # where they are listed
+            self.page_view.table.go_to_top()  # dead actors are listed there
             await page.ask(self.services.monitor.dead_actors)
             self.draw()
 
@@ -353,7 +350,7 @@ class LiveScreen(Screen[None]):
         self._update_hidden(self.services.hidden.undo())
 
     def _update_hidden(self, sentence: str) -> None:
-        self._look_at(self.snapshot)
+        self._use(self.snapshot)
         self.refresh_bindings()
         self.draw()
         if sentence:
@@ -386,12 +383,13 @@ class LiveScreen(Screen[None]):
     @work(group="address", exclusive=True)
     async def choose_cluster(self, addresses: tuple[Address, ...]) -> None:
         """Ask which of several live sessions to follow."""
-        silent = f"No Ray cluster on this host answers ({len(addresses)} found); press a to try again"
-        await self._offer(await self.services.monitor.choice.find_answering(addresses), silent)
+        if_none = f"No Ray cluster on this host answers ({len(addresses)} found); press a to try again"
+        await self._offer(await self.services.monitor.choice.find_answering(addresses), if_none)
 
-    async def _offer(self, addresses: Sequence[Address], silent: str) -> None:
+    async def _offer(self, addresses: Sequence[Address], if_none: str) -> None:
+        """Let the user choose one of these; without any, show the sentence `if_none`."""
         if not addresses:
-            say(self, silent, "warning")
+            say(self, if_none, "warning")
             return
         from cockpit.ui.screens.dialogs import AddressDialog
 
@@ -404,18 +402,17 @@ class LiveScreen(Screen[None]):
     @work(group="log-search", exclusive=True)
     async def action_log(self) -> None:
         """Open the log that matters for the row under the cursor, or for the thing whose page is open."""
-        page, thing = self.page_view.page, self.page_view.single
-        with telling_failures(self):
-            logs = await await_aloud(self, self._find_logs(thing), "Looking for its log …")
-            if page is self.page_view.page and self.is_active:  # nobody has gone elsewhere meanwhile
-                self._open_log(thing, logs, find_quotes(thing))
-
-    async def _find_logs(self, thing: Any) -> tuple[Log, ...]:
+        page, thing, logs = self.page_view.page, self.page_view.single, self.services.monitor.logs
         if isinstance(thing, Finding):
-            order = dict(zip(thing.about, range(len(thing.about)), strict=True))  # a node of a GPU comes last
+            order = dict(zip(thing.about, range(len(thing.about)), strict=True))  # the node of a GPU is not in `about`: it goes last
             listed = sorted(find_things(thing, self.snapshot), key=lambda each: order.get(each.key, len(order)))
-            return await self.services.monitor.logs.logs_about(thing, listed)
-        return await self.services.monitor.logs.logs_of(thing)
+            search = logs.logs_about(thing, listed)
+        else:
+            search = logs.logs_of(thing)
+        with showing_failures(self):
+            found = await await_with_notice(self, search, "Looking for its log …")
+            if page is self.page_view.page and self.is_active:  # not if the user has left the page meanwhile
+                self._open_log(thing, found, find_quotes(thing))
 
     def _open_log(self, thing: Any, logs: tuple[Log, ...], marks: tuple[str, ...] = ()) -> None:
         from cockpit.ui.screens.log import LogScreen
@@ -430,7 +427,7 @@ class LiveScreen(Screen[None]):
         if not isinstance(process, Process):
             say(self, "Env needs a process: put the cursor on one")
             return
-        with telling_failures(self):
+        with showing_failures(self):
             lines = await self.services.monitor.environment(process)
             self._show_text(f"Environment of process {process.pid} on {cells.place(process, self.make_view())}", "\n".join(lines))
 
@@ -444,8 +441,8 @@ class LiveScreen(Screen[None]):
         if not processes:
             say(self, "Stack needs a process, an actor with a process, or a job that runs: put the cursor on one")
             return
-        words = f"Reading stacks: {plural(len(processes), 'process', 'processes')} …"
-        stacks = await await_aloud(self, read_stacks(self.services.monitor.stack, processes, view), words)
+        notice = f"Reading stacks: {plural(len(processes), 'process', 'processes')} …"
+        stacks = await await_with_notice(self, read_stacks(self.services.monitor.stack, processes, view), notice)
         heading = f"Stacks of {plural(len(stacks), 'process', 'processes')}" if len(stacks) > 1 else f"Stack of {stacks[0].title}"
         self._show_text(heading, stacks_text(stacks, self.app.size.width - 2, ascii=view.ascii))
 
@@ -454,44 +451,39 @@ class LiveScreen(Screen[None]):
 
         self.app.push_screen(TextScreen(title, text))
 
-    # The last lines of logs: read once what is in sight has stayed there for a moment, and again while it stays
+    # The last lines of logs
 
     def refresh_log_tails(self) -> None:
-        """Read what is in sight and due; what has gone out of sight is read no further."""
-        things = self._logged_things()
-        keys = tuple(thing.key for thing in things)
+        """Read the logs of other things than before if others have become visible."""
+        keys = tuple(thing.key for thing in self._things_with_log())
         if keys != self._in_sight:
             self._in_sight = keys
-            self.workers.cancel_group(self, LOG_TAILS)
-            if self._rest is not None:
-                self._rest.stop()
-            self._rest = self.set_timer(MIN_SIGHT_S, self._end_rest) if things else None
-        elif self._rest is None and (self._reading_tails is None or self._reading_tails.is_finished):
-            due = [thing for thing in things if self.log_tails.is_due(thing, again=self.frozen_at is None)]
-            self._reading_tails = self._read_log_tails(due) if due else None
+            self._read_log_tails()
 
-    def _end_rest(self) -> None:
-        self._rest = None
-        self.refresh_log_tails()
-
-    def _logged_things(self) -> list[Any]:
-        """What the open page is about, then what the pane is about; none below another screen."""
+    def _things_with_log(self) -> list[Any]:
+        """The thing of the open page, then the thing of the pane; none while another screen covers this one."""
         if not self.is_active:
             return []
         page, pane = self.page_view.page, self.page_view.body.row
         things = (page.thing if isinstance(page, DetailPage) else None, about(pane))
         return list({thing.key: thing for thing in things if has_log(thing)}.values())
 
-    @work(group=LOG_TAILS, exclusive=True)
-    async def _read_log_tails(self, things: Iterable[Any]) -> None:
-        for thing in things:
-            await self.log_tails.read(thing, self.services.monitor.logs.logs_of)
-            self.draw()
+    @work(group="log-tails", exclusive=True)
+    async def _read_log_tails(self) -> None:
+        """Once things have been visible for `MIN_SIGHT_S`, read the ends of their logs, and again while they stay visible."""
+        await asyncio.sleep(MIN_SIGHT_S)
+        while things := self._things_with_log():
+            for thing in things:
+                if self.log_tails.is_due(thing, again=self.frozen_at is None):
+                    await self.log_tails.read(thing, self.services.monitor.logs.logs_of)
+                    self.draw()
+            await asyncio.sleep(TICK_INTERVAL_S)
+        self._in_sight = ()  # another screen covers this one: start again when it is gone
 
     # Presets
 
     def _refresh_presets(self, *, now: bool = False) -> None:
-        """Read presets when they are shown and have not been read for a while."""
+        """Read presets again if they are visible and `READ_PRESETS_INTERVAL_S` has passed, or `now`."""
         page = self.page_view.page
         are_shown = isinstance(page, PresetsPage) or isinstance(getattr(page, "thing", None), PresetEntry)
         if now or (are_shown and self.services.clock() - self._presets_read_at > READ_PRESETS_INTERVAL_S):
@@ -500,8 +492,8 @@ class LiveScreen(Screen[None]):
 
     @work(group="presets", exclusive=True)
     async def _read_presets(self) -> None:
-        """Beside the screen: a home folder may lie on a disk that hangs."""
-        with telling_failures(self):
+        """Read presets in a thread, because a home folder may be on a disk that hangs."""
+        with showing_failures(self):
             check = partial(check_presets, self.snapshot, dict(os.environ), self.services.config)
             self._preset_entries = await run_in_thread(check, presets_folder(), READ_PRESETS_INTERVAL_S)
         self.draw()
@@ -520,7 +512,7 @@ class LiveScreen(Screen[None]):
             read_preset(path)
         except InputError as error:
             say(self, str(error), "warning")
-        except (OSError, ValueError, SuspendNotSupported) as error:  # an EDITOR may open a quote that it never closes
+        except (OSError, ValueError, SuspendNotSupported) as error:  # `shlex` refuses an EDITOR with an unclosed quote
             say(self, f"Can't start an editor: {error}. Set EDITOR", "warning")
         self._refresh_presets(now=True)
 
@@ -534,8 +526,8 @@ class LiveScreen(Screen[None]):
             say(self, "Save one job at a time: put the cursor on it")
             return
         try:
-            looking = look_at_all_hosts(self.services.monitor)
-            snapshot = await await_aloud(self, looking, "Looking on each host how Ray was started …")
+            sampling = sample_all_hosts(self.services.monitor)
+            snapshot = await await_with_notice(self, sampling, "Looking on each host how Ray was started …")
             text = preset_of(jobs[0], snapshot, demo_env())
             question = f"Save job {jobs[0].id} as a preset. Name:"
             from cockpit.ui.screens.dialogs import NameDialog
@@ -549,12 +541,13 @@ class LiveScreen(Screen[None]):
 
 
 def find_quotes(thing: Any) -> tuple[str, ...]:
-    """The lines of a log that a finding quotes; commands to type are none. What others have as evidence stands in no log."""
+    """The log lines that a finding quotes, without commands. Only findings in `CODES_WITH_QUOTES` quote logs."""
     lines = thing.evidence if isinstance(thing, Finding) and thing.code in CODES_WITH_QUOTES else ()
     return tuple(line for line in lines if len(line) >= MIN_QUOTE_CHARS and not line.startswith("`"))
 
 
 def _is_same(target: Target, thing: Any) -> bool:
+    """Whether an action's target is this thing of the snapshot."""
     if isinstance(thing, Process):
         return (target.host, target.pid, target.ticks) == (thing.host, thing.pid, thing.ticks)
     if isinstance(thing, Session):

@@ -1,4 +1,4 @@
-"""The logs of one thing, one at a time, each followed until nobody writes to it any more."""
+"""Shows the logs of one thing, one at a time, and follows each until its writer ends."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ PROMPTS = (
     ("/", "search", "text to highlight; Enter, n: next, N: previous"),
     ("&", "filter", "only lines with this text; !text: lines without it"),
 )
-"""Sign, id and hint of what can be typed."""
+"""Key, id and hint of each prompt."""
 
 
 class Prompt(Input):
-    """Takes what is typed until Enter or Esc; what was typed ahead of them is not its own."""
+    """Takes typed characters until Enter or Esc. Keys after that belong to the log, even if they were typed ahead."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.keep", "Keep", key_display="Enter")]
 
     def on_key(self, event: events.Key) -> None:
-        """A key that waited here while the prompt was left begins its way anew."""
-        is_asked = self.screen.focused is self
-        if is_asked and event.key not in ("enter", "escape"):
+        """Send a key that was queued here before the prompt lost the focus to the new focus."""
+        has_focus = self.screen.focused is self
+        if has_focus and event.key not in ("enter", "escape"):
             return
         event.stop()
         event.prevent_default()
-        if not is_asked:
+        if not has_focus:
             self.app.post_message(events.Key(event.key, event.character))
         elif isinstance(self.screen, LogScreen):
             (self.screen.action_keep if event.key == "enter" else self.screen.action_back)()
 
 
 class LogScreen(Screen[None]):
-    """Lines as they come; Esc clears what was opened last, then goes back, as q does, and stops asking."""
+    """Shows the lines of a log as they arrive. Esc clears the prompt opened last, then leaves and stops reading, as q does at once."""
 
     CSS = """
     LogScreen { background: $background; }
@@ -58,7 +58,7 @@ class LogScreen(Screen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", key_display="Esc"),
-        # A priority key is looked at before what has the focus: so nothing that is typed ahead of a prompt is lost.
+        # Textual handles a priority key before the focused widget does, so keys typed ahead of a prompt are not lost.
         Binding("slash", "search", "Search", key_display="/", priority=True),
         Binding("ampersand", "filter", "Filter", key_display="&", priority=True),
         Binding("question_mark,h,f1", "help", "Help", key_display="?"),
@@ -70,21 +70,21 @@ class LogScreen(Screen[None]):
     def __init__(
         self, subject: str, logs: Sequence[Log], clock: Callable[[], float], *, marks: tuple[str, ...] = (), ascii: bool = False
     ) -> None:
-        """The first of `logs` is opened. `marks`: texts that are quoted somewhere, to be found in the lines."""
+        """Opens the first of `logs`. `marks`: quoted texts whose lines are marked in the log."""
         super().__init__()
         self.subject, self.logs, self.marks, self._clock, self._ascii = subject, tuple(logs), marks, clock, ascii
-        self._place = 0
+        self._log_number = 0
         self._end = ""
-        """Why no more lines come."""
+        """Why no more lines come; empty: more may come."""
         self._title = ""
         self._texts = {"search": "", "filter": ""}
         self._opened: list[str] = []
-        """`search` and `filter`, as far as they are in use, the one that was opened last at the end."""
+        """The prompts in use, `search` and `filter`; the one opened last is at the end."""
 
     @property
     def log_open(self) -> Log:
-        """The one whose lines are drawn."""
-        return self.logs[self._place]
+        """The log on the screen."""
+        return self.logs[self._log_number]
 
     def compose(self) -> ComposeResult:
         yield Label(id="title")
@@ -97,14 +97,14 @@ class LogScreen(Screen[None]):
         yield Footer(self._place_key)
 
     def _place_key(self, binding: Binding) -> KeyPlace | None:
-        """Only what leads somewhere is in the line of keys; help stands last."""
+        """The footer leaves out keys without effect; help comes last."""
         useless = {"next": not (self._texts["search"] or self.marks), "open(1)": len(self.logs) == 1}
         return None if useless.get(binding.action) else (int(binding.action == "help"), binding.description)
 
     def on_mount(self) -> None:
         self.query_one(LogView).focus()
         self.query_one("#choices").display = len(self.logs) > 1
-        self.set_interval(1.0, self._tell)
+        self.set_interval(1.0, self._update_title)
         self._open()
 
     def action_open(self, step: int) -> None:
@@ -112,7 +112,7 @@ class LogScreen(Screen[None]):
         if len(self.logs) == 1:
             self.notify("There is no other log here", timeout=4)
             return
-        self._place = (self._place + step) % len(self.logs)
+        self._log_number = (self._log_number + step) % len(self.logs)
         self.query_one(LogView).clear()
         self._open()
 
@@ -121,7 +121,7 @@ class LogScreen(Screen[None]):
         self.query_one(LogView).mark(self.marks)
         labels = [(clean(f" {log.label} "), "reverse" if log is self.log_open else "") for log in self.logs]
         self.query_one("#choices", Label).update(Content.assemble("o:", *labels))
-        self._tell()
+        self._update_title()
         self._follow(self.log_open)
 
     @work(group="log", exclusive=True)
@@ -133,12 +133,12 @@ class LogScreen(Screen[None]):
             self._end = log.ended
         except SourceError as error:
             self._end = f"can't be read: {error}"
-        self._tell()
+        self._update_title()
 
     def on_log_view_changed(self) -> None:
-        self._tell()
+        self._update_title()
 
-    def _tell(self) -> None:
+    def _update_title(self) -> None:
         view = self.query_one(LogView)
         nothing = f"no lines: {self._state}" if self._end else "no lines yet"
         parts = (self._state, view.status) if view.lines.end else (nothing,)
@@ -149,11 +149,11 @@ class LogScreen(Screen[None]):
 
     @property
     def _state(self) -> str:
-        """Whether somebody writes to it; where that is known, since when nobody does."""
+        """Whether the log is still written; if known, for how long it is not."""
         log, ended_at = self.log_open, self.log_open.ended_at()
         if ended_at is not None:
             return f"{log.ended}, {age(self._clock() - ended_at)} ago"
-        return self._end or (log.ended if log.is_before else "live")  # of the process before a restart it is known at once
+        return self._end or (log.ended if log.is_before else "live")  # the process before a restart has certainly ended
 
     def action_back(self) -> None:
         """Clear the search or the filter, whichever was opened last, or go back."""
@@ -182,7 +182,7 @@ class LogScreen(Screen[None]):
         self._opened = [*(other for other in self._opened if other != kind), kind]
         field = self.query_one(f"#{kind}", Input)
         self.query_one(f"#{kind}-prompt").display = True
-        self.set_focus(field)  # now, not after the next refresh: what is typed ahead belongs to it
+        self.set_focus(field)  # now, not after the next refresh: keys typed ahead belong to the prompt
 
     def _close_prompts(self) -> None:
         for prompt in self.query(Horizontal):
@@ -190,12 +190,12 @@ class LogScreen(Screen[None]):
         self.set_focus(self.query_one(LogView))
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Search or filter as it is typed; the pages have a filter of their own."""
+        """Search or filter at each typed character."""
         event.stop()
         self._apply(str(event.input.id), event.input.value)
 
     def _apply(self, kind: str, text: str) -> None:
-        """Once for each text: what is typed is heard of later than Enter."""
+        """Search or filter, unless for the same text: the `Changed` message arrives after Enter."""
         if self._texts[kind] == text:
             return
         self._texts[kind] = text
@@ -207,7 +207,7 @@ class LogScreen(Screen[None]):
             view.filter(text.removeprefix("!"), invert=text.startswith("!"))
 
     def action_keep(self) -> None:
-        """Keep what is typed and go back to the lines; a search goes to its next match."""
+        """Keep the typed text and go back to the lines; a search goes to its next match."""
         field = self.focused
         if not isinstance(field, Input):
             return
@@ -220,7 +220,7 @@ class LogScreen(Screen[None]):
             self.query_one(LogView).action_next()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is typed into a prompt opens no other."""
+        """While a prompt is open, / and & are text."""
         return not isinstance(self.focused, Input) if action in ("search", "filter") else super().check_action(action, parameters)
 
     def action_help(self) -> None:

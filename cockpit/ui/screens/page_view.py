@@ -1,4 +1,4 @@
-"""The pages: header, table, pane and keys, and what the keys do that mean the same now and in the past."""
+"""Shows pages with header, table, pane and footer, and handles the keys that work the same on the present and on a recording."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from textual.dom import DOMNode
 from textual.widget import Widget
 from textual.widgets import Input, Label
 
+from cockpit.files.atomic import write_new
 from cockpit.model import Node, Process
 from cockpit.text import clean
 from cockpit.ui.filter import Filter, FilterLine
@@ -36,44 +37,43 @@ from cockpit.ui.section import Page
 from cockpit.ui.services import Services
 from cockpit.ui.table import Table
 from cockpit.ui.view import View
-from cockpit.whole_file import write_new
 
 MIN_SCREEN_SIZE = (60, 15)
-"""Columns and lines; a smaller terminal has no room for a useful row."""
+"""Columns and lines. A smaller terminal has no room for a useful row."""
 SCREENSHOT_DELAY_S: Final = 0.1
-"""Seconds after which the palette has gone from the screen: Textual's own."""
+"""Seconds until the palette has disappeared from the screen; Textual waits as long for its own screenshots."""
 
 
 class PageScreen(Protocol):
-    """What a `PageView` asks of the screen that it is on."""
+    """The methods of its screen that a `PageView` calls."""
 
     services: Services
 
     @property
-    def meant_actions(self) -> Collection[str] | None:
-        """Ids of the actions that a key means now; `None`: no action is possible here at all."""
+    def fitting_actions(self) -> Collection[str] | None:
+        """Ids of the actions that fit the selection; `None`: no action is possible on this screen."""
 
     def make_view(self) -> View:
-        """Everything that pages are drawn from, of the moment that the screen shows."""
+        """The data of the pages, at the moment that the screen shows."""
 
     def time_note(self) -> str | None:
-        """What the screen is doing with time, in a word."""
+        """`PAUSED`, `playing`, or `None`."""
 
     def draw(self) -> None:
-        """Draw the open page anew."""
+        """Draw the open page again."""
 
     def place_key(self, binding: Binding) -> KeyPlace | None:
-        """Where a key stands in the line of keys and what it is called; `None`: it means nothing now."""
+        """Position and label of a key in the footer; `None`: the footer leaves it out now."""
 
 
 class PageView(Vertical):
-    """Shows the last of its `pages`; Esc leads back through the others."""
+    """Shows the last of its `pages`; Esc goes back to the page before it."""
 
     DEFAULT_CSS = """
     PageView { layers: base over; overflow: hidden; }
     PageView #small { layer: over; width: 100%; height: 100%; content-align: center middle; background: $background; }
     """
-    # A priority key is looked at before what has the focus: so nothing that is typed ahead of a filter or a page is lost.
+    # Textual handles a priority key before the focused widget does, so keys typed ahead of a filter or a page are not lost.
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(number), f"page({number - 1})", page.title, show=False, priority=True) for number, page in enumerate(PAGES, 1)),
         Binding("question_mark,h,f1", "help", "Help", key_display="?"),
@@ -93,17 +93,18 @@ class PageView(Vertical):
     ]
 
     def __init__(self, owner: PageScreen, *below: Widget) -> None:
-        """`below`: what stands between the page and the line of keys."""
+        """`below`: widgets between the page and the footer."""
         super().__init__()
         self._owner, self._services, self._below = owner, owner.services, below
         self.pages: list[Page] = [OverviewPage()]
         self.view = View()
-        """What was drawn last."""
+        """The data that was drawn last."""
         self._is_drawn = False
         self.table = Table()
         self.body = Body(self.table)
         self.header = Header()
-        self._last_meanings: object = None
+        self._footer_state: object = None
+        """The values that the footer's keys depend on, when they were checked last."""
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -114,31 +115,31 @@ class PageView(Vertical):
         yield Label(Content(f"cockpit needs a terminal of at least {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]}"), id="small")
 
     def continue_from(self, other: PageView) -> None:
-        """Show what the view of another moment has shown: its pages, with the order, filter, tags and cursor of its table."""
+        """Take over the pages of another view, and the order, filter, tags and cursors of its table."""
         self.pages = other.pages
         self.table.continue_from(other.table)
         self.body.is_wanted = other.body.is_wanted
 
-    # What is shown
+    # The open page
 
     @property
     def page(self) -> Page:
-        """The open one."""
+        """The open page."""
         return self.pages[-1]
 
     @property
     def selected(self) -> Sequence[Any]:
-        """What the tagged rows stand for, or the row under the cursor, each once; among the facts of one thing, that thing."""
+        """The things of the tagged rows, else of the row under the cursor, without duplicates; on a detail page, its thing."""
         found = {thing.key: thing for row in self.table.chosen if (thing := about(row)) is not None}
         return [*found.values()] or ([self.page.thing] if isinstance(self.page, DetailPage) else [])
 
     def selected_of(self, kind: type[Any]) -> Sequence[Any]:
-        """Those of one kind."""
+        """The selected things of one type."""
         return [thing for thing in self.selected if isinstance(thing, kind)]
 
     @property
     def single(self) -> Any:
-        """What the row under the cursor stands for; among the facts of one thing, and on a GPU of a node, that thing."""
+        """The thing of the row under the cursor; if that has no log, on a detail page or a node's page the thing of the page."""
         row = about(self.table.selected)
         if isinstance(row, OFFERED_ROWS["log"]):
             return row
@@ -146,7 +147,7 @@ class PageView(Vertical):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Those of tagged nodes, that of the node whose page is open, else none. The cursor alone names none: it always lies somewhere."""
+        """The hosts of the tagged nodes, else the host of the open node page. The cursor alone selects no host: it always has a row."""
         nodes = [thing for thing in self.selected_of(Node) if thing.key in self.table.tagged]
         if not nodes and isinstance(self.page, NodePage):
             nodes = [self.page.node]
@@ -154,7 +155,7 @@ class PageView(Vertical):
 
     @property
     def is_typing(self) -> bool:
-        """Whether somebody types a filter."""
+        """Whether the user is typing a filter."""
         return isinstance(self.screen.focused, Input)
 
     def draw(self) -> None:
@@ -165,7 +166,7 @@ class PageView(Vertical):
             recorded = services.recorder.state_of(view.snapshot.cluster) if services.recorder else None
             notes = page_notes(self.page, self.table, recorded, time=self._owner.time_note(), readonly=services.config.readonly)
             header_lines = self.header.show(view, self.pages, notes)
-            if self.body.size.height:  # laid out, perhaps with more or fewer lines of the header
+            if self.body.size.height:  # after the first layout; the header may need more or fewer lines now
                 room = self.body.size.height + self.header.size.height - header_lines
             else:
                 room = view.height - header_lines - FOOTER_LINES
@@ -174,29 +175,29 @@ class PageView(Vertical):
             self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage))
 
     def open(self, pages: list[Page]) -> None:
-        """Show the last of these; Esc leads back through the others."""
+        """Show the last of these pages; Esc goes back to the page before it."""
         self.pages = pages
         self.table.needle = ""
         self.refresh_bindings()
         self._owner.draw()
 
     def open_deeper(self, page: Page) -> None:
-        """What is opened anew begins at its top; the way back leads to the row where one was."""
+        """Open a page at its top; Esc goes back to the current row of the current page."""
         self.table.forget_place(page.heading)
         self.open([*self.pages, page])
 
     def on_resize(self, event: events.Resize) -> None:
-        # It lies over all else: a class that hid the rest would have the styles of every widget made anew.
+        # The label covers the page. Hiding the page by a CSS class would make Textual compute the styles of every widget again.
         small = self.get_child_by_id("small")
         small.display = event.size.width < MIN_SCREEN_SIZE[0] or event.size.height < MIN_SCREEN_SIZE[1]
         if self._is_drawn:
             self._owner.draw()
             self.refresh_bindings()
 
-    # What keys mean
+    # What keys do
 
     def why_not(self, action: str) -> str | None:
-        """Why an action means nothing for the open page and what is selected on it; `None`: it means something."""
+        """Why an action does nothing on the open page with this selection; `None`: it does something."""
         config = self._services.config
         if action in WRITING_ACTIONS and config.readonly:
             return config.readonly_reason
@@ -209,13 +210,13 @@ class PageView(Vertical):
         return None
 
     def refuses(self, action: str, label: str) -> bool:
-        """Whether an action means nothing here; then it has been said why."""
+        """Return whether an action does nothing here, and show why."""
         if (why := self.why_not(action)) is not None:
             say(self, f"{label}: {why}")
         return why is not None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 Textual asks so
-        """Of two actions of one key Textual runs the first that this allows."""
+        """Textual runs the first action of a key that this method allows."""
         if action == "keep_filter":
             return self.is_typing
         if action == "back":
@@ -223,7 +224,7 @@ class PageView(Vertical):
         return action != "growth" or self.why_not(action) is None
 
     def place_key(self, binding: Binding) -> KeyPlace | None:
-        """Where a key stands in the line of keys; `None`: it is not for what is selected."""
+        """Position and label of a key in the footer; `None`: it does not fit the selection."""
         name = binding.action.partition("(")[0]
         if self.why_not(name) is not None:
             return None
@@ -240,19 +241,19 @@ class PageView(Vertical):
 
     @property
     def key_nodes(self) -> tuple[DOMNode, ...]:
-        """What has keys while the pages are in front."""
+        """The nodes whose key bindings work while no other screen covers the pages."""
         return (self, self.screen, self.table, self.app)
 
     def is_offered(self, node: DOMNode, binding: Binding) -> bool:
-        """Whether a key means something for the open page and what is selected on it."""
+        """Whether help and palette offer a key for the open page and the selection."""
         _, name, parameters = parse(binding.action)
-        means = bool(node.check_action(name, parameters))
-        return means and (name == "memory" or self._owner.place_key(binding) is not None)  # of what is open there may be memory too
+        is_enabled = bool(node.check_action(name, parameters))
+        return is_enabled and (name == "memory" or self._owner.place_key(binding) is not None)  # `m` works without a selected node too
 
-    def note_meanings(self, actions: object = None) -> None:
-        """Keys may mean something else now: have the line of keys drawn where they do. `actions`: what those of actions mean."""
-        before, self._last_meanings = self._last_meanings, (actions, {type(thing) for thing in self.selected}, self._can_open)
-        if before != self._last_meanings:
+    def update_footer(self, actions: Collection[str] | None = None) -> None:
+        """Have the footer check its keys again if the selection has changed. `actions`: ids of the actions that fit it."""
+        before, self._footer_state = self._footer_state, (actions, {type(thing) for thing in self.selected}, self._can_open)
+        if before != self._footer_state:
             self.refresh_bindings()
 
     # Messages of the table and the header
@@ -264,11 +265,11 @@ class PageView(Vertical):
             say(self, "Open: there is nothing more to show for this row")
 
     def on_table_refused(self, message: Table.Refused) -> None:
-        """A key of the table that does nothing says why."""
+        """Show why a key of the table does nothing."""
         say(self, message.reason)
 
     def on_table_tagged(self) -> None:
-        """How many there are stands above the page."""
+        """Draw the number of tagged rows in the header."""
         self._owner.draw()
 
     def on_header_page_clicked(self, message: Header.PageClicked) -> None:
@@ -292,8 +293,8 @@ class PageView(Vertical):
         """Show all keys and what the symbols mean."""
         from cockpit.ui.screens.help import HelpScreen, action_entries, help_text, key_entries
 
-        meant = self._owner.meant_actions
-        entries = [*key_entries(self.key_nodes, self.is_offered), *(() if meant is None else action_entries(meant))]
+        fitting = self._owner.fitting_actions
+        entries = [*key_entries(self.key_nodes, self.is_offered), *(() if fitting is None else action_entries(fitting))]
         self.app.push_screen(HelpScreen("Help", help_text(f"Page {self.page.heading}", entries)))
 
     def action_filter(self) -> None:
@@ -393,7 +394,7 @@ class PageView(Vertical):
         self.open([*self.pages[:1], FaultsPage()])
 
     def take_screenshot(self) -> None:
-        """Write the screen as an SVG picture into the current directory, once the palette has gone from it."""
+        """Write the screen as an SVG picture into the current directory, once the palette has disappeared."""
         if self._services.config.readonly:
             say(self, "Screenshot: not possible with --readonly, which writes no file", "warning")
         else:

@@ -1,4 +1,4 @@
-"""The pages as they were at a past moment, and how a moment is chosen: by steps, by events, by a typed time."""
+"""Shows the pages at a moment of a recording, which the user chooses by steps, events or a typed time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.worker import Worker
 
-from cockpit.acts.table import ACTION_KEYS, actions_on
+from cockpit.actions.table import ACTION_KEYS, actions_on
 from cockpit.model import Snapshot
-from cockpit.moment import EXAMPLES, moment_text, parse_moment
 from cockpit.text import plural
+from cockpit.times.moments import EXAMPLES, format_time, parse_moment
 from cockpit.ui.footer import KeyPlace
-from cockpit.ui.notices import say, telling_failures
+from cockpit.ui.notices import say, showing_failures
 from cockpit.ui.recorded import PastMoment, RecordedPast
 from cockpit.ui.screens.page_view import PageView
 from cockpit.ui.services import Services
@@ -31,32 +31,36 @@ if TYPE_CHECKING:
     from cockpit.recording.events import Event
 
 STEP_S: Final = 10.0
-"""Seconds of a step: hosts are looked at every 2 s and Ray's agents every 5 s, so that each step shows something new."""
-MAX_TOLD_EVENTS: Final = 3
-"""Of several that happened at one time."""
+"""Seconds of a step. Hosts are sampled every 2 s and Ray's agents every 5 s, so each step shows something new."""
+MAX_SHOWN_EVENTS: Final = 3
+"""Notifications for events of the same time; the others are counted."""
 SEVERITIES: Final[Mapping[str | None, str]] = {"critical": "error", "warning": "warning"}
 PLAY_INTERVAL_S: Final = 1.0
 """Seconds between two steps of playing."""
 AGE_INTERVAL_S: Final = 2.0
-"""Seconds after which it is drawn anew how long ago the moment was."""
+"""Seconds between two updates of the moment's age."""
 HISTORY_WAIT_S: Final = 0.15
-"""Seconds for which a moment waits for its sparklines, so that they don't vanish and come again with each step.
+"""Seconds for which drawing a moment waits for its sparklines, so that they don't disappear for an instant at each step.
 
-The whole minutes before take some 0.1 s at two nodes and 3 s at 100, where a moment is drawn without them and again with them.
+Reading the minutes before a moment takes about 0.1 s at two nodes and 3 s at 100. There the moment is drawn first without sparklines.
 """
 KEY_ORDER: Final = ("now", "step(-1)", "event(-1)", "play", "moment")
-"""What comes first in the line of keys."""
+"""The actions that come first in the footer."""
+TIME_BINDINGS: Final = (
+    Binding("left_square_bracket", "step(-1)", "Step", key_display="[]"),
+    Binding("right_square_bracket", "step(1)", "Step forward", show=False),
+    Binding("left_curly_bracket", "event(-1)", "Event", key_display="{}"),
+    Binding("right_curly_bracket", "event(1)", "Next event", show=False),
+)
+"""Keys that go through a recording. On the live screen they open it."""
 
 
 class ReplayScreen(Screen[PageView | None]):
-    """Shows one moment of a recording. Polling goes on meanwhile. The result is its pages, for now; `None` if no moment could be shown."""
+    """Shows one moment of a recording while polling continues. Returns its pages for the live screen; `None` if no moment could be read."""
 
     DEFAULT_CSS = "ReplayScreen ToastRack { margin-bottom: 2; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left_square_bracket", "step(-1)", "Step", key_display="[]"),
-        Binding("right_square_bracket", "step(1)", "Step forward", show=False),
-        Binding("left_curly_bracket", "event(-1)", "Event", key_display="{}"),
-        Binding("right_curly_bracket", "event(1)", "Next event", show=False),
+        *TIME_BINDINGS,
         Binding("space", "play", "Play", key_display="Space", priority=True),
         Binding("at", "moment", "Go to time"),
         Binding("end", "now", "Now", key_display="End", priority=True),
@@ -81,29 +85,22 @@ class ReplayScreen(Screen[PageView | None]):
         *(Binding(key, f"no_action('{key}')", show=False) for key in ACTION_KEYS),
     ]
 
-    def __init__(
-        self,
-        services: Services,
-        moment: float | None,
-        *,
-        live: PageView | None = None,
-        events: Sequence[Event] = (),
-    ) -> None:
-        """`moment`: the first that is shown; `None`: the end of the recording. `events`: what happened then.
+    def __init__(self, services: Services, moment: float | None, *, live: PageView | None = None, events: Sequence[Event] = ()) -> None:
+        """`moment`: the first moment to show; `None`: the end of the recording. `events`: the events of that moment.
 
-        `live`: the pages of now, which are shown until that moment has been read; `None`: a recording alone, without a present.
+        `live`: the pages of the live screen, shown until the moment has been read; `None`: a recording without a live screen.
         """
         super().__init__()
         self.services = services
         self.page_view = PageView(self, TimeLine())
         self.past: PastMoment | None = None
-        """The moment that is shown."""
+        """The moment on the screen."""
         self.reading: Worker[None] | None = None
         self._first_events = events
         self._live = live
         self._snapshot, self._index = (live.view.snapshot, live.view.index) if live else (Snapshot(), Index(Snapshot()))
         self._wanted = moment
-        """The moment that was asked for last."""
+        """The moment that was requested last."""
         self._span = SPANS_S[1]
         self._playing: Timer | None = None
 
@@ -119,14 +116,14 @@ class ReplayScreen(Screen[PageView | None]):
         if self._live is not None and self._wanted is not None:
             self.go_to(self._wanted)
             if self._first_events:
-                tell_events(self, self._first_events, self.services.clock())
+                show_events(self, self._first_events, self.services.clock())
         else:
             self._go_to_end()
 
-    # What is drawn
+    # Drawing
 
     def make_view(self) -> View:
-        """Everything as it was then. What is known only of now is not known of then."""
+        """The state at the moment. What cockpit knows only about the present is left unknown."""
         services, size, past = self.services, self.app.size, self.past
         view = View(self._snapshot, self._index, services.history, services.clock(), size.width, services.config.ascii, size.height)
         if past is None:
@@ -144,16 +141,16 @@ class ReplayScreen(Screen[PageView | None]):
         if past is not None:
             line.show(past.stretch, past.at, self.services.clock(), ascii=self.services.config.ascii)
             line.display = True
-        self.page_view.note_meanings()
+        self.page_view.update_footer()
 
     def on_table_moved(self) -> None:
-        self.page_view.note_meanings()
+        self.page_view.update_footer()
 
-    # What keys mean
+    # What keys do
 
     @property
-    def meant_actions(self) -> None:
-        """Nothing of the past can be changed."""
+    def fitting_actions(self) -> None:
+        """No action is possible on the past."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 Textual asks so
         return not self.page_view.is_typing if action in ("play", "now", "not_recorded", "no_action") else True
@@ -195,7 +192,7 @@ class ReplayScreen(Screen[PageView | None]):
         """Go to the previous or next event: finding, action, job, failing source."""
         if events := await find_next_events(self, self.services, self._wanted or self.services.clock(), direction):
             self.go_to(events[0].at)
-            tell_events(self, events, self.services.clock())
+            show_events(self, events, self.services.clock())
 
     @work(group="moment", exclusive=True)
     async def action_moment(self) -> None:
@@ -203,7 +200,7 @@ class ReplayScreen(Screen[PageView | None]):
         if (moment := await ask_moment(self, self.services, is_live=self._live is not None)) is None:
             return
         if self.past is not None and moment < (begin := self.past.stretch.recorded[0]):
-            say(self, f"The recording begins at {moment_text(begin, self.services.clock())}: that moment is shown")
+            say(self, f"The recording begins at {format_time(begin, self.services.clock())}: that moment is shown")
             moment = begin
         self.go_to(moment)
 
@@ -243,12 +240,12 @@ class ReplayScreen(Screen[PageView | None]):
         self._stop_playing()
         self.go_to(message.moment)
         events = [event for event in self.past.stretch.events if event.at == message.moment] if self.past else ()
-        tell_events(self, events, self.services.clock())
+        show_events(self, events, self.services.clock())
 
-    # On the way
+    # Reading moments
 
     def go_to(self, moment: float) -> None:
-        """Show this moment, or now when it is not past."""
+        """Show this moment; if it is not in the past, go back to the live screen."""
         if (recorded := find_recording(self, self.services)) is None:
             return
         if self._live is not None and moment >= self.services.clock() - 1:
@@ -262,10 +259,10 @@ class ReplayScreen(Screen[PageView | None]):
 
     @work(group="end", exclusive=True)
     async def _go_to_end(self) -> None:
-        """Show what was wanted first, else what is recorded last."""
+        """Show the moment that the user started with, else the end of the recording."""
         if (recorded := self.services.recorded) is None:
             return
-        with telling_failures(self, "error"):
+        with showing_failures(self, "error"):
             _, end = await recorded.read_range()
             self.go_to(end if self.past is not None or self._wanted is None else self._wanted)
             for damage in await recorded.read_damage():
@@ -273,7 +270,7 @@ class ReplayScreen(Screen[PageView | None]):
 
     @work(group="past", exclusive=True)
     async def _read_moment(self, recorded: RecordedPast, moment: float) -> None:
-        with telling_failures(self):
+        with showing_failures(self):
             past = await recorded.read(moment, *stretch_around(moment, self._span))
             is_quick = recorded.has_history_within(HISTORY_WAIT_S, moment)
             history = asyncio.ensure_future(recorded.read_history(moment))
@@ -286,13 +283,13 @@ class ReplayScreen(Screen[PageView | None]):
 
     def _show(self, past: PastMoment) -> None:
         self.past = past
-        self._snapshot, self._index = past.snapshot, Index(past.snapshot, self._index)
+        self._snapshot, self._index = past.snapshot, Index(past.snapshot)
         self.refresh_bindings()
         self.draw()
 
     @property
     def _is_at_end(self) -> bool:
-        """Whether nothing comes after what is shown: only a recording alone has an end."""
+        """Whether the end of the recording is shown. With a live screen, the present follows instead."""
         past = self.past
         return self._live is None and past is not None and (self._wanted or past.at) >= past.stretch.recorded[1]
 
@@ -312,17 +309,17 @@ class ReplayScreen(Screen[PageView | None]):
 
 
 def find_recording(screen: Screen[Any], services: Services) -> RecordedPast | None:
-    """What is recorded of this cluster; `None`: nothing, and it has been said why."""
+    """Return the recording of this cluster; without one show why and return `None`."""
     if services.recorded is None:
         say(screen, f"Nothing to go back to: {services.why_unrecorded}", "warning")
     return services.recorded
 
 
 async def find_next_events(screen: Screen[Any], services: Services, moment: float, direction: int) -> Sequence[Event]:
-    """Those of one time that come next (1) or came last (-1); none: there are none, and it has been said."""
+    """Return the next (1) or previous (-1) events, all of the same time. Without any, show that and return nothing."""
     if (recorded := find_recording(screen, services)) is None:
         return ()
-    with telling_failures(screen):
+    with showing_failures(screen):
         if events := await recorded.read_next(moment, direction):
             return events
         say(screen, f"No {'later' if direction > 0 else 'earlier'} event is recorded")
@@ -330,7 +327,7 @@ async def find_next_events(screen: Screen[Any], services: Services, moment: floa
 
 
 async def ask_moment(screen: Screen[Any], services: Services, *, is_live: bool) -> float | None:
-    """A time that somebody types; `None`: they have changed their mind, or it is no time, and it has been said."""
+    """Ask the user for a time. `None`: cancelled, or the text was no time, which is shown."""
     if (recorded := find_recording(screen, services)) is None:
         return None
     from cockpit.ui.screens.dialogs import NameDialog
@@ -346,11 +343,11 @@ async def ask_moment(screen: Screen[Any], services: Services, *, is_live: bool) 
         return None
 
 
-def tell_events(screen: Screen[Any], events: Sequence[Event], now: float) -> None:
-    """What happened, each sentence once, instead of what was told before."""
+def show_events(screen: Screen[Any], events: Sequence[Event], now: float) -> None:
+    """Replace all notifications by one for each event; equal sentences are shown once."""
     screen.app.clear_notifications()
-    said = {f"{moment_text(event.at, now)}  {event_text(event)}": event.level for event in events}
-    for text in islice(said, MAX_TOLD_EVENTS):
-        say(screen, text, SEVERITIES.get(said[text], "information"))
-    if len(said) > MAX_TOLD_EVENTS:
-        say(screen, f"and {plural(len(said) - MAX_TOLD_EVENTS, 'more event')} at this time")
+    levels = {f"{format_time(event.at, now)}  {event_text(event)}": event.level for event in events}
+    for text in islice(levels, MAX_SHOWN_EVENTS):
+        say(screen, text, SEVERITIES.get(levels[text], "information"))
+    if len(levels) > MAX_SHOWN_EVENTS:
+        say(screen, f"and {plural(len(levels) - MAX_SHOWN_EVENTS, 'more event')} at this time")

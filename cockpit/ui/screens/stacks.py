@@ -1,4 +1,4 @@
-"""Python stacks of several processes beside each other: equal ones folded, the odd one out first. That is how a hang is found."""
+"""Reads the Python stacks of several processes and shows equal stacks once, the rarest first, to find the cause of a hang."""
 
 from __future__ import annotations
 
@@ -21,29 +21,25 @@ from cockpit.ui.screens.dialogs import fold_line
 from cockpit.ui.view import View
 
 MIN_STACK_COLUMNS = 46
-"""Columns that a stack beside others needs; where there is less room they lie below each other."""
+"""Minimum width for stacks side by side. With less room they are listed below each other."""
 MAX_STACKS_ABREAST = 4
 STACK_HANG = 2
-"""Cells by which the rest of a line is moved in."""
+"""Cells by which the rest of a folded line is indented."""
 MAX_TITLES = 6
-"""Processes of a group whose titles are listed; the rest is counted."""
+"""Processes of a group whose titles are listed; the others are counted."""
 IDLE_FILES = (
     "threading.py", "queue.py", "selectors.py", "socket.py", "asyncio/", "concurrent/futures/", "multiprocessing/", "ray/_private/",
     "ray/_raylet", "ray/util/", "runpy.py", "default_worker.py", "uvloop/", "tqdm/_monitor.py",
 )  # fmt: skip
-"""Files in which a thread only waits for work or is started; a thread with no other call is idle."""
-
-
+"""Files with code that waits for work or starts threads. A thread with calls in these files only is idle."""
 MAX_REQUESTS = 64
-"""Processes that are asked at once: each request starts a program on its host."""
-
-
+"""Requests at the same time: each starts a program on its host."""
 Calls = tuple[StackFrame, ...]
-"""The innermost call first."""
+"""The calls of a thread, the innermost first."""
 
 
 class Stack(msgspec.Struct, frozen=True):
-    """The threads of one process, or why they could not be read."""
+    """The threads of one process, or the reason why they could not be read."""
 
     title: str
     threads: tuple[Calls, ...] = ()
@@ -61,7 +57,7 @@ def _is_idle(frame: StackFrame) -> bool:
 
 
 async def read_stacks(ask: Callable[[Process], Awaitable[Sequence[StackThread]]], processes: Iterable[Process], view: View) -> list[Stack]:
-    """The stacks of all these processes; one that could not be read has the reason as its `error`."""
+    """Read the stacks of these processes. If one could not be read, its `error` has the reason."""
     room = asyncio.Semaphore(MAX_REQUESTS)
 
     async def one(process: Process) -> Stack:
@@ -75,48 +71,54 @@ async def read_stacks(ask: Callable[[Process], Awaitable[Sequence[StackThread]]]
 
 
 def processes_of(rows: Iterable[Any], view: View) -> list[Process]:
-    """What these rows stand for, each once: a process, an actor's own, a job's that hold GPUs or its driver, what a finding is about."""
-    return list({process.key: process for row in rows for process in _processes(row, view)}.values())
+    """The processes of these rows, without duplicates.
 
-
-def _processes(row: Any, view: View) -> Iterable[Process]:
+    A job has its processes with GPUs, else its driver. A finding has the processes of the things that it is about.
+    """
+    found: list[Process] = []
     listed = view.snapshot.processes or ()
-    if isinstance(row, Process):
-        return (row,)
-    if isinstance(row, Finding):
-        return processes_of(find_things(row, view.snapshot), view)
-    if isinstance(row, Job):
-        theirs = [process for process in listed if row.job and process.job == row.job]
-        return [process for process in theirs if process.gpus] or [process for process in theirs if process.kind == "driver"]
-    if not isinstance(row, Actor):
-        return ()
-    own = [process for process in listed if row.is_run_by(process) and process.kind == "worker"]
-    if own or not row.pid or not row.node:
-        return own
-    return (Process(host=view.node_title(row.node), pid=row.pid, node=row.node, actor=row.id, job=row.job),)
+    for row in rows:
+        if isinstance(row, Process):
+            found.append(row)
+        elif isinstance(row, Finding):
+            found += processes_of(find_things(row, view.snapshot), view)
+        elif isinstance(row, Job):
+            own = [process for process in listed if row.job and process.job == row.job]
+            found += [process for process in own if process.gpus] or [process for process in own if process.kind == "driver"]
+        elif isinstance(row, Actor):
+            own = [process for process in listed if row.is_run_by(process) and process.kind == "worker"]
+            if not own and row.pid and row.node:  # no probe has seen the process, but Ray lists it
+                own = [Process(host=view.node_title(row.node), pid=row.pid, node=row.node, actor=row.id, job=row.job)]
+            found += own
+    return list({process.key: process for process in found}.values())
 
 
 def _title(process: Process, view: View) -> str:
-    gpus = f", GPU {','.join(str(hold.index) for hold in process.gpus)}" if process.gpus else ""
-    return f"{_what(process, view)} (pid {process.pid} on {place(process, view)}{gpus})"
-
-
-def _what(process: Process, view: View) -> str:
-    """Its actor; for a child that and its own name; for a driver its job."""
+    """The actor of the process, the job of a driver, else its name; then pid, place and GPUs."""
     actor = view.cluster.actors.get(process.actor or "")
     if actor is not None:
         name = f"{actor.class_} {actor.name}".strip()
-        return f"{whole_name(process)} of {name}" if process.kind == "child" and process.name else name
-    if process.kind == "driver" and process.job:
-        return f"driver of job {view.job_title(process.job)}"
-    return whole_name(process) or "process"
+        if process.kind == "child" and process.name:
+            name = f"{whole_name(process)} of {name}"
+    elif process.kind == "driver" and process.job:
+        name = f"driver of job {view.job_title(process.job)}"
+    else:
+        name = whole_name(process) or "process"
+    gpus = f", GPU {','.join(str(hold.index) for hold in process.gpus)}" if process.gpus else ""
+    return f"{name} (pid {process.pid} on {place(process, view)}{gpus})"
 
 
 def stacks_text(stacks: Sequence[Stack], width: int, *, ascii: bool = False) -> str:
-    """The text of a page that is so many columns wide."""
-    seen = [each for each in stacks if each.error is None]
-    groups = _groups(seen)
-    columns = [list(_lines(group, len(seen), _others(group, groups))) for group in groups]
+    """The stacks as a text of `width` columns: a column for each group of equal stacks, then the errors."""
+    read = [each for each in stacks if each.error is None]
+    by_threads: dict[frozenset[Calls], list[Stack]] = {}
+    for each in read:
+        by_threads.setdefault(each.busy_threads, []).append(each)
+    groups = sorted(by_threads.values(), key=len)
+    columns = []
+    for group in groups:
+        calls_of_others = {frame for other in groups if other is not group for thread in other[0].busy_threads for frame in thread}
+        columns.append(list(_group_lines(group, len(read), calls_of_others)))
     room = width // max(1, len(columns)) - 2
     beside = 1 < len(columns) <= MAX_STACKS_ABREAST and room >= MIN_STACK_COLUMNS
     lines = [line for column in columns for line in (*column, "")]
@@ -127,20 +129,8 @@ def stacks_text(stacks: Sequence[Stack], width: int, *, ascii: bool = False) -> 
     return "\n".join([*lines, *(f"{each.title}: {each.error}" for each in stacks if each.error is not None)])
 
 
-def _groups(stacks: Iterable[Stack]) -> list[list[Stack]]:
-    """Those that do the same, the fewest first."""
-    found: dict[frozenset[Calls], list[Stack]] = {}
-    for each in stacks:
-        found.setdefault(each.busy_threads, []).append(each)
-    return sorted(found.values(), key=len)
-
-
-def _others(group: Sequence[Stack], groups: Iterable[Sequence[Stack]]) -> frozenset[StackFrame]:
-    """The calls in which any other group is."""
-    return frozenset(frame for other in groups if other is not group for thread in other[0].busy_threads for frame in thread)
-
-
-def _lines(group: Sequence[Stack], total: int, others: frozenset[StackFrame]) -> Iterator[str]:
+def _group_lines(group: Sequence[Stack], total: int, calls_of_others: set[StackFrame]) -> Iterator[str]:
+    """The processes of a group, then the calls of their busy threads. `>` marks calls that no other group makes."""
     titles = [each.title for each in group[:MAX_TITLES]]
     more = f", and {len(group) - MAX_TITLES} more" if len(group) > MAX_TITLES else ""
     yield f"{len(group)} of {total}: {', '.join(titles)}{more}" if total > 1 else titles[0]
@@ -148,7 +138,7 @@ def _lines(group: Sequence[Stack], total: int, others: frozenset[StackFrame]) ->
     for thread in threads:
         yield ""
         for frame in thread:
-            is_odd = others and frame not in others and not _is_idle(frame)  # no other group is in this call
+            is_odd = calls_of_others and frame not in calls_of_others and not _is_idle(frame)
             yield f"  {'>' if is_odd else ' '} {frame.name} ({frame.file}:{frame.line})"
     idle = len(group[0].threads) - len(threads)
     if idle:

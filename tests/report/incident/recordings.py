@@ -94,10 +94,10 @@ def _moment(after: int) -> Snapshot:
     return at(replace(made, nodes=nodes, cluster=CLUSTER, oom_kills=killed, faults=faults, jobs=jobs), after)
 
 
-ACT = {"act": "kill-orphans", "user": "ann", "host": "head"}
+ACTION = {"act": "kill-orphans", "user": "ann", "host": "head"}
 EVENTS = (
-    Event(NOW + 2900, "act", "kill-orphans: 4 processes on node1", key="act:1", data=ACT),
-    Event(NOW + 2912, "act", "kill-orphans: ended 4 processes on node1", "end", key="act:1", data={**ACT, "outcome": {"done": []}}),
+    Event(NOW + 2900, "act", "kill-orphans: 4 processes on node1", key="act:1", data=ACTION),
+    Event(NOW + 2912, "act", "kill-orphans: ended 4 processes on node1", "end", key="act:1", data={**ACTION, "outcome": {"done": []}}),
     Event(NOW + 801, "finding", "GPU 3 of node1 is lost", level="critical", key="finding:gpu-lost:node1 GPU 3", subject="node1 GPU 3"),
     Event(NOW + 804, "finding", "GPU 3 of node1 is lost", "end", level="critical", key="finding:gpu-lost:node1 GPU 3"),
 )

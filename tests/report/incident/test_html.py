@@ -80,7 +80,7 @@ def test_every_chart_says_the_same_in_words(page):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-def test_the_newest_is_inside_of_each_chart_at_every_width(page, layout):
+def test_the_latest_point_is_inside_each_chart_in_every_layout(page, layout):
     """No part of a chart is wider than the screen, because a chart has no width of its own."""
     charts = re.findall(rf'<div class="chart {layout.name}"><svg viewBox="0 0 {layout.width} [^>]*>(.*?)</svg>', page)
     assert len(charts) == 3
@@ -100,20 +100,20 @@ def test_every_table_has_a_caption_and_headings(page):
     assert all("<caption>" in table and 'scope="col"' in table and 'scope="row"' in table for table in tables)
 
 
-def test_nothing_is_drawn_of_a_time_of_which_nothing_is_known(page):
+def test_nothing_is_drawn_for_a_time_without_a_recording(page):
     assert page.count('class="area busy"') == 2 * len(LAYOUTS)
 
 
-def test_foreign_text_stays_text(account):
+def test_foreign_text_is_escaped(account):
     def spoil(values, **more):
         return tuple(replace(value, **more) for value in values)
 
     spoiled = replace(
         account,
         session=HOSTILE,
-        findings=spoil(account.findings, text=HOSTILE, subject=HOSTILE, code=HOSTILE, evidence=(HOSTILE,), remedy=HOSTILE, act=HOSTILE),
+        findings=spoil(account.findings, text=HOSTILE, subject=HOSTILE, code=HOSTILE, evidence=(HOSTILE,), remedy=HOSTILE, action=HOSTILE),
         jobs=spoil(account.jobs, id=HOSTILE, entrypoint=HOSTILE, message=HOSTILE, error=HOSTILE, status=HOSTILE),
-        acts=spoil(account.acts, text=HOSTILE, user=HOSTILE, host=HOSTILE),
+        actions=spoil(account.actions, text=HOSTILE, user=HOSTILE, host=HOSTILE),
         faults=spoil(account.faults, text=HOSTILE, source=HOSTILE),
         usage=spoil(account.usage, name=HOSTILE, user=HOSTILE),
         users=spoil(account.users, user=HOSTILE),
@@ -127,20 +127,20 @@ def test_foreign_text_stays_text(account):
 
 @given(st.text(), st.text())
 @settings(deadline=None)
-def test_whatever_a_text_is_it_comes_back_as_it_was(inside, attribute):
+def test_any_text_is_unchanged_after_parsing(inside, attribute):
     inside, attribute = inside.replace("\r", ""), attribute.replace("\r", "")
     outline = Outline(str(tag("p", inside, title=attribute)))
     assert "".join(outline.text) == inside
     assert outline.attributes == [("title", attribute)]
 
 
-def test_a_tag_that_holds_nothing_is_closed_at_once():
+def test_an_empty_tag_closes_itself():
     assert {tag(name) for name in VOID} == {f"<{name}/>" for name in VOID}
 
 
 @given(st.floats(), st.floats(), st.floats())
 @settings(deadline=None, max_examples=50)
-def test_whatever_dates_a_recording_has_there_is_a_page(begin, end, other):
+def test_a_page_is_written_for_any_dates(begin, end, other):
     account = make_night()
     dated = replace(
         account,
@@ -149,14 +149,14 @@ def test_whatever_dates_a_recording_has_there_is_a_page(begin, end, other):
         gaps=((other, end),),
         findings=(replace(account.findings[0], begin=other, end=end),),
         jobs=(replace(account.jobs[0], started=other, ended=begin),),
-        acts=(replace(account.acts[0], at=other, end=begin),),
+        actions=(replace(account.actions[0], at=other, end=begin),),
     )
     assert Outline(account_html(dated)).open == []
     assert account_markdown(dated)
 
 
-def test_an_empty_night_is_a_page_too(account):
-    nothing = dict.fromkeys(("findings", "acts", "jobs", "faults", "gaps", "damage", "usage", "users", "course"), ())
+def test_a_page_is_written_for_an_empty_recording(account):
+    nothing = dict.fromkeys(("findings", "actions", "jobs", "faults", "gaps", "damage", "usage", "users", "course"), ())
     text = "".join(Outline(account_html(replace(account, **nothing))).text)
     assert text.count("None.") >= 2
     assert "No job ran." in text
@@ -171,6 +171,6 @@ def _luminance(colour):
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("name", ["text", "dim", "critical", "warning", "info", "accent"])  # what letters are drawn in
 @pytest.mark.parametrize("ground", ["ground", "raised"])
-def test_texts_have_contrast_enough_to_be_read(colours, name, ground):
+def test_texts_have_enough_contrast(colours, name, ground):
     high, low = sorted((_luminance(colours[name]), _luminance(colours[ground])), reverse=True)
     assert (high + 0.05) / (low + 0.05) >= 4.5

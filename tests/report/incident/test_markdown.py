@@ -15,7 +15,7 @@ def account():
     return make_account(night())
 
 
-def test_it_says_what_happened_when_and_what_to_do(account):
+def test_the_report_has_events_times_and_remedies(account):
     text = account_markdown(account)
     assert "**CRITICAL** 3 of 4 GPUs of job ppo-7b have been at 100% with at most 120 W for 5m: they wait for other ranks" in text
     assert "  → compare the stacks of its ranks; then stop the job and start it from its last checkpoint" in text
@@ -24,8 +24,8 @@ def test_it_says_what_happened_when_and_what_to_do(account):
     assert "1.3 one rank or a few behind the others" in text
 
 
-def test_however_much_happened_it_fits_a_chat(account):
-    many = {name: getattr(account, name) * 50 for name in ("findings", "acts", "jobs", "faults", "gaps", "damage", "usage", "users")}
+def test_any_report_fits_into_a_chat(account):
+    many = {name: getattr(account, name) * 50 for name in ("findings", "actions", "jobs", "faults", "gaps", "damage", "usage", "users")}
     lines = account_markdown(replace(account, **many)).splitlines()
     assert len(lines) <= MAX_LINES
     assert sum("`cockpit report -o FILE.html` has all" in line for line in lines) == 7
@@ -37,7 +37,7 @@ def test_the_worst_findings_are_kept_in_their_order(account):
     assert text.count("**CRITICAL**") == 3
 
 
-def test_what_is_open_at_the_end_comes_first_with_its_evidence(account):
+def test_open_findings_come_first_with_their_evidence(account):
     still = replace(account.findings[0], text="still here", end=None, evidence=("pid 77 python train.py",))
     lines = account_markdown(replace(account, findings=(*account.findings, still))).splitlines()
     first = lines[lines.index("## Open at the end") + 1 : lines.index("## Cleared")]
@@ -46,11 +46,11 @@ def test_what_is_open_at_the_end_comes_first_with_its_evidence(account):
     assert f"{sum(one.level == 'critical' for one in account.findings) + 1} critical findings (1 open at the end)" in "\n".join(lines)
 
 
-def test_a_warning_is_kept_where_there_is_room(account):
+def test_a_warning_is_kept_if_there_is_room(account):
     assert "/tmp on w9 is at 91 %" in account_markdown(account)
 
 
-def test_foreign_text_stays_text(account):
+def test_foreign_text_is_escaped(account):
     jobs = tuple(replace(job, id=HOSTILE) for job in account.jobs)
     usage = tuple(replace(row, name=HOSTILE) for row in account.usage)
     text = account_markdown(replace(account, jobs=jobs, usage=usage, findings=(replace(account.findings[0], text=HOSTILE),)))
@@ -64,13 +64,13 @@ def test_a_long_text_is_cut(account):
     assert max(map(len, text.splitlines())) < 500
 
 
-def test_nothing_found_is_said(account):
+def test_a_report_without_findings_says_so(account):
     text = account_markdown(replace(account, findings=()))
     assert "## Open at the end: nothing" in text
     assert "## Cleared: nothing" in text
 
 
-def test_who_uses_what_names_all_jobs_and_users(account):
+def test_the_usage_lists_all_jobs_and_users(account):
     lines = who_markdown(replace(account, usage=account.usage * 20)).splitlines()
     assert sum(line.startswith("| ppo-7b") for line in lines) == 20
     assert any(line.startswith("| train |") for line in lines)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.probe.look.proc import read_link
+from cockpit.probe.sample.proc import read_link
 from cockpit.sources.probes import payload
-from cockpit.sources.probes.payload import program, program_for
+from cockpit.sources.probes.payload import program
 from cockpit.sources.probes.spawn import LOCAL_PYTHON
 from tests.pythons import python_or_skip
 from tests.sources.probes.ray_stop import WORDS_OF_RAY_STOP
@@ -141,44 +141,23 @@ def test_the_program_is_small_and_packed_once():
     assert payload._pack.cache_info().misses == 1
 
 
-@pytest.mark.parametrize("version", ["3.8", "3.11", "3.13"])
-def test_bytecode_is_used_by_a_python_of_our_version_and_by_no_other(version):
-    is_ours = version == f"{sys.version_info[0]}.{sys.version_info[1]}"
-    command = [python_or_skip(version), *LOCAL_PYTHON[1:]]
-    shared, own = program_for(command, ["--no-lifeline", "environ", "1"])
-    line = next(line for line in shared.splitlines(keepends=True) if line.startswith(b"modules = "))
-    codes, sources = line.split(b'"')[1::2]
-    spoilt = shared.replace(sources if is_ours else codes, b"eA==") + own
-    said = subprocess.run(command, input=spoilt, capture_output=True, check=False).stderr
-    assert b"environ" in said, "it got as far as its words"
-
-
-@pytest.mark.parametrize("module", ["cockpit.probe.acts.ray.gcs", "cockpit.probe.acts.ray_tunnel.task_tunnel"])
-def test_modules_that_a_probe_sends_on_are_source_even_if_the_others_are_compiled(module):
+@pytest.mark.parametrize("module", ["cockpit.probe.actions.ray.gcs", "cockpit.probe.actions.ray_tunnel.task_tunnel"])
+def test_a_probe_can_send_the_source_of_its_own_modules_on(module):
     """`program_text` sends such a module to the cluster's own Python."""
-    shared, _ = program_for(LOCAL_PYTHON, [], acting=True)
+    shared = program([], acting=True).rpartition(b"boot[")[0]
     ask = f"""
 import sys
 sys.meta_path.insert(0, boot["MemoryImporter"](modules))
-from importlib.util import find_spec
-from cockpit.probe.acts.ray import program_text
-print(find_spec("cockpit.probe.acts.perform").loader.get_source("cockpit.probe.acts.perform") is None, len(program_text({module!r}, "/x")))
+from cockpit.probe.actions.ray import program_text
+print(len(program_text({module!r}, "/x")))
 """
-    said = subprocess.run(LOCAL_PYTHON, input=shared + ask.encode(), capture_output=True, check=True).stdout.split()
-    assert said[0] == b"True", "all else is compiled"
-    assert int(said[1]) > 1000
+    assert int(subprocess.run(LOCAL_PYTHON, input=shared + ask.encode(), capture_output=True, check=True).stdout) > 1000
 
 
-def test_bytecode_contains_no_path_of_this_host():
-    """On another host, another user could put a pipe at that path, and a traceback would open it."""
-    shared, _ = program_for(LOCAL_PYTHON, [])
-    (line,) = (line for line in shared.splitlines() if line.startswith(b"modules = "))
-    codes = zlib.decompress(base64.b64decode(line.split(b'"')[1]))
-    assert b"<cockpit.probe.look.sample>" in codes
-    assert not [path for path in (payload.__file__, sys.prefix) if str(Path(path).parent).encode() in codes]
+def test_the_actions_are_sent_only_where_something_is_to_be_done():
+    def packed(acting: bool) -> bytes:
+        line = next(line for line in program([], acting=acting).splitlines() if line.startswith(b"modules = "))
+        return zlib.decompress(base64.b64decode(line.split(b'"')[1]))
 
-
-def test_a_python_that_reads_byte_by_byte_gets_no_bytecode():
-    command = ["ssh", "w1", "sudo", "python3", "-"]
-    assert b"".join(program_for(command, ["x"])) == program(["x"])
-    assert len(program_for(LOCAL_PYTHON, ["x"])[0]) > 2 * len(program(["x"]))
+    assert b"cockpit.probe.actions" in packed(acting=True)
+    assert b"cockpit.probe.actions" not in packed(acting=False)

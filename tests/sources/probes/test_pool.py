@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cockpit.clock import CLOCK
 from cockpit.config.reach import NO_PROMPT, HostEntry
 from cockpit.config.settings import Config
 from cockpit.model import AgentReport, Fault, Gpu, Host, Node
@@ -26,6 +25,7 @@ from cockpit.sources.probes.process import LineCutter
 from cockpit.sources.probes.spawn import kill_and_reap, local_command, spawn, watch_words
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError
+from cockpit.times.clock import CLOCK
 from tests.sources.probes.audience import RecordingListener
 
 pytestmark = pytest.mark.process
@@ -205,25 +205,12 @@ async def test_a_name_that_could_be_an_option_starts_nothing(lab):
     assert all("-oProxyCommand=id" not in child.args for child in lab.children)
 
 
-async def test_banners_are_skipped(lab):
+@pytest.mark.parametrize("name", ["banner-1", "halves-1", "huge-1"])
+async def test_banners_halves_of_lines_and_lines_that_are_too_long_hide_no_sample(lab, name):
     lab.begin()
-    lab.want("banner-1")
-    await lab.until(lambda: "banner-1" in lab.listener.hosts)
-    assert lab.listener.faults == {}
-
-
-async def test_lines_that_arrive_in_halves_are_joined(lab):
-    lab.begin()
-    lab.want("halves-1")
-    await lab.until(lambda: lab.listener.samples.count("halves-1") > 3)
+    lab.want(name)
+    await lab.until(lambda: lab.listener.samples.count(name) > 3)
     assert lab.listener.reports == []
-
-
-async def test_a_line_that_is_too_long_is_dropped_and_the_next_one_counts(lab):
-    lab.begin()
-    lab.want("huge-1")
-    await lab.until(lambda: "huge-1" in lab.listener.hosts, 30)
-    assert lab.listener.faults == {}
 
 
 async def test_a_flood_neither_stops_the_loop_nor_hides_other_hosts(lab):

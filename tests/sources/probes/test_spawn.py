@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from cockpit.sources.probes.payload import program_for
+from cockpit.sources.probes.payload import program
 from cockpit.sources.probes.process import Child
-from cockpit.sources.probes.spawn import find_executor, replace_dash, spawn
+from cockpit.sources.probes.spawn import HELD_CODE, find_executor, hold_stdin, spawn
 
 
 @pytest.mark.parametrize(
@@ -34,36 +34,10 @@ def test_a_container_engine_is_found_in_the_command(command, executor):
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "ssh -J gate -p 22 -o BatchMode=yes ann@w1 python3 -",
-        "/usr/bin/ssh w1 ~/conda/bin/python -",
-        "srun --jobid=7 -w n1 python3 -",
-        "podman exec -i train python3 -",
-    ],
+    ("command", "is_held"), [("podman exec -i train python3 -", True), ("ssh w1 podman exec -i train python3 -", False)]
 )
-def test_a_program_is_read_whole_if_its_way_is_known(command):
-    *words, last = replace_dash(shlex.split(command))
-    assert words == [*shlex.split(command)[:-1], "-c"]
-    assert shlex.split(last)[0].startswith("import"), "quoted for no more than one shell"
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "ssh gate ssh w1 python3 -",
-        "ssh gate 'ssh w1 python3' -",
-        "srun -w n1 ssh n2 python3 -",
-        "ssh",
-        "ssh w1 /opt/wrapper -",
-        "ssh w1 sudo -n python3 -",
-        "ssh -Z w1 python3 -",
-        "ssh w1 python3 --version",
-        "pdsh w1 python3 -",
-    ],
-)
-def test_other_commands_stay_unchanged(command):
-    assert replace_dash(shlex.split(command)) == shlex.split(command)
+def test_only_an_engine_of_this_host_gets_the_code_that_watches_stdin(command: str, is_held: bool):
+    assert hold_stdin(shlex.split(command)) == [*shlex.split(command)[:-1], *(("-c", HELD_CODE) if is_held else "-")]
 
 
 @pytest.mark.process
@@ -73,12 +47,12 @@ async def test_a_probe_in_a_container_sends_samples_and_ends_when_its_stdin_clos
     engine.chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     heard: list[bytes] = []
-    command = replace_dash(["podman", "exec", "-i", "train", sys.executable, "-"])
+    command = hold_stdin(["podman", "exec", "-i", "train", sys.executable, "-"])
     child = Child(
         spawn(command),
         heard.extend,
         lambda: None,
-        program_for(command, ["--interval", "0.5", "--no-lifeline"]),
+        program(["--interval", "0.5", "--no-lifeline"]),
     )
     while len(heard) < 3:
         assert child.poll_exit() is None, child.last_words

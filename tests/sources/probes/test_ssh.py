@@ -116,9 +116,8 @@ def carried() -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if (process / "cmdline").read_bytes().startswith(
-                f"{sys.executable}\0-c\0import sys;exec".encode()
-            ) and b"SSH_CONNECTION=127.0.0.1" in (process / "environ").read_bytes():
+            is_sent = (process / "cmdline").read_bytes() == f"{sys.executable}\0-\0".encode()
+            if is_sent and b"SSH_CONNECTION=127.0.0.1" in (process / "environ").read_bytes():
                 found.append(process.name)
         except OSError:  # it has ended meanwhile
             continue

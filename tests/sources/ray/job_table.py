@@ -12,7 +12,7 @@ import httpx
 from cockpit.config.settings import Config
 from cockpit.model import SUPERVISOR, Snapshot
 from cockpit.sources.ray.http import Dashboard
-from cockpit.sources.ray.jobs import JobActs
+from cockpit.sources.ray.jobs import JobActions
 from tests.fakes.transport import MockTransport
 
 NOW = 1_795_286_912.0
@@ -96,7 +96,7 @@ class Operator:
     config = Config()
 
     def __init__(self, dashboard: Dashboard, snapshot: Snapshot | None = None) -> None:
-        self.acts, self.poller, self.choice = JobActs(dashboard), Known(snapshot or Snapshot()), self
+        self.actions, self.poller, self.choice = JobActions(dashboard), Known(snapshot or Snapshot()), self
 
     async def wait_until_complete(self, patience: float) -> None:
         pass
@@ -104,8 +104,8 @@ class Operator:
     def followed_ray(self) -> Operator:
         return self
 
-    def job_acts(self) -> JobActs:
-        return self.acts
+    def job_actions(self) -> JobActions:
+        return self.actions
 
     def why_not_trusted(self) -> str | None:
         return self.doubt

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from cockpit.recent import Recent
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray import actors, wire
@@ -13,6 +12,7 @@ from cockpit.sources.ray.actors import WAITING
 from cockpit.sources.ray.listings import ActorLists
 from cockpit.sources.ray.status import GroupDemand
 from cockpit.sources.source import SourceError
+from cockpit.times.ttl_cache import TtlCache
 from tests.sources.ray.recorded_ray import Clock, RecordedRay, listing, of_state, recorded
 
 
@@ -182,13 +182,23 @@ async def test_actors_that_have_become_few_are_read_by_one_request():
 
 
 async def test_a_slow_list_is_not_requested_for_twenty_times_its_duration():
-    actors = ActorLists(clock := Clock())
-    empty: wire.Listing[wire.Actor] = wire.Listing(total=1)
-    actors.update("PENDING_CREATION", empty, took=2.0)
+    lists = ActorLists(clock := Clock())
+    lists.update("PENDING_CREATION", wire.Listing(total=1), took=2.0)
     clock.now += 39.0
-    assert not actors.is_due("PENDING_CREATION")
+    assert not lists.is_due("PENDING_CREATION")
     clock.now += 1.0
-    assert actors.is_due("PENDING_CREATION")
+    assert lists.is_due("PENDING_CREATION")
+
+
+@pytest.mark.parametrize(("took", "is_due"), [(0.4, True), (0.6, False)])
+async def test_the_living_are_listed_at_once_when_an_actor_stops_waiting_unless_their_list_is_slow(took: float, is_due: bool):
+    lists = ActorLists(clock := Clock())
+    lists.update("PENDING_CREATION", wire.Listing((wire.Actor("a", state="PENDING_CREATION"),), total=1), took=0.0)
+    lists.update("ALIVE", wire.Listing(total=1), took)
+    clock.now += 5.0
+    assert not lists.is_due("ALIVE")
+    lists.update("PENDING_CREATION", wire.Listing(total=1), took=0.0)
+    assert lists.is_due("ALIVE") is is_due
 
 
 async def test_the_loss_of_all_actors_even_dead_ones_is_not_accepted_at_once():
@@ -432,7 +442,7 @@ def test_texts_that_ray_repeats_are_searched_for_secrets_once(monkeypatch: pytes
         for n in range(5000)
     ]
     asked: list[str] = []
-    monkeypatch.setattr(actors, "_short", Recent(lambda told: asked.append(told) or redact(told), 16_384))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(actors, "_short", TtlCache(lambda told: asked.append(told) or redact(told), 16_384))  # type: ignore[func-returns-value]
     first = list(map(actors.parse_job, entries))
     assert list(map(actors.parse_job, entries)) == first
     assert len(asked) == len(set(asked)) == 10_000

@@ -240,7 +240,7 @@ async def test_when_the_gcs_is_back_nothing_is_left_alone_any_longer():
     ray = RecordedRay()
     it = ray.ray()
     ray.paths["/api/gcs_healthz"] = (503, "503: Health check failed")
-    it._dashboard._rest("/nodes", 30.0)
+    it._dashboard._rests["/nodes"] = (it._dashboard._clock() + 30.0, 30.0)
     with pytest.raises(SourceError):
         await it.check_gcs()
     with pytest.raises(SourceError, match="next try in"):
@@ -257,7 +257,7 @@ async def test_a_gcs_that_has_just_given_a_list_is_not_asked_whether_it_lives():
     clock.now += 1.5
     await it.check_gcs()
     assert ray.times_asked("/api/gcs_healthz") == 0
-    clock.now += 0.4
+    clock.now += 0.5
     await it.check_gcs()
     assert ray.times_asked("/api/gcs_healthz") == 1
 

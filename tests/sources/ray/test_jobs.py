@@ -12,7 +12,7 @@ import pytest
 
 from cockpit.sources.ray import jobs
 from cockpit.sources.ray.http import Dashboard, NoAnswerError
-from cockpit.sources.ray.jobs import JobActs
+from cockpit.sources.ray.jobs import JobActions
 from cockpit.sources.source import NotMeantError, SourceError
 from tests.fakes.transport import MockTransport
 from tests.sources.ray.recorded_ray import recorded
@@ -49,19 +49,19 @@ class JobServer:
 async def acting(server: JobServer) -> Any:
     dashboard = Dashboard("http://head:8265", token=lambda: None, transport=MockTransport(server))
     try:
-        yield JobActs(dashboard, pause=0.001)
+        yield JobActions(dashboard, pause=0.001)
     finally:
         await dashboard.close()
 
 
 async def stop(server: JobServer, name: str = NAME, started: float | None = STARTED, **more: Any) -> jobs.Ended:
-    async with acting(server) as acts:
-        return await acts.stop_job(name, started, **more)
+    async with acting(server) as actions:
+        return await actions.stop_job(name, started, **more)
 
 
 async def delete(server: JobServer, name: str = NAME, started: float | None = STARTED) -> Any:
-    async with acting(server) as acts:
-        return await acts.delete_job(name, started)
+    async with acting(server) as actions:
+        return await actions.delete_job(name, started)
 
 
 async def test_stop_waits_until_the_job_has_ended():
@@ -101,7 +101,7 @@ async def test_without_any_answer_the_end_is_unknown():
         await stop(JobServer(RUNNING, httpx.ReadError("gone"), written={"stopped": True}), patience=0.05)
 
 
-@pytest.mark.parametrize("act", [stop, delete])
+@pytest.mark.parametrize("action", [stop, delete])
 @pytest.mark.parametrize(
     ("now", "why"),
     [
@@ -112,10 +112,10 @@ async def test_without_any_answer_the_end_is_unknown():
         ({**OVER, "submission_id": None}, "was not submitted"),
     ],
 )
-async def test_a_job_that_is_not_the_planned_one_is_left_alone(act: Any, now: Any, why: str):
+async def test_a_job_that_is_not_the_planned_one_is_left_alone(action: Any, now: Any, why: str):
     server = JobServer(now)
     with pytest.raises(NotMeantError, match=why):
-        await act(server)
+        await action(server)
     assert server.writes == []
 
 
@@ -130,12 +130,12 @@ def hostile() -> Iterator[str]:
     yield from ("a?b", "a#b", "a/b", "a%2Fb", "..", ".", "", "a\\b", "a\nb", "a\x00", "\ud800")
 
 
-@pytest.mark.parametrize("act", [stop, delete])
+@pytest.mark.parametrize("action", [stop, delete])
 @pytest.mark.parametrize("name", hostile())
-async def test_an_id_that_ray_may_take_for_another_is_never_sent(act: Any, name: str):
+async def test_an_id_that_ray_may_take_for_another_is_never_sent(action: Any, name: str):
     server = JobServer({**OVER, "submission_id": name.encode("ascii", "replace").decode()})
     with pytest.raises(NotMeantError, match="may take for another"):
-        await act(server, name)
+        await action(server, name)
     assert server.asked == []
 
 
@@ -210,5 +210,5 @@ async def test_a_dashboard_that_hangs_is_an_error(monkeypatch: pytest.MonkeyPatc
 
     dashboard = Dashboard("http://head:8265", token=lambda: None, transport=MockTransport(hanging))
     with pytest.raises(NoAnswerError, match=r"did not answer within 0.05 s \(asked to delete a job\); whether Ray did it"):
-        await JobActs(dashboard).delete_job(NAME, STARTED)
+        await JobActions(dashboard).delete_job(NAME, STARTED)
     await dashboard.close()

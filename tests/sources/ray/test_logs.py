@@ -341,7 +341,7 @@ def test_a_search_finds_the_place_wherever_the_chunks_end(size):
         (b"\n\n\n", 1, b"\n"),
     ],
 )
-def testlast_lines_are_those_that_tail_shows(data, count, left):
+def test_the_last_lines_are_those_that_tail_shows(data, count, left):
     assert last_lines(data, count) == left
 
 

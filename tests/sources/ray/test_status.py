@@ -34,22 +34,6 @@ async def test_older_rays_report_the_same(version):
     assert facts.strategies[0].strategy == "PACK"
 
 
-async def test_an_unchanged_node_stays_the_same_value_and_a_changed_one_is_read_again():
-    ray = RecordedRay()
-    it, usage = ray.ray(), ray.paths["/api/cluster_status"]["data"]["clusterStatus"]["loadMetricsReport"]["usageByNode"]
-    first = (await it.read_status()).usage
-    same = (await it.read_status()).usage
-    assert first is not None
-    assert same is not None
-    assert same[HEAD] is first[HEAD]
-    usage[HEAD]["CPU"] = [1.0, 2.0]
-    other = (await it.read_status()).usage
-    assert other is not None
-    assert other[HEAD]["CPU"] == Quantity(used=1.0, total=2.0)
-    del usage[HEAD]
-    assert HEAD not in ((await it.read_status()).usage or {})
-
-
 def test_a_node_is_read_again_when_a_new_name_becomes_known():
     reports, blob = StatusReports(lambda: 0.0), {"time": 1.0, "loadMetricsReport": {"usageByNode": {HEAD: {"specialHwA": [0.0, 1.0]}}}}
     before = reports.update(msgspec.json.decode(msgspec.json.encode(blob), type=wire.AutoscalerReport), None)

@@ -6,12 +6,11 @@ import pytest
 
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.replies import decode_reply
 from tests.sources.ray.recorded_ray import RECORDED, recorded
 
 
 def as_nodes(body: bytes) -> wire.NodesData:
-    data = decode_reply(body, wire.NodesData).data
+    data = decode(body, wire.Reply[wire.NodesData]).data
     assert data is not None
     return data
 
@@ -58,13 +57,13 @@ def test_the_invalid_json_of_python_is_read():
 )
 def test_a_body_that_is_not_json_is_not_ray(body):
     with pytest.raises(NotRayError):
-        decode_reply(body, wire.NodesData)
+        decode(body, wire.Reply[wire.NodesData])
 
 
 @pytest.mark.parametrize("body", [b"[]", b'{"data": {"summary": 3}}', b'{"data": {}}', b'{"data": {"summary": [{"cpu": "warm"}]}}'])
 def test_the_error_for_unexpected_json_names_the_field(body):
     with pytest.raises(NotRayError, match="unexpected JSON"):
-        decode_reply(body, wire.NodesData)
+        decode(body, wire.Reply[wire.NodesData])
 
 
 def test_a_cut_list_is_marked():

@@ -1,0 +1,1 @@
+"""Files that are replaced at once, and the file with the last status line."""

@@ -1,0 +1,36 @@
+"""The last good answer of every source, from which the join makes a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from cockpit.model import Allocation, Cluster, Fault, Host, Port, RayCluster
+from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
+
+
+class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """The last good answer of every source."""
+
+    cluster: Cluster = Cluster()
+    nodes: NodeFacts | None = None
+    status: StatusFacts | None = None
+    actors: ActorFacts | None = None
+    groups: GroupFacts | None = None
+    jobs: JobFacts | None = None
+    oom: OomFacts | None = None
+    hosts: Mapping[str, Host] = {}
+    ports: tuple[Port, ...] = ()
+    allocation: Allocation | None = None
+    kubernetes: RayCluster | None = None
+    expected: tuple[tuple[str, str], ...] = ()
+    """Name and address of the hosts in the config. They have a row even before any source has reported them."""
+    slurm_ids: frozenset[str] = frozenset()
+    faults: Mapping[tuple[str, str | None], Fault] = {}
+    as_of: Mapping[str, float] = {}
+
+    def forget_ray(self) -> Parts:
+        """Drops all answers of Ray: they are not true of another cluster."""
+        return replace(self, nodes=None, status=None, actors=None, groups=None, jobs=None, oom=None)

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import stat
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cockpit.actions.plan import Plan, Target
+from cockpit.cli.actions import EndSignal, is_confirmed
+from tests.cli.programs import PROGRAM, cockpit
+from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
+
+pytestmark = pytest.mark.process
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(300)"
+SLEEPER = "import signal, time; print('up', flush=True); time.sleep(300)"
+
+
+@pytest.fixture
+def home(home, monkeypatch):
+    """The home of the test, with a config that allows no way to any other host."""
+    monkeypatch.setenv("COCKPIT_ADDRESS", "http://127.0.0.1:9")
+    config = home / "config/cockpit/config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("reach: 'false'\n")
+    return home
+
+
+def _started(text, environ):
+    child = Alone(sys.executable, "-c", text, environ=environ)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"up\n"
+    return child
+
+
+def _left_over(text, temp):
+    raylet = ended_pid()
+    dead_session(temp / "ray", raylet)
+    return _started(text, left_variables(temp, raylet))
+
+
+@pytest.fixture
+def left_over(tmp_path):
+    """A process whose raylet is dead."""
+    child = _left_over(SLEEPER, tmp_path)
+    yield child
+    child.close()
+
+
+@pytest.fixture
+def stubborn(tmp_path):
+    """A process whose raylet is dead, and which ignores SIGTERM."""
+    child = _left_over(STUBBORN, tmp_path)
+    yield child
+    child.close()
+
+
+@pytest.fixture
+def foreign():
+    child = _started(SLEEPER, {})
+    yield child
+    child.close()
+
+
+def log_of(home):
+    return [json.loads(line) for line in (home / "state/cockpit/acts.jsonl").read_text().splitlines()]
+
+
+def test_a_named_orphan_is_ended_and_logged(home, left_over):
+    done = cockpit("kill-orphans", "--pid", str(left_over.pid), "--yes", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    assert [row["pid"] for row in answer["plan"]] == [row["pid"] for row in answer["done"]] == [left_over.pid]
+    assert "ended by SIGTERM" in answer["done"][0]["outcome"]
+    assert left_over.wait() == 0
+    assert [line["outcome"] == "begun" for line in log_of(home)] == [True, False]
+    assert stat.S_IMODE((home / "state/cockpit/acts.jsonl").stat().st_mode) == 0o600
+
+
+def test_a_dry_run_prints_the_plan_and_does_nothing(home, left_over):
+    done = cockpit("kill-orphans", "--pid", str(left_over.pid), "--dry-run", "--yes")
+    assert done.returncode == 0
+    assert f"pid {left_over.pid}" in done.stdout
+    assert left_over.poll() is None
+    assert not (home / "state").exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--force",)])
+def test_a_foreign_process_is_refused_with_any_flags(home, foreign, more):
+    done = cockpit("kill-orphans", "--pid", str(foreign.pid), "--yes", "--json", *more)
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
+    assert (answer["plan"], answer["done"]) == ([], [])
+    assert "it is a foreign process; kill-orphans kills only orphan and stale processes" in answer["refused"][0]["reason"]
+    assert foreign.poll() is None
+
+
+def test_without_a_terminal_and_without_yes_it_refuses(home, left_over):
+    done = cockpit("kill-orphans", "--pid", str(left_over.pid))
+    assert done.returncode == 1
+    assert "no terminal for the confirmation" in done.stderr
+    assert left_over.poll() is None
+
+
+def test_read_only_no_action_is_done(home, left_over):
+    done = cockpit("--readonly", "kill-orphans", "--pid", str(left_over.pid), "--yes")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "read-only" in done.stderr
+    assert left_over.poll() is None
+
+
+@pytest.mark.parametrize(
+    "words", [("kill-orphans", "--nope"), ("clean", "--older-than", "soon"), ("stop-job",), ("stop", "--session", "a", "--everything")]
+)
+def test_bad_usage_of_an_action_ends_with_three(home, words):
+    done = cockpit(*words)
+    assert done.returncode == 3
+    assert "Error" in done.stderr
+
+
+def test_a_mistake_in_the_config_ends_an_action_with_three(home):
+    assert cockpit("kill-orphans", "--interval", "0").returncode == 3
+
+
+def test_a_host_that_cannot_be_reached_ends_with_three(home):
+    done = cockpit("kill-orphans", "nowhere.invalid", "--yes", "--json")
+    assert done.returncode == 3
+    assert "nowhere.invalid" in json.loads(done.stdout)["failed"][0]["error"]
+
+
+def test_a_host_name_that_ssh_would_read_as_an_option_is_refused(home):
+    done = cockpit("kill-orphans", "--yes", "--", "-oProxyCommand=true")
+    assert done.returncode == 3
+    assert "can't be the name of a host" in done.stderr
+
+
+def reads(pid):
+    """Whether it waits for input: it would notice an earlier signal only after the next key."""
+    states = set()
+    for _ in range(4):
+        states.add(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
+        time.sleep(0.05)
+    return states == {"S"}
+
+
+def asked(answer, *words):
+    """The output on a terminal after this answer or signal, and the exit code."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp(PROGRAM[0], [*PROGRAM, *words])
+    said, deadline, answers = b"", time.monotonic() + 60, [answer]
+    with suppress(OSError):  # Linux says so when the other side has hung up
+        while time.monotonic() < deadline:
+            if select.select([terminal], [], [], 0.2)[0]:
+                said += os.read(terminal, 4096)
+            if answers and b"Continue?" in said and reads(pid):
+                given = answers.pop()
+                os.write(terminal, given + b"\n") if isinstance(given, bytes) else os.kill(pid, given)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.close(terminal)
+    return said.decode(), code
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [("8139", ""), ("139", "nothing was done: 139 does not match 8139"), ("", "nothing was done")],
+)
+def test_only_the_right_word_confirms(monkeypatch, capsys, typed, said):
+    plan = Plan("stop", "Stop Ray", (Target("process", "w1", pid=7),), word="8139")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("cockpit.text.output.ask", lambda _question: typed)
+    assert is_confirmed(plan, EndSignal(), "") is (said == "")
+    assert said in capsys.readouterr().err
+
+
+def test_on_a_terminal_it_asks_and_does_nothing_on_no(home, left_over):
+    said, code = asked(b"n", "kill-orphans", "--pid", str(left_over.pid))
+    assert code == 1
+    assert "Continue?" in said
+    assert left_over.poll() is None
+
+
+def test_on_a_terminal_it_asks_and_does_it_on_yes(home, left_over):
+    said, code = asked(b"y", "kill-orphans", "--pid", str(left_over.pid))
+    assert code == 0
+    assert "ended by SIGTERM" in said
+    assert left_over.wait() == 0
+
+
+def test_with_json_on_a_terminal_the_plan_is_shown_before_the_question(home, left_over):
+    said, _ = asked(b"n", "kill-orphans", "--pid", str(left_over.pid), "--json")
+    plan, _, _ = said.partition("Continue?")
+    assert f"pid {left_over.pid}" in plan
+    assert "{" not in plan
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_the_question_means_no(home, left_over, number):
+    said, code = asked(number, "kill-orphans", "--pid", str(left_over.pid))
+    assert code == 128 + number
+    assert "nothing was done" in said
+    assert "Traceback" not in said
+    assert left_over.poll() is None
+    assert not (home / "state").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_during_an_action_is_reported_and_logged(home, stubborn, number):
+    words = ["kill-orphans", "--pid", str(stubborn.pid), "--yes", "--json"]
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as program:
+        deadline = time.monotonic() + 60
+        while not (home / "state/cockpit/acts.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        program.send_signal(number)
+        said, warned = program.communicate(timeout=60)
+    assert program.returncode == 128 + number
+    assert b"was aborted: the state of 1 process is unknown" in warned
+    assert "unknown" in json.loads(said)["failed"][0]["error"]
+    assert log_of(home)[1]["outcome"] == {"broken_off": "cancelled"}
+
+
+def test_the_help_lists_every_action_and_its_exit_codes(home):
+    from cockpit.actions.table import ACTIONS
+
+    listed = cockpit("--help").stdout
+    for action in (action for action in ACTIONS if action.command):
+        assert action.id in listed
+        assert "0  done, or nothing to do" in cockpit(action.id, "--help").stdout

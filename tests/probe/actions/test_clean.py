@@ -1,0 +1,618 @@
+"""Clean-up: dead and live sessions, their protected files, and the pointers to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cockpit.demo import cluster as demo
+from tests.probe.actions.grounds import NAME, OTHER, Ground, age, listening, program, session, what, write
+from tests.probe.probe_copy import copy_probe
+from tests.pythons import installed_pythons, version_of
+
+pytestmark = pytest.mark.process
+
+ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
+NOBODY = 65534
+
+
+def reason(answer, name):
+    return next(one["reason"] for one in answer["refused"] if os.path.basename(one["path"]) == name)
+
+
+# Dead or alive
+
+
+def test_a_dead_session_is_removed_completely(ground):
+    path = session(ground.temp)
+    planned = ground.plan()
+    (target,) = planned["targets"]
+    assert target["path"] == str(path)
+    assert (target["live"], target["files"], target["keeps"], target["uid"]) == (False, 3, [], os.getuid())
+    assert target["size"] == sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())
+    answer = ground.do(planned["targets"])
+    assert (what(answer["done"]), answer["notes"]) == ([NAME], [])
+    assert not path.exists()
+    assert answer["freed"] == {"disk": target["size"], "shm": 0}
+    assert any(" counted, " in text for text in ground.told)
+
+
+def test_the_dead_session_of_the_demo_can_be_cleaned_and_its_checkpoint_stays(ground):
+    demo.write_dead_session(ground.temp)
+    planned = ground.plan()
+    (target,) = planned["targets"]
+    assert (target["live"], planned["refused"]) == (False, [])
+    assert [os.path.basename(kept) for kept in target["keeps"]] == ["ckpt"]
+    answer = ground.do(planned["targets"])
+    assert answer["freed"]["disk"] == target["size"], "what stays is not counted"
+    assert answer["done"][0]["outcome"].startswith(f"{target['files']} files removed")
+    again = ground.plan()
+    assert again["targets"] == []
+    assert any("nothing to remove, all that is left in it is protected" in note for note in again["notes"])
+
+
+def test_a_plan_changes_nothing(ground):
+    path = session(ground.temp)
+    before = sorted((file, file.lstat().st_mtime_ns) for file in path.rglob("*"))
+    ground.plan()
+    assert sorted((file, file.lstat().st_mtime_ns) for file in path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("named", [None, [NAME]])
+def test_a_session_whose_socket_answers_stays_even_if_it_is_named(ground, named):
+    path = session(ground.temp)
+    with listening(path / "sockets" / "raylet.1"):
+        planned = ground.plan(sessions=named)
+    assert planned["targets"] == []
+    assert reason(planned, NAME) == "it is alive: a raylet listens on its socket"
+    assert planned["refused"][0]["live"] is True
+
+
+@pytest.mark.parametrize(
+    ("program_name", "words"),
+    [
+        ("/env/ray/core/src/ray/raylet/raylet", ["--raylet_socket_name={path}/sockets/raylet", "--session_dir={path}"]),
+        ("/env/ray/core/src/ray/gcs/gcs_server", ["--log_dir={path}/logs", "--gcs_server_port=1"]),
+        ("ray-dashboard-NodeHead-0", ["--session-dir={path}"]),
+    ],
+)
+def test_a_session_that_a_process_of_ray_names_stays(ground, program_name, words):
+    path = session(ground.temp)
+    with program(program_name, *(word.format(path=path) for word in words)) as pid:
+        planned = ground.plan()
+    assert planned["targets"] == []
+    assert reason(planned, NAME).startswith("it is alive: ")
+    assert str(pid) in reason(planned, NAME)
+
+
+def test_a_session_with_another_path_stays_if_its_raylet_runs(ground):
+    session(ground.temp)
+    with program("/env/raylet", f"--raylet_socket_name=/elsewhere/{NAME}/sockets/raylet", f"--session_dir=/elsewhere/{NAME}"):
+        assert ground.plan()["targets"] == []
+
+
+def test_a_session_whose_socket_cannot_be_asked_stays(ground):
+    path = session(ground.temp)
+    (path / "sockets").rename(path / "moved")
+    os.symlink(path / "moved", path / "sockets")
+    age(path)
+    assert reason(ground.plan(), NAME).startswith("unknown whether it is alive")
+
+
+def test_the_latest_session_may_be_dead(ground):
+    session(ground.temp)
+    os.symlink(ground.temp / NAME, ground.temp / "session_latest")
+    planned = ground.plan()
+    assert what(planned["targets"]) == [NAME, "session_latest"]
+    assert what(ground.do(planned["targets"])["done"]) == [NAME, "session_latest"]
+    assert os.listdir(ground.temp) == []
+
+
+def test_a_live_session_beside_a_dead_one_stays(ground):
+    dead, lives = session(ground.temp), session(ground.temp, OTHER)
+    with listening(lives / "sockets" / "raylet"):
+        answer = ground.clean()
+        assert what(answer["done"]) == [NAME]
+        assert len(list(lives.rglob("*"))) == 8
+    assert not dead.exists()
+
+
+def test_a_session_that_came_alive_after_the_plan_stays(ground):
+    path = session(ground.temp)
+    planned = ground.plan()
+    with listening(path / "sockets" / "raylet"):
+        answer = ground.do(planned["targets"])
+    assert answer["done"] == []
+    assert reason(answer, NAME) == "it is alive: a raylet listens on its socket"
+    assert (path / "logs" / "raylet.out").exists()
+
+
+def test_a_session_that_is_just_being_created_is_awaited(ground, monkeypatch):
+    monkeypatch.setattr("cockpit.probe.actions.clean.dead_sessions.MIN_QUIET_S", 1.0)
+    path = session(ground.temp)
+    os.utime(path)
+    began = time.monotonic()
+    assert what(ground.plan()["targets"]) == [NAME]
+    assert time.monotonic() - began > 0.5
+    assert ground.told[0] == f"{NAME} was changed just now: waiting to see whether it starts"
+
+
+def test_a_session_that_we_just_ended_is_not_awaited_but_stays_if_it_is_alive(ground, monkeypatch):
+    path = session(ground.temp)
+    os.utime(path)
+    monkeypatch.setattr("cockpit.probe.actions.clean.dead_sessions.MIN_QUIET_S", 10_000)
+    answer = ground.clean(ended=[NAME])
+    assert what(answer["done"]) == [NAME]
+    lives = session(ground.temp)
+    os.utime(lives)
+    with listening(lives / "sockets" / "raylet"):
+        assert reason(ground.plan(ended=[NAME]), NAME) == "it is alive: a raylet listens on its socket"
+
+
+# Named sessions
+
+
+def test_only_named_sessions_are_removed(ground):
+    session(ground.temp)
+    other = session(ground.temp, OTHER)
+    os.symlink(NAME, ground.temp / "session_latest")
+    write(ground.temp / "ray_current_cluster").write_text("127.0.0.1:1")
+    assert what(ground.plan(sessions=[OTHER])["targets"]) == [OTHER]
+    assert what(ground.plan(sessions=[NAME])["targets"]) == [NAME, "session_latest"]
+    assert what(ground.clean(sessions=[str(other) + "/"])["done"]) == [OTHER]
+
+
+def test_a_session_in_any_place_is_found_by_its_path(ground, tmp_path):
+    link = tmp_path / "ray"
+    link.symlink_to(ground.temp)
+    session(ground.temp)
+    unknowing = Ground(tmp_path)
+    unknowing.scanner().add_temp_dir(str(tmp_path))
+    planned = unknowing.plan(sessions=[f"{link}/{NAME}"])
+    assert what(planned["targets"]) == [NAME]
+    assert what(unknowing.do(planned["targets"], sessions=[f"{link}/{NAME}"])["done"]) == [NAME]
+    assert os.listdir(ground.temp) == []
+
+
+def test_a_named_session_that_does_not_exist_is_reported(ground):
+    os.symlink("/etc", ground.temp / NAME)
+    assert ground.plan(sessions=[OTHER])["notes"] == [f"there is no session {OTHER} here"]
+    assert ground.plan(sessions=[f"{ground.temp}/{NAME}"])["notes"] == [f"{ground.temp}/{NAME} is a link, not a session folder"]
+
+
+def test_only_sessions_older_than_the_limit_are_removed(ground):
+    path = session(ground.temp)
+    for file in path.rglob("*"):
+        age(file, 7200)
+    age(path, 7200)
+    assert ground.plan(older_than=7300)["notes"] == [f"{NAME} is kept: a file in it was written 2.0 hours ago"]
+    assert reason(ground.plan(older_than=7300, sessions=[NAME]), NAME) == "a file in it was written 2.0 hours ago", "it was asked for"
+    (target,) = ground.plan(older_than=7000)["targets"]
+    assert 7200 <= target["age"] < 7260
+    os.utime(path / "logs" / "raylet.out")
+    assert ground.plan(older_than=7000)["targets"] == []
+
+
+def test_a_session_that_was_written_to_after_the_plan_stays_if_an_age_is_required(ground):
+    path = session(ground.temp)
+    for file in path.rglob("*"):
+        age(file, 7200)
+    age(path, 7200)
+    planned = ground.plan(older_than=7000)
+    os.utime(path / "logs" / "raylet.out")
+    assert reason(ground.do(planned["targets"], older_than=7000), NAME) == "a file in it was written 0.0 hours ago"
+    assert path.exists()
+
+
+def test_a_bug_with_one_target_does_not_lose_the_outcome_of_the_others(ground):
+    session(ground.temp)
+    session(ground.temp, OTHER)
+    first, second = sorted(ground.plan()["targets"], key=lambda one: one["name"])
+    del first["inode"]
+    answer = ground.do([first, second])
+    assert (what(answer["failed"]), what(answer["done"])) == ([OTHER], [NAME])
+    assert "KeyError" in answer["failed"][0]["error"]
+
+
+@ROOT
+def test_root_removes_another_users_session_only_if_it_is_named(ground):
+    path = session(ground.temp)
+    for one in (path, *path.rglob("*")):
+        os.chown(one, NOBODY, NOBODY, follow_symlinks=False)
+    assert reason(ground.plan(), NAME).endswith("to remove it, put the cursor on it, or name it by --session")
+    planned = ground.plan(sessions=[NAME])
+    assert ground.do(planned["targets"])["done"] == []
+    assert what(ground.do(planned["targets"], sessions=[NAME])["done"]) == [NAME]
+
+
+# Protected files
+
+
+def test_protected_files_stay(ground):
+    path = session(ground.temp)
+    kept = [write(path / "runtime_resources" / "a" / "model.safetensors"), write(path / "run" / "global_step7" / "weights.bin")]
+    kept += [write(path / "run" / "global_step7" / "vocab.txt"), write(path / "core.4711")]
+    write(path / "run" / "global_step7.log")
+    age(path)
+    planned = ground.plan()
+    (target,) = planned["targets"]
+    assert sorted(target["keeps"]) == ["core.4711", "run/global_step7", "runtime_resources/a/model.safetensors"]
+    (done,) = ground.do(planned["targets"])["done"]
+    assert done["outcome"].endswith(" and 2 more")
+    assert sorted(file for file in path.rglob("*") if file.is_file()) == sorted(kept)
+    assert os.listdir(path / "sockets") == os.listdir(path / "logs") == []
+    assert what(ground.clean(protected=[str(path / "run")])["done"]) == [NAME], "it can still be told to be a session's folder"
+
+
+def test_protected_files_are_removed_if_they_are_named(ground):
+    path = session(ground.temp)
+    kept = write(path / "a" / "one.pt")
+    named = [write(path / "a" / "two.pt"), write(path / "checkpoint-3" / "optimizer.bin").parent]
+    write(path / "checkpoint-3" / "vocab.txt")
+    age(path)
+    dear = [str(one) for one in named]
+    planned = ground.plan(protected=dear)
+    assert planned["targets"][0]["keeps"] == ["a/one.pt"]
+    ground.do(planned["targets"], protected=dear)
+    assert [file for file in path.rglob("*") if file.is_file()] == [kept]
+
+
+@pytest.mark.parametrize(("there", "words"), [(2, "1 more protected file is kept"), (3, "2 more protected files are kept")])
+def test_the_number_of_unlisted_protected_files_is_reported(ground, monkeypatch, there: int, words: str):
+    monkeypatch.setattr("cockpit.probe.actions.clean.dead_sessions.KEEPS", 1)
+    path = session(ground.temp)
+    for number in range(there):
+        write(path / f"{number}.pt")
+    age(path)
+    assert f"{NAME}: {words} and not listed" in ground.plan()["notes"]
+
+
+def test_a_link_stays_while_its_session_keeps_something(ground):
+    write(session(ground.temp) / "model.pt")
+    age(ground.temp / NAME)
+    os.symlink(NAME, ground.temp / "session_latest")
+    planned = ground.plan()
+    assert what(planned["targets"]) == [NAME]
+    ground.do(planned["targets"])
+    assert os.readlink(ground.temp / "session_latest") == NAME
+
+
+def test_a_named_path_that_is_not_protected_is_reported(ground):
+    path = session(ground.temp)
+    assert ground.plan(protected=[f"{path}/logs"])["notes"] == [f"{NAME}: no protected file has the path logs"]
+
+
+def test_a_checkpoint_that_appears_during_the_removal_stays(ground):
+    path = session(ground.temp)
+    planned = ground.plan()
+    late = write(path / "logs" / "late.pt")
+    age(path)
+    ground.do(planned["targets"])
+    assert [file for file in path.rglob("*") if file.is_file()] == [late]
+
+
+def test_names_that_are_not_utf8_survive_plan_and_do(ground):
+    path = session(ground.temp)
+    odd = os.fsdecode(os.fsencode(path) + b"/a\n\xff\\x41.pt")
+    other = f"{path}/a\n\\xff\\x41.pt"
+    for name in (odd, other):
+        with open(name, "w") as file:
+            file.write("dear")
+    age(path)
+    planned = json.loads(json.dumps(ground.plan()))
+    keeps = sorted(planned["targets"][0]["keeps"])
+    assert keeps == ["a\n\\\\xff\\\\x41.pt", "a\n\\xff\\\\x41.pt"]
+    dear = [f"{path}/{keeps[1]}"]
+    ground.do(planned["targets"], protected=dear)
+    assert sorted(os.listdir(path)) == [os.path.basename(other), "logs", "sockets"]
+
+
+PACKAGE = "runtime_resources/working_dir_files/_ray_pkg_1f"
+UNPACKED = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "wandb/offline-run-1/run-1.wandb", "runs/events.out.tfevents.1", "outputs/rollout.jsonl", "model.bin", "consolidated.00.bin",
+        "optimizer.bin", "data/train.parquet", "replay.pkl", "step_500/x.bin",
+    ],
+)  # fmt: skip
+def test_a_file_that_a_job_wrote_into_its_working_dir_stays(ground, result):
+    path = session(ground.temp)
+    package = path / PACKAGE
+    for name in ("train.py", "vocab.bin"):
+        os.utime(write(package / name, 100), (UNPACKED, UNPACKED))
+    kept = write(package / result, 100)
+    os.utime(kept, (UNPACKED + 600, UNPACKED + 600))
+    os.utime(write(package / "__pycache__" / "train.cpython-311.pyc"), (UNPACKED + 600, UNPACKED + 600))
+    age(path)
+    ground.clean()
+    assert [file for file in path.rglob("*") if file.is_file()] == [kept]
+
+
+def test_a_large_file_in_a_working_dir_stays_at_any_age(ground):
+    path = session(ground.temp)
+    kept = write(path / PACKAGE / "weights.bin", 2 << 20)
+    os.utime(write(path / PACKAGE / "train.py"), (UNPACKED, UNPACKED))
+    os.utime(kept, (UNPACKED, UNPACKED))
+    age(path)
+    ground.clean()
+    assert [file for file in path.rglob("*") if file.is_file()] == [kept]
+
+
+def test_a_file_that_a_job_writes_during_the_removal_stays(ground):
+    path = session(ground.temp)
+    os.utime(write(path / PACKAGE / "train.py"), (UNPACKED, UNPACKED))
+    age(path)
+    planned = ground.plan()
+    late = write(path / PACKAGE / "late.jsonl", 100)
+    age(path)
+    ground.do(planned["targets"])
+    assert [file for file in path.rglob("*") if file.is_file()] == [late]
+
+
+# Folders that may be no sessions
+
+
+@ROOT
+@pytest.mark.parametrize("part", ["logs", "sockets"])
+@pytest.mark.parametrize("how", ["missing", "another user's", "a link"])
+def test_a_renamed_folder_is_no_session(ground, part, how):
+    """A user who may write to the folder above can rename root's folders in it."""
+    path = session(ground.temp)
+    if how == "another user's":
+        os.chown(path / part, NOBODY, NOBODY)
+    else:
+        (path / part).rename(path / "moved")
+    if how == "a link":
+        (path / part).symlink_to("moved")
+    age(path)
+    planned = ground.plan()
+    assert planned["targets"] == []
+    assert "it may not be a session folder" in reason(planned, NAME) or part == "sockets"
+
+
+@ROOT
+@pytest.mark.parametrize("above", [False, True])
+def test_root_does_not_trust_another_users_temp_dir_unless_its_path_is_named(ground, above):
+    path = session(ground.temp / "ray")
+    os.chown(ground.temp if above else ground.temp / "ray", NOBODY, NOBODY)
+    ground = Ground(ground.temp / "ray")
+    planned = ground.plan()
+    assert planned["targets"] == []
+    assert "so files there may have been replaced: to remove this session, put the cursor on it, or name its path by --session" in reason(
+        planned, NAME
+    )
+    assert ground.plan(sessions=[NAME])["targets"] == []
+    assert what(ground.clean(sessions=[str(path)])["done"]) == [NAME]
+
+
+@ROOT
+def test_another_user_can_not_prevent_the_removal_of_a_session(ground):
+    """By a raylet of no session, or by a listener in the folder."""
+    path = session(ground.temp)
+    (path / "sockets").chmod(0o777)
+    ground.temp.chmod(0o755)
+    (path / "sockets" / "raylet").unlink()
+    be = f"import os, socket, sys; os.setuid({NOBODY})"
+    listen = f"s = socket.socket(1); s.bind('{path}/sockets/raylet'); s.listen()"
+    stay = "print(flush=True); sys.stdin.read()"
+    gcs = program("gcs_server", "--log_dir=x", code=f"{be}; {stay}")
+    claims = program("raylet", f"--raylet_socket_name={path}/sockets/raylet", f"--session_dir={path}", code=f"{be}; {stay}")
+    with gcs, claims, program(code=f"{be}; {listen}; {stay}"):
+        age(path)
+        assert what(ground.clean()["done"]) == [NAME]
+
+
+def test_files_that_a_live_ray_uses_stay(ground):
+    """A renamed session still belongs to its Ray: the kernel reports its open files."""
+    path, lives = session(ground.temp), session(ground.temp, OTHER)
+    write(path / "runtime_resources" / "data.txt")
+    age(path)
+    flags = f"--raylet_socket_name={lives}/sockets/raylet", f"--session_dir={lives}"
+    holds = f"import sys; file = open('{path}/runtime_resources/data.txt'); print(flush=True); sys.stdin.read()"
+    with program("/env/raylet", *flags, code=holds) as pid:
+        planned = ground.plan()
+        assert reason(planned, NAME) == f"it is in use: ray {pid} of a live Ray has runtime_resources/data.txt open"
+        assert planned["targets"] == []
+
+
+# Files in use
+
+
+def test_a_process_with_an_open_file_is_named_and_does_not_stop_the_removal(ground):
+    path = session(ground.temp)
+    log = write(path / "logs" / "left.log", 100_000)
+    blocks = log.stat().st_blocks * 512
+    size = sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())
+    age(path)
+    with (
+        log.open() as stdin,
+        program(
+            "sleeper", code="import os; os.write(2, b''); print(flush=True); import time; time.sleep(600)", pass_fds=[stdin.fileno()]
+        ) as pid,
+    ):
+        planned = ground.plan()
+        (note,) = [one for one in planned["notes"] if str(pid) in one]
+        assert note == f"{NAME}: logs/left.log is held open by sleeper -c (pid {pid}): its space is freed when that process ends"
+        stdin.close()
+        answer = ground.do(planned["targets"])
+    assert not path.exists()
+    assert answer["freed"]["disk"] == size - blocks
+
+
+def test_a_process_that_works_in_the_folder_is_named(ground):
+    path = session(ground.temp)
+    with program("train", cwd=path / "runtime_resources") as pid:
+        assert [one for one in ground.plan()["notes"] if str(pid) in one] == [
+            f"{NAME}: runtime_resources is used as working directory by train -c (pid {pid}): its space is freed when that process ends"
+        ]
+
+
+# Pointers to sessions and clusters
+
+
+def test_a_link_to_nothing_is_removed(ground):
+    os.symlink(f"/gone/{NAME}", ground.temp / "session_latest")
+    answer = ground.clean()
+    assert [done["outcome"] for done in answer["done"]] == [f"removed: it points at {NAME}, which is gone"]
+    assert os.listdir(ground.temp) == []
+
+
+def test_a_link_to_a_session_by_another_path_stays(ground):
+    path = session(ground.temp)
+    os.symlink(f"/elsewhere/{NAME}", ground.temp / "session_latest")
+    with listening(path / "sockets" / "raylet"):
+        assert ground.plan()["targets"] == []
+
+
+def test_a_link_stays_if_its_session_lives_without_a_folder(ground):
+    os.symlink(NAME, ground.temp / "session_latest")
+    with program("/env/raylet", f"--raylet_socket_name={ground.temp}/{NAME}/sockets/raylet", f"--session_dir={ground.temp}/{NAME}"):
+        planned = ground.plan()
+    assert planned["targets"] == []
+    assert reason(planned, "session_latest").startswith("it is alive: raylet ")
+
+
+def test_a_link_that_was_replaced_after_the_plan_stays(ground):
+    link = ground.temp / "session_latest"
+    os.symlink("gone", link)
+    planned = ground.plan()
+    os.symlink("gone too", ground.temp / "new")
+    os.replace(ground.temp / "new", link)
+    assert what(ground.do(planned["targets"])["refused"]) == ["session_latest"]
+    assert os.readlink(link) == "gone too"
+
+
+def address_file(ground, text) -> Path:
+    path = ground.temp / "ray_current_cluster"
+    path.write_text(text)
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def test_an_address_without_a_listener_is_removed(ground):
+    path = address_file(ground, f"127.0.0.1:{free_port()}")
+    answer = ground.clean()
+    assert what(answer["done"]) == ["ray_current_cluster"]
+    assert not path.exists()
+
+
+def test_an_address_with_a_listener_stays(ground):
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        address_file(ground, f"127.0.0.1:{sock.getsockname()[1]}")
+        assert ground.plan() | {"notes": []} == {"targets": [], "refused": [], "notes": []}
+
+
+def test_an_address_that_came_alive_after_the_plan_stays(ground):
+    port = free_port()
+    path = address_file(ground, f"127.0.0.1:{port}")
+    planned = ground.plan()
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", port))
+        sock.listen()
+        assert what(ground.do(planned["targets"])["refused"]) == ["ray_current_cluster"]
+    assert path.exists()
+
+
+def test_another_hosts_address_stays_while_a_raylet_of_its_cluster_runs_here(ground):
+    address_file(ground, "192.0.2.7:63790")
+    with program(
+        "/env/raylet", f"--raylet_socket_name=/x/{NAME}/sockets/raylet", "--gcs-address=192.0.2.7:63790", f"--session_dir=/x/{NAME}"
+    ):
+        assert ground.plan()["targets"] == []
+    assert what(ground.plan()["targets"]) == ["ray_current_cluster"]
+
+
+def test_an_address_stays_if_an_unseen_raylet_may_use_it(ground):
+    address_file(ground, "192.0.2.7:63790")
+    with listening(session(ground.temp) / "sockets" / "raylet"):
+        planned = ground.plan()
+    assert planned["targets"] == []
+    assert reason(planned, "ray_current_cluster") == f"{NAME} may be of that cluster, and its raylet can't be seen from here"
+
+
+def test_an_address_by_name_stays(ground):
+    address_file(ground, "head-node:63790")
+    assert reason(ground.plan(), "ray_current_cluster") == "unknown whether head-node:63790 is an address of this host"
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "{temp}/precious", "{temp}/../{name}/logs"])
+@pytest.mark.parametrize("kind", ["session", "link", "file", "shm", "process"])
+def test_no_request_removes_anything_else(ground, path, kind):
+    precious = write(ground.temp / "precious")
+    session(ground.temp)
+    asked = path.format(temp=ground.temp, name=NAME)
+    status = os.lstat(precious)
+    target = {"what": kind, "path": asked, "device": status.st_dev, "inode": status.st_ino}
+    answer = ground.do([target])
+    assert len(answer["refused"]) == 1
+    assert answer["done"] == answer["failed"] == []
+    assert precious.exists()
+
+
+# The program
+
+
+def test_the_counting_ends_with_its_reader(ground, start):
+    path = session(ground.temp)
+    for number in range(30_000):
+        (path / "logs" / str(number)).touch()
+    age(path)
+    probe = start("act", json.dumps(ground.request(stage="plan", sessions=[str(path)])))
+    while " counted, " not in probe.line()["tell"]:
+        pass
+    probe.process.stdout.close()
+    assert probe.process.wait(60) in (0, -signal.SIGPIPE)
+    assert probe.errors() == ""
+
+
+def test_it_cleans_on_any_python(ground, start, tmp_path):
+    folder = copy_probe(tmp_path / "there")
+    tried = [path for path in installed_pythons() if version_of(path) != sys.version_info[:2]]
+    if not any(version_of(path) == (3, 8) for path in tried):
+        pytest.skip(f"there is no Python 3.8 here; found only {tried}")
+    for python in tried:
+        path = session(ground.temp)
+        kept = Path(os.fsdecode(os.fsencode(path) + b"/\xff.pt"))
+        write(kept)
+        age(path)
+        shm = age(write(Path("/dev/shm") / f"psm_{secrets.token_hex(4)}", 8192))
+        there = {"python": python, "module": "probe", "cwd": tmp_path, "PYTHONPATH": str(folder), "PYTHONWARNINGS": "error"}
+        plan = hear_answer(start("act", json.dumps(ground.request(stage="plan", sessions=[str(path)])), **there))
+        assert plan["targets"][0]["keeps"] == ["\\xff.pt"], python
+        status = shm.lstat()
+        leftover = {"what": "shm", "path": str(shm), "device": status.st_dev, "inode": status.st_ino}
+        receipt = hear_answer(start("act", json.dumps(ground.request(stage="do", targets=[*plan["targets"], leftover])), **there))
+        assert what(receipt["done"]) == [NAME, shm.name], (python, receipt)
+        assert receipt["freed"] == {"disk": plan["targets"][0]["size"], "shm": 8192}
+        assert not shm.exists()
+        assert [file for file in path.rglob("*") if file.is_file()] == [kept]
+        shutil.rmtree(path)
+
+
+def hear_answer(probe):
+    """The answer, after its progress lines."""
+    while True:
+        line = probe.line()
+        if "tell" not in line:
+            assert probe.process.wait(60) == 0
+            assert probe.errors() == ""
+            return line

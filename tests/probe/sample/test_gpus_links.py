@@ -1,0 +1,89 @@
+"""Tests that a GPU's links are read in few calls, and that values which a device or pynvml lacks stay unknown."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cockpit.probe.sample.gpus import MAX_LINKS, read_links
+
+
+class NvmlError(Exception):
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class Nvml:
+    """A GPU with two links, the second of them down."""
+
+    NVMLError, NVML_SUCCESS = NvmlError, 0
+    NVML_FI_DEV_NVLINK_LINK_COUNT, NVML_FI_DEV_NVLINK_GET_STATE = 91, 165
+    NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY, NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY, NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS = 161, 162, 215
+
+    def __init__(self, **values: Any) -> None:
+        told = {"count": 2, "states": [1, 0], "replays": [5, 0], "recoveries": [1, 0], "events": [None, None], **values}
+        self.fields = {91: [told["count"]], 165: told["states"], 161: told["replays"], 162: told["recoveries"], 215: told["events"]}
+        self.calls = 0
+
+    def nvmlDeviceGetFieldValues(self, _: object, fields: list[tuple[int, int]]) -> list[SimpleNamespace]:  # noqa: N802 NVML's name
+        self.calls += 1
+        values = [self.fields[number][link] if link < len(self.fields[number]) else None for number, link in fields]
+        return [SimpleNamespace(nvmlReturn=3 * (one is None), valueType=3, value=SimpleNamespace(ullVal=one or 0)) for one in values]
+
+    def nvmlDeviceGetCurrPcieLinkWidth(self, _: object) -> int:  # noqa: N802 NVML's name
+        return 16
+
+    def nvmlDeviceGetPcieReplayCounter(self, _: object) -> int:  # noqa: N802 NVML's name
+        raise NvmlError(3)
+
+
+def nvlinks(nvml: Any) -> tuple[int | None, ...]:
+    told = read_links(nvml, None)
+    return told["nvlinks"], told["nvlinks_active"], told["nvlink_errors"]
+
+
+def test_links_that_are_up_are_counted_and_their_errors_added_in_two_calls():
+    nvml = Nvml()
+    assert nvlinks(nvml) == (2, 1, 6)
+    assert nvml.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"count": 0}, (0, 0, None)),
+        ({"count": None}, (None, None, None)),
+        ({"states": [1, None]}, (2, None, 6)),
+        ({"states": [2, 1]}, (2, 2, 6)),
+        ({"replays": [None, None], "recoveries": [None, None]}, (2, 1, None)),
+        ({"replays": [None, None], "recoveries": [None, None], "events": [4, 5]}, (2, 1, 9)),
+        ({"events": [4, 5]}, (2, 1, 6)),
+        ({"count": 10**6}, (10**6, None, 6)),
+    ],
+)
+def test_a_field_that_a_generation_lacks_is_unknown_and_never_0(values, told):
+    assert nvlinks(Nvml(**values)) == told
+
+
+def test_an_older_driver_is_asked_link_by_link():
+    nvml = Nvml(states=[None, None])
+    nvml.nvmlDeviceGetNvLinkState = lambda _, link: 1 - link
+    assert nvlinks(nvml) == (2, 1, 6)
+
+
+def test_at_most_the_possible_number_of_links_is_read():
+    nvml = Nvml(count=10**6, states=[1] * 100)
+    assert nvlinks(nvml)[1] == MAX_LINKS
+
+
+def test_functions_and_fields_that_an_old_pynvml_lacks_are_unknown():
+    told = read_links(SimpleNamespace(NVMLError=NvmlError), None)
+    assert set(told.values()) == {None}
+
+
+def test_one_unknown_number_of_pcie_leaves_the_others():
+    told = read_links(Nvml(), None)
+    assert (told["pcie_width"], told["pcie_replays"], told["pcie_generation"]) == (16, None, None)

@@ -1,0 +1,165 @@
+"""Tests memory as Ray counts it, and file systems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.sample import host
+from cockpit.probe.sample.network import addresses
+from tests.probe.forests import raylet
+
+GIB = 1 << 30
+MEMINFO = f"MemTotal: {64 * GIB // 1024} kB\nMemFree: 1 kB\nMemAvailable: {40 * GIB // 1024} kB\nSwapTotal: 999 kB\n"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A machine with 64 GiB, 24 of them in use, without a limit of a cgroup."""
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "cgroup" / "memory").mkdir(parents=True)
+    (tmp_path / "proc" / "meminfo").write_text(MEMINFO)
+    return tmp_path
+
+
+def memory(machine: Path) -> tuple[int | None, int | None]:
+    return look(machine)[:2]
+
+
+def look(machine: Path) -> host.MemoryUse:
+    return host.memory(str(machine / "proc"), str(machine / "cgroup"))
+
+
+def v2(machine: Path, limit: str, current: int = 20 * GIB) -> None:
+    (machine / "cgroup" / "memory.max").write_text(f"{limit}\n")
+    (machine / "cgroup" / "memory.current").write_text(f"{current}\n")
+    (machine / "cgroup" / "memory.stat").write_text(f"anon 5\nfile 9\ninactive_file {3 * GIB}\nactive_file {2 * GIB}\n")
+
+
+def v1(machine: Path, limit: int) -> None:
+    folder = machine / "cgroup" / "memory"
+    (folder / "memory.limit_in_bytes").write_text(f"{limit}\n")
+    (folder / "memory.usage_in_bytes").write_text(f"{20 * GIB}\n")
+    (folder / "memory.stat").write_text(f"inactive_file 1\nactive_file 1\ntotal_inactive_file {4 * GIB}\ntotal_active_file {1 * GIB}\n")
+
+
+def test_without_a_cgroup_it_is_the_memory_of_the_host(machine):
+    assert memory(machine) == (24 * GIB, 64 * GIB)
+
+
+def test_shared_memory_is_that_of_the_host_or_of_the_cgroup(machine):
+    (machine / "proc" / "meminfo").write_text(f"{MEMINFO}Shmem: {7 * GIB // 1024} kB\n")
+    assert look(machine).shared == 7 * GIB
+    v2(machine, str(32 * GIB))
+    assert look(machine).shared is None
+    stat = machine / "cgroup" / "memory.stat"
+    stat.write_text(f"{stat.read_text()}shmem {2 * GIB}\nshmem_thp 5\n")
+    assert look(machine).shared == 2 * GIB
+
+
+def test_a_cgroup_of_version_2_counts_if_its_limit_is_lower(machine):
+    v2(machine, str(32 * GIB))
+    assert memory(machine) == (15 * GIB, 32 * GIB)
+
+
+def test_a_cgroup_of_version_1_counts_its_whole_tree(machine):
+    v1(machine, 32 * GIB)
+    assert memory(machine) == (15 * GIB, 32 * GIB)
+
+
+def test_the_memory_of_the_machine_is_kept_if_a_cgroup_gives_less(machine):
+    assert look(machine).host_total is None
+    v2(machine, str(128 * GIB))
+    assert look(machine).host_total is None
+    v2(machine, str(32 * GIB))
+    assert look(machine).host_total == 64 * GIB
+
+
+@pytest.mark.parametrize("limit", ["max", "0", str(128 * GIB)])
+def test_a_limit_that_does_not_bind_leaves_the_hosts_figures(machine, limit):
+    v2(machine, limit)
+    assert memory(machine) == (24 * GIB, 64 * GIB)
+
+
+def test_the_unlimited_number_of_version_1_does_not_bind(machine):
+    v1(machine, 9223372036854771712)
+    assert memory(machine) == (24 * GIB, 64 * GIB)
+
+
+def test_version_2_hides_version_1(machine):
+    v1(machine, 8 * GIB)
+    v2(machine, "max")
+    assert memory(machine) == (24 * GIB, 64 * GIB)
+
+
+def test_the_lowest_limit_of_nested_cgroups_counts_and_of_equal_limits_the_uppermost(machine):
+    folders = [machine / "cgroup" / "memory" / name for name in ("slurm/job_42/step_0", "slurm/job_42", "slurm")]
+    folders[0].mkdir(parents=True)
+    for folder, limit, used in zip(folders, (9, 9, 1 << 33), (2, 6, 30), strict=True):
+        (folder / "memory.limit_in_bytes").write_text(f"{limit * GIB}\n")
+        (folder / "memory.usage_in_bytes").write_text(f"{used * GIB}\n")
+        (folder / "memory.stat").write_text(f"total_inactive_file {GIB}\ntotal_active_file 0\n")
+    assert host.lowest_limit(map(str, folders))[:2] == (5 * GIB, 9 * GIB)
+    assert host.lowest_limit([str(machine)]) is None
+
+
+def test_use_that_cannot_be_read_is_unknown(machine):
+    v2(machine, str(32 * GIB))
+    (machine / "cgroup" / "memory.stat").write_text("anon 5\n")
+    assert memory(machine) == (None, 32 * GIB)
+
+
+def test_use_never_exceeds_the_limit(machine):
+    v2(machine, str(8 * GIB))
+    assert memory(machine) == (8 * GIB, 8 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ({}, 95),
+        ({"RAY_memory_usage_threshold": "0.8"}, 80),
+        ({"RAY_min_memory_free_bytes": "2"}, 98),
+        ({"RAY_min_memory_free_bytes": "50"}, 95),
+        ({"RAY_memory_usage_threshold": "0.5", "RAY_min_memory_free_bytes": "10"}, 90),
+        ({"RAY_memory_monitor_refresh_ms": "0"}, None),
+        ({"RAY_memory_monitor_refresh_ms": "1000"}, 95),
+        ({"RAY_memory_usage_threshold": "much"}, None),
+        ({"RAY_memory_usage_threshold": "nan"}, None),
+        ({"RAY_memory_usage_threshold": "inf"}, None),
+        ({"RAY_memory_usage_threshold": "-1"}, None),
+        ({"RAY_count_swap_in_memory_monitor": "1"}, None),
+    ],
+)
+def test_ray_kills_above_its_own_threshold(settings, limit):
+    assert host.kill_at(100, raylet(**settings)) == limit
+
+
+def test_an_unreadable_raylet_has_an_unknown_threshold():
+    assert host.kill_at(100, raylet(readable=False)) is None
+
+
+def test_a_raylet_in_another_container_has_an_unknown_threshold():
+    assert host.kill_at(100, raylet(apart=True)) is None
+
+
+def test_each_file_system_is_counted_once_by_the_first_folder_on_it(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    found = host.disks([str(tmp_path / "absent"), str(first), str(second)])
+    assert [disk["path"] for disk in found] == [str(first)]
+    assert 0 < found[0]["used"] <= found[0]["total"]
+
+
+def test_the_processors_are_measured_between_two_reads(monkeypatch):
+    times = iter([(10, 100), (40, 200), (40, 200)])
+    monkeypatch.setattr(host, "_cpu_times", lambda: next(times))
+    cpu = host.Cpu()
+    assert cpu.read() == 30.0
+    assert cpu.read() is None
+
+
+def test_the_addresses_are_not_loopback():
+    assert not any(address.startswith(("127.", "::1", "fe80")) for address in addresses())
