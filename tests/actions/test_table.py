@@ -14,6 +14,7 @@ from cockpit.actions.on_hosts import HostAction
 from cockpit.actions.plan import ActionTarget
 from cockpit.actions.table import ACTIONS, STEPS, actions_on, find_action
 from cockpit.model import Finding, Job, PlacementGroup, Remedy, Session
+from cockpit.probe.actions.perform import ACTIONS as PROBE_ACTIONS
 from tests.world import actor, node, process, snapshot
 
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace", "ctrl+c"}
@@ -152,3 +153,9 @@ def test_no_code_branches_on_the_id_of_an_action():
     assert [line for path in files for line in path.read_text().splitlines() if branch.search(line)] == []
     assert branch.search('if plan.act != "launch":')
     assert branch.search('act.verb in ("stop", "clean")')
+
+
+@pytest.mark.parametrize("action", [action for action in (*ACTIONS, *STEPS) if isinstance(action, HostAction)], ids=lambda action: action.id)
+def test_every_request_names_an_action_that_the_probe_has(action):
+    asked = action.request(ActionTarget(requests={"w1": {"role": "head"}}), "w1")
+    assert asked["act"] in PROBE_ACTIONS

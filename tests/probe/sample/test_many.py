@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cockpit.probe.sample import sample
+from cockpit.probe.sample import host_sample as sample
 from cockpit.probe.sample.gpus import GpuReading
 from cockpit.probe.sample.host_sample import Sampler
 from cockpit.probe.sample.proc import Users
