@@ -81,13 +81,8 @@ def shown(words: str, home: Path, **env: str) -> str:
     """All that a command of cockpit prints in a terminal."""
     mine, its = pty.openpty()
     given = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "TERM": "xterm-256color",
-        "COCKPIT_PROBE_HOSTS": "never",
-        "LANG": "C.UTF-8",
-        **env,
-    }
+        "PATH": os.environ["PATH"], "HOME": str(home), "TERM": "xterm-256color", "COCKPIT_PROBE_HOSTS": "never", "LANG": "C.UTF-8", **env,
+    }  # fmt: skip
     done = subprocess.Popen([COCKPIT, *shlex.split(words)], stdin=its, stdout=its, stderr=its, env=given, start_new_session=True)
     os.close(its)
     told = b""

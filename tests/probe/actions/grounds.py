@@ -100,3 +100,7 @@ class Ground:
 
 def what(answers: list[Answer]) -> list[str]:
     return [os.path.basename(one["path"]) for one in answers]
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())

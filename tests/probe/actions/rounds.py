@@ -264,15 +264,8 @@ class Round:
         worker, raylet = self.world.nodes[node.worker], self.world.nodes[node.session.raylet]
         until = int((time.time() - boot_time()) * TICKS_PER_SECOND)
         seen = [
-            self.pid(worker),
-            self.ticks[worker.at],
-            self.pid(raylet),
-            self.ticks[raylet.at],
-            node.session.path,
-            node.job,
-            until,
-            node.uid,
-        ]
+            self.pid(worker), self.ticks[worker.at], self.pid(raylet), self.ticks[raylet.at], node.session.path, node.job, until, node.uid,
+        ]  # fmt: skip
         return [self.pid(node), self.ticks[node.at], seen]
 
     def _meant(self) -> Answer:

@@ -66,24 +66,12 @@ def as_user(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 def test_a_session_ends_with_its_raylet_first_and_its_gcs_last():
     whole = (
-        gcs(),
-        dashboard(),
-        raylet(),
-        agent(101, 100),
-        worker(110),
-        process(111, "VLLM::EngineCore", 110),
-        process(200, "python train.py"),
-    )
+        gcs(), dashboard(), raylet(), agent(101, 100), worker(110), process(111, "VLLM::EngineCore", 110), process(200, "python train.py"),
+    )  # fmt: skip
     look = look_at(*whole, drivers={200: Driver(2000, SESSION, "02000000")})
     assert members(look, NAME) == {
-        100: "raylet",
-        101: "agent",
-        80: "dashboard",
-        110: "worker",
-        111: "child",
-        200: "driver",
-        90: "gcs_server",
-    }
+        100: "raylet", 101: "agent", 80: "dashboard", 110: "worker", 111: "child", 200: "driver", 90: "gcs_server",
+    }  # fmt: skip
     assert list(members(look, NAME)) == [100, 101, 80, 110, 111, 200, 90]
 
 
