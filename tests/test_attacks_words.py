@@ -308,14 +308,16 @@ def test_a_password_in_the_way_to_hosts_is_not_printed(tmp_path):
     assert "Passw0rd99" not in told
 
 
-def test_a_terminal_that_knows_few_letters_gets_an_answer(tmp_path):
-    told = shown("status --address http://127.0.0.1:1", tmp_path, PYTHONIOENCODING="latin-1")
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"PYTHONIOENCODING": "latin-1"},
+        *({"TERM": term, "COLUMNS": "999999999", "LC_ALL": "xx_YY.UTF-8"} for term in ("../../../etc/passwd", "\x1b[31m", "x" * 5000, "")),
+    ],
+    ids=["few letters", "a path", "a colour", "long", "empty"],
+)
+def test_a_terminal_that_knows_few_letters_or_has_a_hostile_name_gets_an_answer(tmp_path, env):
+    told = shown("status --address http://127.0.0.1:1", tmp_path, **env)
     assert "Jobs: unknown" in told
     assert "Traceback" not in told
-
-
-@pytest.mark.parametrize("term", ["../../../etc/passwd", "\x1b[31m", "x" * 5000, ""])
-def test_a_terminal_of_a_hostile_name_gets_an_answer(tmp_path, term):
-    told = shown("status --address http://127.0.0.1:1", tmp_path, TERM=term, COLUMNS="999999999", LC_ALL="xx_YY.UTF-8")
-    assert "Jobs: unknown" in told
     assert ACTIONS.findall(told) == []
