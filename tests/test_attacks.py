@@ -234,7 +234,7 @@ def test_a_token_is_found_in_our_own_home_and_not_taken_from_another_users(home:
 
 
 @pytest.mark.parametrize("how", ["link", "pipe", "folder", "other name"])
-def test_the_log_of_acts_is_written_nowhere_else_and_no_pipe_stops_an_act(home: Path, common: Path, how: str):
+def test_the_log_of_actions_is_written_nowhere_else_and_no_pipe_stops_an_action(home: Path, common: Path, how: str):
     state, elsewhere = home / ".local" / "state", common / "elsewhere"
     state.mkdir(parents=True)
     elsewhere.mkdir()

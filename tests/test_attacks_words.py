@@ -202,8 +202,8 @@ def test_a_number_that_no_float_holds_is_not_known():
 
 
 @pytest.mark.parametrize("half", [b"\\udc80", b"\\uD800", b"\xed\xa0\x80", b"\xff"])
-def test_half_a_character_of_a_host_stops_no_act_on_others(half):
-    """It can't be written into the log of acts, without which nothing is done."""
+def test_half_a_character_of_a_host_stops_no_action_on_others(half):
+    """It can't be written into the log of actions, without which nothing is done."""
     said = parse_message(b'{"targets": [{"command": "train %s", "name": "\\ud83d\\ude80"}]}' % half)
     assert said is not None
     assert json.dumps(said, ensure_ascii=False).encode().decode().startswith('{"targets": [{"command": "train ')
@@ -283,7 +283,7 @@ def test_a_hostile_file_is_a_mistake_in_one_sentence(text):
 # What is said and written
 
 
-def test_no_name_forges_a_line_in_the_log_of_acts_or_acts_on_whoever_reads_it(tmp_path):
+def test_no_name_forges_a_line_in_the_log_of_actions_or_harms_who_reads_it(tmp_path):
     forged = '{"act": "clean", "user": "root", "outcome": "forged"}'
     target = Target("process", host=f"w1\n{forged}", pid=5, command=f"{EVIL[:-1]}\n{forged}\r\u2028{forged}", why=(f"\n{forged}",))
     audit = Audit(tmp_path / "acts.jsonl", lambda: 5.0)

@@ -68,7 +68,7 @@ def program(*argv: str, code: str = "import sys; print(flush=True); sys.stdin.re
 
 
 class Ground:
-    """One temp dir, and acts that read only this one."""
+    """One temp dir, and actions that read only this one."""
 
     def __init__(self, temp: Path) -> None:
         self.temp = temp
