@@ -151,10 +151,7 @@ def test_behind_links_lie_files_as_ray_packs_them(folder, tmp_path):
     (folder / "again").symlink_to(folder)
     contents = find_contents(folder)
     assert [found.name for found in contents.found] == ["deep/x.py", "reward.py"]
-    assert contents.skipped == [
-        "again is left out: it is a link to a folder above it",
-        "gone is left out: it is a broken link",
-    ]
+    assert contents.skipped == ["again is left out: it is a link to a folder above it", "gone is left out: it is a broken link"]
     assert unpacked(pack(contents)) == {"deep/x.py": b"x", "reward.py": b"r"}
 
 

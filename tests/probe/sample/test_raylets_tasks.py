@@ -59,10 +59,7 @@ def test_a_limit_that_is_unknown_or_does_not_hold_is_not_reported(one, limit):
 
 @pytest.mark.parametrize(
     ("name", "answer"),
-    [
-        ("has_capability", lambda _pid, bits: bits == tasks.EXEMPT),
-        ("is_in_our_namespace", lambda pid, kind: (pid, kind) != (HERE, "user")),
-    ],
+    [("has_capability", lambda _pid, bits: bits == tasks.EXEMPT), ("is_in_our_namespace", lambda pid, kind: (pid, kind) != (HERE, "user"))],
 )
 def test_with_the_capability_or_in_another_user_namespace_no_limit_is_reported(monkeypatch, name, answer):
     monkeypatch.setattr(tasks, name, answer)
