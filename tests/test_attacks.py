@@ -167,6 +167,16 @@ def his(path: Path) -> Path:
     return path
 
 
+async def ask_with_token(url: str, peer: Peer) -> None:
+    """A question to the dashboard at this address, which wants a token."""
+    dashboard = Dashboard(url, token=lambda: TOKEN, transport=None, peer=peer)
+    dashboard.auth = "token"
+    try:
+        await dashboard.get("/api/version", timeout=5)
+    finally:
+        await dashboard.close()
+
+
 @pytest.mark.parametrize("words", [(), ("hides",)])
 async def test_the_token_goes_to_nobody_who_binds_the_port_between_the_question_and_the_connection(words: tuple[str, ...]):
     """Ray has ended, and the address was given. Asked who listens, the kernel says nobody; a moment later another user does."""
@@ -178,11 +188,8 @@ async def test_the_token_goes_to_nobody_who_binds_the_port_between_the_question_
         assert peer.why_not_trusted() is None
     assert peer.why_not_trusted() is None
     taker = Taker(port, *words)
-    dashboard = Dashboard(f"http://127.0.0.1:{port}", token=lambda: TOKEN, transport=None, peer=peer)
-    dashboard.auth = "token"
     with pytest.raises(SourceError, match=f"cockpit sends none: what listens on port {port} of this host belongs to user {MALLORY}"):
-        await dashboard.get("/api/version", timeout=5)
-    await dashboard.close()
+        await ask_with_token(f"http://127.0.0.1:{port}", peer)
     assert not taker.heard().strip()
 
 
@@ -199,11 +206,8 @@ async def test_the_token_goes_to_nobody_who_holds_the_connection_though_we_liste
         return find_server(asked, addresses, connections)
 
     peer = Peer(f"http://127.0.0.1:{port}", given=False, find=find)
-    dashboard = Dashboard(f"http://127.0.0.1:{port}", token=lambda: TOKEN, transport=None, peer=peer)
-    dashboard.auth = "token"
     with pytest.raises(SourceError, match=f"cockpit sends none: what listens on port {port} of this host belongs to user {MALLORY}"):
-        await dashboard.get("/api/version", timeout=5)
-    await dashboard.close()
+        await ask_with_token(f"http://127.0.0.1:{port}", peer)
     listening[0].close()
     assert not taker.heard().strip()
 
@@ -224,11 +228,8 @@ async def test_whatever_this_host_is_called_the_token_goes_to_nobody_who_takes_t
             assert peer.meet(leading) is None
         assert peer.why_not_trusted() is None
     taker = Taker(port)
-    dashboard = Dashboard(f"http://{name}:{port}", token=lambda: TOKEN, transport=None, peer=peer)
-    dashboard.auth = "token"
     with pytest.raises(SourceError, match=f"what listens on port {port} of this host belongs to user {MALLORY}"):
-        await dashboard.json("/api/version", dict, timeout=5)
-    await dashboard.close()
+        await ask_with_token(f"http://{name}:{port}", peer)
     assert TOKEN not in taker.heard()
 
 
@@ -357,8 +358,8 @@ def test_a_pipe_in_place_of_a_token_is_not_waited_for(common: Path):
     assert found == [None]
 
 
-@pytest.mark.parametrize("how", ["link", "file", "folder"])
-def test_no_token_is_taken_from_another_users_home(home: Path, common: Path, how: str):
+@pytest.mark.parametrize("how", ["link", "file", "folder", "ours"])
+def test_a_token_is_found_in_our_own_home_and_not_taken_from_another_users(home: Path, common: Path, how: str):
     secret = common / "secret"
     secret.write_text("root's alone\n")
     secret.chmod(0o600)
@@ -367,23 +368,18 @@ def test_no_token_is_taken_from_another_users_home(home: Path, common: Path, how
     if how == "link":
         place.symlink_to(secret)
     else:
-        place.write_text("his\n")
-    if how != "folder":
-        his(place)
-    else:
+        place.write_text("its\n")
+    if how == "folder":
         os.chown(home / ".ray", MALLORY, MALLORY)
-    assert find_token({}) is None
-
-
-def test_a_token_in_our_own_home_is_found(home: Path):
-    os.chown(home, 0, 0)
-    (home / ".ray").mkdir()
-    (home / ".ray" / "auth_token").write_text("ours\n")
-    assert find_token({}) == "ours"
+    elif how == "ours":
+        os.chown(home, 0, 0)
+    else:
+        his(place)
+    assert find_token({}) == ("its" if how == "ours" else None)
 
 
 @pytest.mark.parametrize("how", ["link", "pipe", "folder", "other name"])
-def test_the_log_of_acts_is_written_nowhere_else_and_no_pipe_stops_an_act(home: Path, common: Path, how: str):
+def test_the_log_of_actions_is_written_nowhere_else_and_no_pipe_stops_an_action(home: Path, common: Path, how: str):
     state, elsewhere = home / ".local" / "state", common / "elsewhere"
     state.mkdir(parents=True)
     elsewhere.mkdir()
@@ -405,29 +401,23 @@ def test_the_log_of_acts_is_written_nowhere_else_and_no_pipe_stops_an_act(home: 
     assert [one.read_text() for one in elsewhere.iterdir()] == (["root's"] if how == "other name" else [])
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o777])
-def test_no_connection_is_kept_where_another_user_could_put_his_own(home: Path, common: Path, monkeypatch: pytest.MonkeyPatch, mode: int):
+@pytest.mark.parametrize("how", ["his", "writable", "behind his link"])
+def test_no_connection_is_kept_where_another_user_could_put_his_own(home: Path, common: Path, monkeypatch: pytest.MonkeyPatch, how: str):
     """He would hear all that goes through it, and answer in that host's name."""
     runtime = common / "run"
-    runtime.mkdir()
-    runtime.chmod(mode)
-    if mode == 0o755:
+    runtime.mkdir(mode=0o755)
+    if how == "his":
         os.chown(runtime, MALLORY, MALLORY)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    assert not SshControlSockets().control.startswith(str(runtime))
+    if how == "writable":
+        runtime.chmod(0o777)
+    named = runtime
+    if how == "behind his link":
+        named = home / "run"
+        named.symlink_to(runtime)
+        his(named)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(named))
+    assert not SshControlSockets().control.startswith(str(named))
     assert not list(runtime.iterdir())
-
-
-def test_no_connection_is_kept_behind_a_link_that_another_user_may_lead_elsewhere(
-    home: Path, common: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (common / "run").mkdir()
-    runtime = home / "run"
-    runtime.symlink_to(common / "run")
-    his(runtime)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    assert not SshControlSockets().control.startswith(str(runtime))
-    assert not list((common / "run").iterdir())
 
 
 @pytest.mark.parametrize("put", [lambda: init(config_path()), lambda: write_preset("", "train"), lambda: make_folder(lines_path())])

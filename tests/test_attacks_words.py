@@ -81,13 +81,8 @@ def shown(words: str, home: Path, **env: str) -> str:
     """All that a command of cockpit prints in a terminal."""
     mine, its = pty.openpty()
     given = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "TERM": "xterm-256color",
-        "COCKPIT_PROBE_HOSTS": "never",
-        "LANG": "C.UTF-8",
-        **env,
-    }
+        "PATH": os.environ["PATH"], "HOME": str(home), "TERM": "xterm-256color", "COCKPIT_PROBE_HOSTS": "never", "LANG": "C.UTF-8", **env,
+    }  # fmt: skip
     done = subprocess.Popen([COCKPIT, *shlex.split(words)], stdin=its, stdout=its, stderr=its, env=given, start_new_session=True)
     os.close(its)
     told = b""
@@ -207,8 +202,8 @@ def test_a_number_that_no_float_holds_is_not_known():
 
 
 @pytest.mark.parametrize("half", [b"\\udc80", b"\\uD800", b"\xed\xa0\x80", b"\xff"])
-def test_half_a_character_of_a_host_stops_no_act_on_others(half):
-    """It can't be written into the log of acts, without which nothing is done."""
+def test_half_a_character_of_a_host_stops_no_action_on_others(half):
+    """It can't be written into the log of actions, without which nothing is done."""
     said = parse_message(b'{"targets": [{"command": "train %s", "name": "\\ud83d\\ude80"}]}' % half)
     assert said is not None
     assert json.dumps(said, ensure_ascii=False).encode().decode().startswith('{"targets": [{"command": "train ')
@@ -288,7 +283,7 @@ def test_a_hostile_file_is_a_mistake_in_one_sentence(text):
 # What is said and written
 
 
-def test_no_name_forges_a_line_in_the_log_of_acts_or_acts_on_whoever_reads_it(tmp_path):
+def test_no_name_forges_a_line_in_the_log_of_actions_or_harms_who_reads_it(tmp_path):
     forged = '{"act": "clean", "user": "root", "outcome": "forged"}'
     target = Target("process", host=f"w1\n{forged}", pid=5, command=f"{EVIL[:-1]}\n{forged}\r\u2028{forged}", why=(f"\n{forged}",))
     audit = Audit(tmp_path / "acts.jsonl", lambda: 5.0)
@@ -313,14 +308,16 @@ def test_a_password_in_the_way_to_hosts_is_not_printed(tmp_path):
     assert "Passw0rd99" not in told
 
 
-def test_a_terminal_that_knows_few_letters_gets_an_answer(tmp_path):
-    told = shown("status --address http://127.0.0.1:1", tmp_path, PYTHONIOENCODING="latin-1")
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"PYTHONIOENCODING": "latin-1"},
+        *({"TERM": term, "COLUMNS": "999999999", "LC_ALL": "xx_YY.UTF-8"} for term in ("../../../etc/passwd", "\x1b[31m", "x" * 5000, "")),
+    ],
+    ids=["few letters", "a path", "a colour", "long", "empty"],
+)
+def test_a_terminal_that_knows_few_letters_or_has_a_hostile_name_gets_an_answer(tmp_path, env):
+    told = shown("status --address http://127.0.0.1:1", tmp_path, **env)
     assert "Jobs: unknown" in told
     assert "Traceback" not in told
-
-
-@pytest.mark.parametrize("term", ["../../../etc/passwd", "\x1b[31m", "x" * 5000, ""])
-def test_a_terminal_of_a_hostile_name_gets_an_answer(tmp_path, term):
-    told = shown("status --address http://127.0.0.1:1", tmp_path, TERM=term, COLUMNS="999999999", LC_ALL="xx_YY.UTF-8")
-    assert "Jobs: unknown" in told
     assert ACTIONS.findall(told) == []

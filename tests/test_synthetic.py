@@ -30,23 +30,6 @@ def listed(name: str) -> list[dict[str, Any]]:
     return recorded("2.60", name)["data"]["result"]["result"]
 
 
-def test_a_node_has_the_fields_of_a_recorded_one():
-    real, made = recorded("2.60", "nodes")["data"]["summary"][0], shapes.node(Shape(), 0)
-    assert set(made) == set(real)
-    assert set(made["raylet"]) == set(real["raylet"])
-    assert set(made["raylet"]["coreWorkersStats"][0]) == every_key(real["raylet"]["coreWorkersStats"])
-    assert set(made["agent"]) == set(real["agent"])
-    assert set(made["gcs"]) == set(real["gcs"])
-    assert set(made["disk"]["/"]) == set(real["disk"]["/"])
-
-
-def test_a_gpu_has_the_fields_of_a_recorded_one():
-    real = [gpu for node in recorded("2.60", "nodes")["data"]["summary"] for gpu in node["gpus"]]
-    made = shapes.gpu(Shape(), 0, 0)
-    assert set(made) == every_key(real)
-    assert set(made["processesPids"][0]) == every_key(process for gpu in real for process in gpu["processesPids"] or ())
-
-
 def test_names_of_resources_are_mangled_as_ray_mangles_them():
     real = recorded("2.60", "nodes_groups")["data"]["summary"][0]["raylet"]
     groups = {name for worker in real["coreWorkersStats"] for name in worker["usedResources"]}
@@ -60,22 +43,37 @@ def test_names_of_resources_are_mangled_as_ray_mangles_them():
     assert [shapes.mangled(Shape(version="2.44.1"), name) for name in plain] == plain
 
 
-def test_actors_groups_jobs_and_nodes_have_the_fields_of_recorded_ones():
-    shape = Shape()
-    assert set(records.actor(shape, 0, detail=True)) == every_key(listed("actors"))
-    group = records.placement_group(shape, 0)
-    assert set(group) == every_key(listed("placement_groups"))
-    assert set(group["bundles"][0]) == every_key(bundle for row in listed("placement_groups") for bundle in row["bundles"])
-    assert set(records.job(shape, 0)) == every_key(recorded("2.60", "jobs"))
-    assert set(records.node_record(shape, 0)) == every_key(listed("nodes_v0_dead"))
+def node_gpus() -> list[dict[str, Any]]:
+    return [gpu for node in recorded("2.60", "nodes")["data"]["summary"] for gpu in node["gpus"]]
 
 
-def test_the_status_has_the_fields_of_a_recorded_one():
-    real, made = recorded("2.60", "status_groups")["data"], records.cluster_status(Shape(), 0.0)
+NODE, MADE_NODE = recorded("2.60", "nodes")["data"]["summary"][0], shapes.node(Shape(), 0)
+STATUS, MADE_STATUS = recorded("2.60", "status_groups")["data"], records.cluster_status(Shape(), 0.0)
+GROUPS, MADE_GROUP = listed("placement_groups"), records.placement_group(Shape(), 0)
+MADE_GPU = shapes.gpu(Shape(), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("made", "real"),
+    [
+        (MADE_NODE, NODE),
+        *((MADE_NODE[name], NODE[name]) for name in ("raylet", "agent", "gcs")),
+        (MADE_NODE["disk"]["/"], NODE["disk"]["/"]),
+        (MADE_NODE["raylet"]["coreWorkersStats"][0], every_key(NODE["raylet"]["coreWorkersStats"])),
+        (MADE_GPU, every_key(node_gpus())),
+        (MADE_GPU["processesPids"][0], every_key(process for gpu in node_gpus() for process in gpu["processesPids"] or ())),
+        (records.actor(Shape(), 0, detail=True), every_key(listed("actors"))),
+        (MADE_GROUP, every_key(GROUPS)),
+        (MADE_GROUP["bundles"][0], every_key(bundle for row in GROUPS for bundle in row["bundles"])),
+        (records.job(Shape(), 0), every_key(recorded("2.60", "jobs"))),
+        (records.node_record(Shape(), 0), every_key(listed("nodes_v0_dead"))),
+        (MADE_STATUS, STATUS),
+        (MADE_STATUS["clusterStatus"], STATUS["clusterStatus"]),
+        *((MADE_STATUS["clusterStatus"][name], STATUS["clusterStatus"][name]) for name in ("autoscalerReport", "loadMetricsReport")),
+    ],
+)
+def test_what_is_made_up_has_the_fields_of_what_was_recorded(made: dict[str, Any], real: Iterable[str]):
     assert set(made) == set(real)
-    assert set(made["clusterStatus"]) == set(real["clusterStatus"])
-    assert set(made["clusterStatus"]["autoscalerReport"]) == set(real["clusterStatus"]["autoscalerReport"])
-    assert set(made["clusterStatus"]["loadMetricsReport"]) == set(real["clusterStatus"]["loadMetricsReport"])
 
 
 @pytest.mark.parametrize("version", ["2.44.1", "2.9.3"])

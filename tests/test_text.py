@@ -38,22 +38,9 @@ def test_a_break_becomes_a_space_and_a_control_can_be_seen():
     assert clean("a\x1b[31mb") == "a\N{REPLACEMENT CHARACTER}[31mb"
 
 
-@pytest.mark.parametrize(
-    ("amount", "text"),
-    [
-        (0, "0B"),
-        (999, "999B"),
-        (999.6, "1.0K"),
-        (1000, "1.0K"),
-        (9.96 * 1024, "10K"),
-        (512 << 20, "512M"),
-        (3.4 * (1 << 30), "3.4G"),
-        (80 << 30, "80G"),
-        (1 << 40, "1.0T"),
-    ],
-)
-def test_sizes_are_read_at_a_glance(amount, text):
-    assert size(amount) == text
+def test_sizes_are_read_at_a_glance():
+    amounts = (0, 999, 999.6, 1000, 9.96 * 1024, 512 << 20, 3.4 * (1 << 30), 80 << 30, 1 << 40)
+    assert [size(amount) for amount in amounts] == ["0B", "999B", "1.0K", "1.0K", "10K", "512M", "3.4G", "80G", "1.0T"]
 
 
 @given(st.floats(0, 1 << 59))
@@ -62,16 +49,8 @@ def test_no_size_is_wider_than_its_column(amount):
 
 
 def test_ages_are_short():
-    assert [age(seconds) for seconds in (0, -5, 59.9, 61, 187, 18120, 12 * 86400 + 4 * 3600, 200 * 86400)] == [
-        "0s",
-        "0s",
-        "59s",
-        "1m01s",
-        "3m07s",
-        "5h02m",
-        "12d04h",
-        "200d",
-    ]
+    seconds = (0, -5, 59.9, 61, 187, 18120, 12 * 86400 + 4 * 3600, 200 * 86400)
+    assert [age(each) for each in seconds] == ["0s", "0s", "59s", "1m01s", "3m07s", "5h02m", "12d04h", "200d"]
 
 
 def test_quantities_are_as_short_as_they_can_be():

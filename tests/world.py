@@ -37,17 +37,9 @@ NOW = 1_795_223_900.0
 
 def gpu(index: int, used: float = 60, **more: Any) -> Gpu:
     facts = {
-        "uuid": f"GPU-{index:08d}",
-        "name": "NVIDIA H100 80GB HBM3",
-        "utilization": float(10 * index),
-        "memory_used": int(used * GIB),
-        "memory_total": 80 * GIB,
-        "power": 350.0,
-        "power_limit": 700.0,
-        "temperature": 61.0,
-        "ecc": 0,
-        **more,
-    }
+        "uuid": f"GPU-{index:08d}", "name": "NVIDIA H100 80GB HBM3", "utilization": float(10 * index), "memory_used": int(used * GIB),
+        "memory_total": 80 * GIB, "power": 350.0, "power_limit": 700.0, "temperature": 61.0, "ecc": 0, **more,
+    }  # fmt: skip
     return Gpu(index=index, **facts)
 
 
@@ -69,17 +61,10 @@ def node(number: int, text: str = "", **more: Any) -> Node:
     probed = more.pop("probed", number == 1)
     own = {name: more.pop(name) for name in AgentReport.__struct_fields__ if name in more}
     facts = {
-        "id": f"{number:056x}",
-        "host": f"node{number}{text}",
-        "ip": f"10.0.0.{number}",
-        "head": number == 1,
-        "state": "ALIVE",
-        "agent": AgentReport(**{**figures_of(number), **own}),
-        "probe": more.get("host", f"node{number}") if probed else None,
-        "object_store": Amount(30 * GIB, 200 * GIB),
-        "resources": {"CPU": Quantity(30, 192), "GPU": Quantity(6, 8)},
-        **more,
-    }
+        "id": f"{number:056x}", "host": f"node{number}{text}", "ip": f"10.0.0.{number}", "head": number == 1, "state": "ALIVE",
+        "agent": AgentReport(**{**figures_of(number), **own}), "probe": more.get("host", f"node{number}") if probed else None,
+        "object_store": Amount(30 * GIB, 200 * GIB), "resources": {"CPU": Quantity(30, 192), "GPU": Quantity(6, 8)}, **more,
+    }  # fmt: skip
     return Node(**facts)
 
 
@@ -90,38 +75,18 @@ def with_figures(node: Node, **figures: Any) -> Node:
 
 def actor(number: int, text: str = "", **more: Any) -> Actor:
     facts = {
-        "id": f"{number:032x}",
-        "class_": f"PolicyModelActor{text}",
-        "name": f"actor{number}{text}",
-        "state": "ALIVE",
-        "job": "02000000",
-        "node": f"{1:056x}",
-        "pid": 1000 + number,
-        "needs": {"GPU": 0.2, "CPU": 1.0},
-        "restarts": 0,
-        "detached": False,
-        **more,
-    }
+        "id": f"{number:032x}", "class_": f"PolicyModelActor{text}", "name": f"actor{number}{text}", "state": "ALIVE", "job": "02000000",
+        "node": f"{1:056x}", "pid": 1000 + number, "needs": {"GPU": 0.2, "CPU": 1.0}, "restarts": 0, "detached": False, **more,
+    }  # fmt: skip
     return Actor(**facts)
 
 
 def process(pid: int, text: str = "", **more: Any) -> Process:
     facts = {
-        "host": "node1",
-        "pid": pid,
-        "ticks": pid * 10,
-        "started": NOW - 3600,
-        "parent": 1,
-        "user": "train",
-        "command": f"python train.py {text}",
-        "name": f"python{text}",
-        "state": "S",
-        "rss": 3 * GIB,
-        "kind": "worker",
-        "why": (f"a worker of the live session {text}",),
-        "node": f"{1:056x}",
-        **more,
-    }
+        "host": "node1", "pid": pid, "ticks": pid * 10, "started": NOW - 3600, "parent": 1, "user": "train",
+        "command": f"python train.py {text}", "name": f"python{text}", "state": "S", "rss": 3 * GIB, "kind": "worker",
+        "why": (f"a worker of the live session {text}",), "node": f"{1:056x}", **more,
+    }  # fmt: skip
     return Process(**facts)
 
 
@@ -136,15 +101,9 @@ def theirs(pid: int, **more: Any) -> Process:
 
 def finding(text: str = "", **more: Any) -> Finding:
     facts = {
-        "code": "gpu-lost",
-        "level": "critical",
-        "subject": f"node2 GPU 3{text}",
-        "text": f"GPU 3 of node2 is lost{text}",
-        "evidence": (f"nvidia-smi -L{text}",),
-        "since": NOW - 50,
-        "about": (f"{node(2).key}:3",),
-        **more,
-    }
+        "code": "gpu-lost", "level": "critical", "subject": f"node2 GPU 3{text}", "text": f"GPU 3 of node2 is lost{text}",
+        "evidence": (f"nvidia-smi -L{text}",), "since": NOW - 50, "about": (f"{node(2).key}:3",), **more,
+    }  # fmt: skip
     return Finding(**facts)
 
 

@@ -26,20 +26,18 @@ def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_an_action_is_logged_before_it_begins_and_after_it_ends(path):
+def test_an_action_is_logged_before_it_begins_and_after_it_ends_where_only_its_owner_may_read(path):
     audit = Audit(path, lambda: 5.0)
     action = audit.begin(PLAN)
     audit.end(action, PLAN, RECEIPT)
-    begun, ended = lines(path)
+    audit.end(audit.begin(PLAN), PLAN, None, "the terminal is gone")
+    begun, ended, _, aborted = lines(path)
     assert (begun["outcome"], begun["id"], ended["id"]) == ("begun", action, action)
     assert (begun["act"], begun["target"], begun["time"]) == ("kill-orphans", ["head", "w1"], 5.0)
     assert begun["plan"][0]["pid"] == 12
     assert ended["outcome"]["done"][0]["target"] == "pid 12"
     assert ended["outcome"]["failed"] == [{"host": "head", "act": "kill-orphans", "target": "head", "why": "", "error": "head: timed out"}]
-
-
-def test_only_its_owner_may_read_the_log(path):
-    Audit(path, lambda: 0.0).begin(PLAN)
+    assert aborted["outcome"] == {"broken_off": "the terminal is gone"}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
@@ -51,12 +49,6 @@ def test_a_link_in_the_place_of_the_log_is_not_followed(path, tmp_path):
     with pytest.raises(OSError, match="symbolic"):
         Audit(path, lambda: 0.0).begin(PLAN)
     assert (tmp_path / "other").read_text() == "kept"
-
-
-def test_an_aborted_action_is_logged_as_aborted(path):
-    audit = Audit(path, lambda: 0.0)
-    audit.end(audit.begin(PLAN), PLAN, None, "the terminal is gone")
-    assert lines(path)[1]["outcome"] == {"broken_off": "the terminal is gone"}
 
 
 def test_a_line_that_was_cut_off_does_not_spoil_the_next(path):
@@ -104,21 +96,12 @@ def test_its_folder_is_that_of_the_xdg_specification(monkeypatch):
     assert str(audit_path()) == "/state/cockpit/acts.jsonl"
 
 
-def test_unknown_fields_are_not_in_a_row():
-    row = brief(ORPHAN, "kill", {})
-    assert row["host"], row["act"] == ("w1", "kill")
-    assert row["why"] == "its raylet is dead"
-    assert "path" not in row
-
-
-def test_a_row_has_the_name_of_its_host_and_its_title():
+def test_a_row_has_no_unknown_fields_and_the_title_of_its_host_if_that_differs():
     row = brief(ORPHAN, "kill", {ORPHAN.host: "head"})
-    assert (row["host"], row["host_title"]) == (ORPHAN.host, "head")
+    assert (row["host"], row["host_title"], row["act"], row["why"]) == ("w1", "head", "kill", "its raylet is dead")
+    assert "path" not in row
     assert "host_title" not in brief(ORPHAN, "kill", {ORPHAN.host: ORPHAN.host})
-
-
-def test_freed_memory_that_was_not_measured_is_null():
-    assert outcome_of(RECEIPT)["freed"] == {"gpu": 7, "disk": None, "shm": None}
+    assert outcome_of(RECEIPT)["freed"] == {"gpu": 7, "disk": None, "shm": None}, "memory that was not measured is null"
 
 
 def test_a_user_without_a_name_is_named_by_the_uid(monkeypatch):

@@ -145,7 +145,9 @@ async def test_the_work_on_its_node_ends_and_its_name_must_be_typed():
 
 async def test_with_the_head_all_of_ray_ends_even_if_nothing_runs():
     idle = replace(snapshot(), actors=(), placement_groups=(), jobs=())
-    impact = DELETE.impact(await planned(Server(listed("ray-head", 1)), "ray-head", idle), idle, {})
+    plan = await planned(Server(listed("ray-head", 1)), "ray-head", idle)
+    assert plan.notes[0] == "ray-head is the head of RayCluster default/ray"
+    impact = DELETE.impact(plan, idle, {})
     assert impact.ends == ("this is the head's pod: Ray ends on all nodes of this cluster",)
     assert impact.word == "ray-head"
 
@@ -153,8 +155,3 @@ async def test_with_the_head_all_of_ray_ends_even_if_nothing_runs():
 @pytest.mark.parametrize(("action", "instead"), [("stop", "cockpit delete-pod"), ("start", "edit the RayCluster")])
 def test_an_action_that_makes_no_sense_in_pods_names_the_alternative(action: str, instead: str):
     assert instead in (find_action(action).why_not_in_pods or "")
-
-
-async def test_the_head_is_called_that():
-    plan = await planned(Server(listed("ray-head", 1)), "ray-head")
-    assert plan.notes[0] == "ray-head is the head of RayCluster default/ray"

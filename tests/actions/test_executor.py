@@ -119,23 +119,21 @@ async def test_a_plan_merges_the_answers_of_all_hosts(executor):
     assert plan.word is None
 
 
-async def test_hosts_that_were_named_are_asked_and_no_others(executor):
+@pytest.mark.parametrize(
+    ("action", "target", "hosts"),
+    [
+        ("kill-orphans", {"hosts": ("w1", "10.0.0.1", "elsewhere")}, ["w1", "head", "elsewhere"]),
+        ("clean", {"hosts": ("node2",)}, ["w1"]),
+        ("kill-orphans", {"pids": (12,)}, ["head"]),
+        ("kill-orphans", {"pids": (12,), "hosts": ("w1",)}, ["w1"]),
+        ("kill-actor", {"id": "ab"}, ["head"]),
+    ],
+    ids=["named hosts", "a node's name in Ray", "a pid means this host", "a pid of a named host", "one host with a live Ray"],
+)
+async def test_only_the_hosts_that_are_meant_are_asked(executor, action, target, hosts):
     made = executor()
-    await made.plan(find_action("kill-orphans"), ActionTarget(hosts=("w1", "10.0.0.1", "elsewhere")))
-    assert list(made._context.requests.asked[0]) == ["w1", "head", "elsewhere"]
-
-
-async def test_a_host_can_be_named_by_what_ray_calls_its_node(executor):
-    made = executor()
-    await made.plan(find_action("clean"), ActionTarget(hosts=("node2",)))
-    assert list(made._context.requests.asked[0]) == ["w1"]
-
-
-async def test_a_pid_means_a_process_of_this_host_unless_another_is_named(executor):
-    made = executor()
-    await made.plan(find_action("kill-orphans"), ActionTarget(pids=(12,)))
-    await made.plan(find_action("kill-orphans"), ActionTarget(pids=(12,), hosts=("w1",)))
-    assert [list(asked) for asked in made._context.requests.asked] == [["head"], ["w1"]]
+    await made.plan(find_action(action), ActionTarget(**target))
+    assert list(made._context.requests.asked[0]) == hosts
 
 
 async def test_a_host_that_has_two_names_is_one_host(executor):
@@ -190,17 +188,20 @@ async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(executor):
     assert [target.reason for target in plan.refused] == ["head: started anew", "w1: started anew", "w7: started anew"]
 
 
-async def test_the_running_jobs_are_read_from_ray_and_sent_to_the_hosts(executor):
-    jobs = (Job("ppo", job="02000000", submission="ppo", status="RUNNING"), Job("old", job="01000000", status="FAILED"))
+@pytest.mark.parametrize(
+    ("jobs", "told"),
+    [
+        (
+            (Job("ppo", job="02000000", submission="ppo", status="RUNNING"), Job("old", job="01000000", status="FAILED")),
+            [{"session": SESSION, "running": ["02000000", "ppo"], "ended": ["01000000"]}],
+        ),
+        (SourceError("no answer"), []),
+    ],
+)
+async def test_hosts_are_told_the_jobs_that_ray_reports_and_none_if_it_is_silent(executor, jobs, told):
     made = executor(jobs=jobs)
     await made.plan(find_action("kill-orphans"), ActionTarget())
-    assert made._context.requests.asked[0]["w1"]["jobs"] == [{"session": SESSION, "running": ["02000000", "ppo"], "ended": ["01000000"]}]
-
-
-async def test_if_ray_is_silent_no_running_jobs_are_assumed(executor):
-    made = executor(jobs=SourceError("no answer"))
-    await made.plan(find_action("kill-orphans"), ActionTarget())
-    assert made._context.requests.asked[0]["w1"]["jobs"] == []
+    assert made._context.requests.asked[0]["w1"]["jobs"] == told
 
 
 async def test_a_host_is_sent_only_its_own_planned_targets(executor, tmp_path):
@@ -248,13 +249,6 @@ async def test_ending_live_work_needs_the_name_of_its_job(executor):
     assert list(made._context.requests.asked[0]) == ["w1"]
 
 
-async def test_stopping_ray_means_the_session_that_is_shown(executor):
-    made = executor(w1={"plan": {"targets": [{**ROW, "part": "raylet", "session": SESSION, "kind": "ray"}]}})
-    plan = await made.plan(find_action("stop"), ActionTarget())
-    assert made._context.requests.asked[0]["w1"]["session"] == SESSION
-    assert plan.word == "8139"
-
-
 OF_SESSION = {"plan": {"targets": [{**ROW, "part": "raylet", "session": SESSION, "kind": "ray"}]}}
 
 
@@ -263,7 +257,8 @@ async def test_no_plan_is_made_if_another_ray_is_followed_than_the_screen_showed
     with pytest.raises(NotMeantError, match=f"the screen showed session_a, and cockpit follows {SESSION} now"):
         await made.plan(find_action("stop"), ActionTarget(shown="session_a"))
     assert made._context.requests.asked == []
-    assert (await made.plan(find_action("stop"), ActionTarget(shown=SESSION))).session == SESSION
+    plan = await made.plan(find_action("stop"), ActionTarget(shown=SESSION))
+    assert (plan.session, plan.word, made._context.requests.asked[0]["w1"]["session"]) == (SESSION, "8139", SESSION)
 
 
 @pytest.mark.parametrize("is_followed_still", [True, False])
@@ -355,12 +350,6 @@ async def test_names_that_only_ray_knows_are_in_plan_and_receipt(executor):
     assert (await made.perform(plan)).failed[0].error == "job train1 lives"
 
 
-async def test_an_action_through_ray_uses_one_host_with_a_live_ray(executor):
-    made = executor()
-    await made.plan(find_action("kill-actor"), ActionTarget(id="ab"))
-    assert list(made._context.requests.asked[0]) == ["head"]
-
-
 async def test_an_unknown_id_is_an_error_if_it_was_typed_and_a_refusal_if_its_row_is_gone(executor):
     gone = {"what": "actor", "id": f"{1:032x}", "reason": "this Ray has no actor with that id"}
     made = executor(head={"plan": {"refused": [gone]}})
@@ -381,30 +370,20 @@ async def test_only_one_action_runs_at_a_time(executor):
     await asyncio.wait([first])
 
 
-async def test_a_cancelled_action_is_logged(executor, tmp_path):
-    made = executor(head={"plan": {"targets": [ROW]}})
-    plan = await made.plan(find_action("kill-orphans"), ActionTarget())
-    made._context.requests.hang = True
-    task = asyncio.ensure_future(made.perform(plan))
-    while len(made._context.requests.asked) < 2:
-        await asyncio.sleep(0.001)
-    task.cancel()
-    await asyncio.wait([task])
-    assert log(tmp_path)[1]["outcome"] == {"broken_off": "cancelled"}
-
-
-async def test_an_action_that_close_aborts_is_logged_once(executor, tmp_path):
+@pytest.mark.parametrize("ends_with_cockpit", [False, True])
+async def test_a_cancelled_action_is_logged_once(executor, tmp_path, ends_with_cockpit):
     made = executor(head={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_action("kill-orphans"), ActionTarget())
     made._context.requests.hang, made._context.requests.close = True, lambda: None
     task = asyncio.ensure_future(made.perform(plan))
     while len(made._context.requests.asked) < 2:
         await asyncio.sleep(0.001)
-    made.close()
-    assert log(tmp_path)[1]["outcome"] == {"broken_off": "cancelled"}
+    if ends_with_cockpit:
+        made.close()
+        assert log(tmp_path)[1]["outcome"] == {"broken_off": "cancelled"}
     task.cancel()
     await asyncio.wait([task])
-    assert len(log(tmp_path)) == 2
+    assert [line["outcome"] for line in log(tmp_path)] == ["begun", {"broken_off": "cancelled"}]
 
 
 async def test_a_log_that_can_not_be_written_is_reported_and_blocks_no_action(executor, monkeypatch):

@@ -18,10 +18,12 @@ def plan(**more):
     return Plan("kill-orphans", "Kill orphans", **{"targets": (ORPHAN,), "hosts": ("head", "w1"), **more})
 
 
-def test_a_plan_has_the_exact_processes():
-    text = "\n".join(plan_lines(plan(), now=4600.0))
+def test_a_plan_has_the_exact_processes_and_marks_those_beyond_the_requested_session():
+    beyond = Target("process", "w1", pid=8, ticks=1, beyond=True, command="vim monitor.py")
+    text = "\n".join(plan_lines(plan(targets=(ORPHAN, beyond)), now=4600.0))
     for word in ("w1", "4711", "orphan", "train", "started 1h00m ago", "79G of GPU 0,1", "python serve.py", "its raylet 100 is dead"):
         assert word in text
+    assert "NOT in that session  vim monitor.py" in text
 
 
 def test_a_plan_names_its_ray_if_there_are_several():
@@ -54,7 +56,8 @@ def test_equal_reasons_are_listed_once_with_all_their_targets():
     assert "  2 processes on w1 (pids 1, 2): state D" in receipt_lines(Receipt("kill", "Kill", failed=failed))
 
 
-def test_a_plan_does_not_claim_that_nothing_was_found_if_it_could_not_judge_everything():
+def test_an_empty_plan_says_that_nothing_would_be_done_unless_not_everything_could_be_judged():
+    assert headline(plan(targets=())) == "Kill orphans: nothing on 2 hosts"
     unsure = plan(targets=(), hosts=("w1",), unknown=("w1: 2 processes hold GPU memory and can't be classified",))
     first, _, head, said, *_ = plan_lines(unsure, 0.0)
     assert first == "Kill orphans: nothing found on 1 host; not everything could be checked"
@@ -69,19 +72,11 @@ def test_an_id_is_shown_only_of_what_has_no_name():
     assert "02000000" not in lines
 
 
-def test_the_kept_files_of_a_folder_are_listed():
+def test_the_kept_files_of_a_folder_are_listed_and_things_are_counted_by_what_they_are():
     text = "\n".join(plan_lines(Plan("clean", "Clean", targets=(FOLDER,), hosts=("head",)), 0.0))
     assert "kept: ckpt/a.pt" in text
     assert "/tmp/ray/session_1  3.0G  20 files  1d00h old  of root" in text
-
-
-def test_targets_beyond_the_requested_session_are_marked():
-    text = "\n".join(plan_lines(plan(targets=(Target("process", "w1", pid=8, ticks=1, beyond=True, command="vim monitor.py"),)), 0.0))
-    assert "NOT in that session  vim monitor.py" in text
-
-
-def test_an_empty_plan_says_that_nothing_would_be_done():
-    assert headline(plan(targets=())) == "Kill orphans: nothing on 2 hosts"
+    assert count_targets((ORPHAN, FOLDER, FOLDER)) == "1 process and 2 session folders"
 
 
 def test_a_receipt_names_the_unreached_host():
@@ -103,10 +98,6 @@ def test_unknown_hosts_do_not_count_as_missed():
 def test_text_of_a_cluster_can_do_nothing():
     lines = plan_lines(plan(targets=(Target("process", "w1", pid=8, command="a\x1b]0;x\x07b\n\u202ec"),)), 0.0)
     assert not any(ord(char) < 32 or char == "\u202e" for line in lines for char in line)
-
-
-def test_things_are_counted_by_what_they_are():
-    assert count_targets((ORPHAN, FOLDER, FOLDER)) == "1 process and 2 session folders"
 
 
 def test_a_host_is_called_as_its_node_is_in_plans_and_receipts():

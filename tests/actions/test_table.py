@@ -20,21 +20,17 @@ from tests.world import actor, node, process, snapshot
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace", "ctrl+c"}
 
 
-def test_every_action_has_its_own_id_and_a_help_sentence():
+def test_every_action_has_its_own_id_a_help_sentence_and_flags_that_set_fields_of_a_target():
     assert len({action.id for action in ACTIONS}) == len(ACTIONS)
     assert all(action.help and action.title and action.keys for action in ACTIONS)
+    flags = {flag.field for action in ACTIONS if not isinstance(action, Runbook) for flag in action.flags}
+    assert flags <= set(ActionTarget.__struct_fields__)
 
 
 def test_no_action_has_a_key_that_people_press_by_mistake():
     keys = {key for action in ACTIONS for key in action.keys.split(",")}
     assert not keys & FORBIDDEN
     assert all(key.isupper() or key == "f9" for key in keys)
-
-
-def test_every_flag_sets_a_field_of_aim():
-    assert {flag.field for action in ACTIONS if not isinstance(action, Runbook) for flag in action.flags} <= set(
-        ActionTarget.__struct_fields__
-    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +73,7 @@ def orphans(*about, action="kill-orphans"):
     return Finding("gpu-memory-orphaned", "critical", "node1", "an orphan holds a GPU", (), None, Remedy("kill it", action), about)
 
 
-def test_the_target_of_a_remedy_is_the_orphans_of_the_finding_and_no_others():
+def test_the_target_of_a_remedy_is_the_orphans_of_the_finding_and_no_others_or_else_its_host():
     mine, other = process(1, ticks=10, kind="orphan"), process(2, ticks=20, kind="orphan")
     alive = process(3, ticks=30)
     found = orphans(mine.key, alive.key)
@@ -86,9 +82,6 @@ def test_the_target_of_a_remedy_is_the_orphans_of_the_finding_and_no_others():
     assert (choice.action.id, choice.target.rows, choice.target.hosts) == ("kill-orphans", (mine,), ())
     asked = find_action("kill-orphans").request(choice.target, "node1")
     assert asked == {"act": "kill", "named": [[1, 10]]}, "the probe still ends no other kind"
-
-
-def test_the_target_for_a_finding_without_processes_is_its_host():
     found = orphans(node(1).key)
     choice = choose_action(actions_on("K"), Selection([found], snapshot=snapshot(findings=(found,))))
     assert isinstance(choice, Choice)
@@ -103,28 +96,28 @@ def test_the_remedy_of_a_selected_finding_goes_before_what_the_key_means_for_oth
     assert (choice.action.id, choice.is_remedy) == ("kill-orphans", True)
 
 
-def test_processes_under_the_cursor_are_sent_to_their_own_host_alone():
-    chosen = ActionTarget(rows=(process(5, ticks=7, host="a"), process(6, ticks=8, host="b")))
-    assert find_action("kill").request(chosen, "a") == {"act": "kill", "named": [[5, 7]], "any": True}
+A5, B6 = process(5, ticks=7, host="a"), process(6, ticks=8, host="b")
+SESSIONS = (Session(host="a", name="session_1", path="/tmp/ray/session_1"), Session(host="b", name="session_2", path="/data/ray/session_2"))
 
 
-def test_terminating_sends_no_sigkill():
-    assert find_action("terminate").request(ActionTarget(rows=(process(5, ticks=7, host="a"),)), "a")["only"] == "TERM"
-
-
-def test_a_named_pid_may_be_another_users_but_must_be_left_over():
-    asked = find_action("kill-orphans").request(ActionTarget(pids=(5,), force=True), "a")
-    assert asked == {"act": "kill", "named": [[5, None]], "pids": True, "force": True}
-
-
-def test_dead_sessions_that_were_chosen_are_cleaned_on_their_own_hosts_alone():
-    rows = (Session(host="a", name="session_1", path="/tmp/ray/session_1"), Session(host="b", name="session_2", path="/data/ray/session_2"))
-    assert find_action("clean").request(ActionTarget(rows=rows), "b")["sessions"] == ["/data/ray/session_2"]
-
-
-def test_a_host_without_a_selected_row_is_asked_for_nothing_instead_of_everything():
-    assert find_action("kill").request(ActionTarget(rows=(process(5, ticks=7, host="a"),)), "b")["named"] == []
-    assert find_action("clean").request(ActionTarget(rows=(Session(host="a", name="s", path="/tmp/ray/s"),)), "b")["sessions"] == []
+@pytest.mark.parametrize(
+    ("action", "target", "host", "request_"),
+    [
+        ("kill", ActionTarget(rows=(A5, B6)), "a", {"act": "kill", "named": [[5, 7]], "any": True}),
+        ("kill", ActionTarget(rows=(A5,)), "b", {"act": "kill", "named": [], "any": True}),
+        ("terminate", ActionTarget(rows=(A5,)), "a", {"act": "kill", "named": [[5, 7]], "any": True, "only": "TERM"}),
+        (
+            "kill-orphans",
+            ActionTarget(pids=(5,), force=True),  # may be another user's but must be left over
+            "a",
+            {"act": "kill", "named": [[5, None]], "pids": True, "force": True},
+        ),
+        ("clean", ActionTarget(rows=SESSIONS), "b", {"act": "clean", "sessions": ["/data/ray/session_2"], "protected": [], "ended": []}),
+        ("clean", ActionTarget(rows=SESSIONS[:1]), "b", {"act": "clean", "sessions": [], "protected": [], "ended": []}),
+    ],
+)
+def test_selected_rows_are_sent_to_their_own_host_alone_and_another_host_is_asked_for_nothing(action, target, host, request_):
+    assert find_action(action).request(target, host) == request_
 
 
 def test_an_action_without_an_impact_can_not_be_created():
@@ -147,15 +140,19 @@ def test_all_actions_use_the_same_nouns_for_a_kind_of_target():
 def test_no_code_branches_on_the_id_of_an_action():
     names = "|".join(action.id for action in (*ACTIONS, *STEPS))
     branch = re.compile(
-        rf"""\b(act|act\.id|act\.verb|verb)\s*(==|!=|in|not in)\s*[(\[{{]?\s*["']({names}|kill_actor|remove_placement_group)["']"""
+        rf"""\b(action|action\.id|action\.verb|verb)\s*(==|!=|in|not in)\s*[(\[{{]?\s*["']({names}|kill_actor|remove_placement_group)["']"""
     )
-    files = [path for folder in ("acts", "cli", "ui", "report") for path in (Path(cockpit.__file__).parent / folder).rglob("*.py")]
+    folders = [Path(cockpit.__file__).parent / folder for folder in ("actions", "cli", "ui", "report")]
+    assert all(folder.is_dir() for folder in folders)
+    files = [path for folder in folders for path in folder.rglob("*.py")]
     assert [line for path in files for line in path.read_text().splitlines() if branch.search(line)] == []
-    assert branch.search('if plan.act != "launch":')
-    assert branch.search('act.verb in ("stop", "clean")')
+    assert branch.search('if plan.action != "launch":')
+    assert branch.search('action.verb in ("stop", "clean")')
 
 
-@pytest.mark.parametrize("action", [action for action in (*ACTIONS, *STEPS) if isinstance(action, HostAction)], ids=lambda action: action.id)
+@pytest.mark.parametrize(
+    "action", [action for action in (*ACTIONS, *STEPS) if isinstance(action, HostAction)], ids=lambda action: action.id
+)
 def test_every_request_names_an_action_that_the_probe_has(action):
     asked = action.request(ActionTarget(requests={"w1": {"role": "head"}}), "w1")
     assert asked["act"] in PROBE_ACTIONS

@@ -89,9 +89,12 @@ def test_the_first_line_describes_the_probe_and_a_full_sample_follows(start, gpu
     assert {"cpu", "cpus", "processes", "sessions", "nodes"} <= set(sample)
 
 
-def test_samples_follow_each_other(start):
-    probe = start("--interval", "0.1")
-    times = [probe.until(lambda one: one)["taken"] for _ in range(4)]
+@pytest.mark.parametrize("words", [(), ("--no-lifeline",)])
+def test_samples_follow_each_other_without_a_lifeline_also_if_stdin_is_closed(start, words):
+    probe = start("--interval", "0.1", *words)
+    if words:
+        probe.process.stdin.close()
+    times = [probe.until(lambda one: one)["taken"] for _ in range(5)]
     assert times == sorted(set(times))
 
 
@@ -136,31 +139,19 @@ def test_a_lost_gpu_keeps_its_name_and_reports_the_fault(start, gpus, state):
     assert [gpu["fault"] for gpu in sample["gpus"]].count(None) == 7
 
 
-@pytest.mark.parametrize(
-    ("action", "words"),
-    [(1, "reset"), (2, "reboot"), (3, "drain P2P"), (4, "drain and reset"), (7, "system reboot"), (9, "recovery action 9")],
-)
-def test_a_gpu_reports_its_recovery_action(start, gpus, state, action, words):
-    nvml.add(state, f"set 3 recovery {action}")
+def test_a_gpu_reports_its_recovery_action_unusual_slowdowns_and_pending_row_remaps(start, gpus, state):
+    actions = {0: 1, 1: 2, 2: 3, 3: 4, 4: 7, 5: 9}
+    slow = ("0x1", "0x4", "0x48", "0x20", "0x88", "0x8", "0x28", "0xe8")
+    nvml.add(state, *(f"set {index} recovery {action}" for index, action in actions.items()), "set 1 remap 1")
+    nvml.add(state, *(f"set {index} slow {reasons}" for index, reasons in enumerate(slow)))
     found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
-    assert [gpu["recovery"] for gpu in found] == [None, None, None, words, None, None, None, None]
-
-
-def test_a_gpu_reports_pending_row_remaps(start, gpus, state):
-    nvml.add(state, "set 1 remap 1")
-    assert [gpu["remap"] for gpu in start(**gpus).until(lambda one: one["gpus"])["gpus"]] == [False, True] + [False] * 6
-
-
-@pytest.mark.parametrize(
-    ("reasons", "words"),
-    [
-        ("0x1", []), ("0x4", []), ("0x48", ["thermal"]), ("0x20", ["thermal"]), ("0x88", ["power brake"]), ("0x8", ["hardware"]),
-        ("0x28", ["thermal", "hardware"]), ("0xe8", ["thermal", "power brake"]),
-    ],
-)  # fmt: skip
-def test_a_gpu_reports_unusual_slowdowns(start, gpus, state, reasons, words):
-    nvml.add(state, f"set 2 slow {reasons}")
-    assert start(**gpus).until(lambda one: one["gpus"])["gpus"][2]["slowed"] == words
+    assert [gpu["recovery"] for gpu in found] == [
+        "reset", "reboot", "drain P2P", "drain and reset", "system reboot", "recovery action 9", None, None,
+    ]  # fmt: skip
+    assert [gpu["slowed"] for gpu in found] == [
+        [], [], ["thermal"], ["thermal"], ["power brake"], ["hardware"], ["thermal", "hardware"], ["thermal", "power brake"],
+    ]  # fmt: skip
+    assert [gpu["remap"] for gpu in found] == [False, True] + [False] * 6
 
 
 def test_a_gpu_reports_its_link_clocks_and_power_limit(start, gpus, state):
@@ -207,21 +198,16 @@ def test_a_driver_that_calls_it_throttling_is_understood(start, gpus, state):
     assert (sample["gpus"][0]["slowed"], sample["driver"]) == (["thermal"], "525.60.13")
 
 
-def test_mig_devices_share_the_problems_of_their_gpu(start, gpus, state):
+def test_mig_devices_replace_their_gpu_and_share_its_problems(start, gpus, state):
     nvml.add(state, f"mig 2 0 MIG-a {10 * GIB} 5 NVIDIA H100 MIG 1g.10gb", f"mig 2 1 MIG-b {10 * GIB} 7 NVIDIA H100 MIG 1g.10gb")
     nvml.add(state, "set 2 recovery 1", "set 2 slow 0x80")
     found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
+    assert [gpu["index"] for gpu in found] == [0, 1, 2000, 2001, 3, 4, 5, 6, 7]
+    assert [(gpu["uuid"], gpu["memory_used"], gpu.get("utilization")) for gpu in found[2:4]] == [("MIG-a", 5, None), ("MIG-b", 7, None)]
     assert {gpu["index"]: (gpu["recovery"], gpu["slowed"]) for gpu in found if gpu["recovery"]} == {
         2000: ("reset", ["power brake"]),
         2001: ("reset", ["power brake"]),
     }
-
-
-def test_mig_devices_replace_their_gpu(start, gpus, state):
-    nvml.add(state, f"mig 2 0 MIG-a {10 * GIB} 5 NVIDIA H100 MIG 1g.10gb", f"mig 2 1 MIG-b {10 * GIB} 7 NVIDIA H100 MIG 1g.10gb")
-    found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
-    assert [gpu["index"] for gpu in found] == [0, 1, 2000, 2001, 3, 4, 5, 6, 7]
-    assert [(gpu["uuid"], gpu["memory_used"], gpu.get("utilization")) for gpu in found[2:4]] == [("MIG-a", 5, None), ("MIG-b", 7, None)]
 
 
 def test_unsupported_values_of_a_gpu_are_unknown(start, gpus, state):
@@ -360,13 +346,6 @@ def test_it_ends_when_nobody_reads_any_more(start, words):
     probe.process.stdout.close()
     assert probe.process.wait(60) in (0, -signal.SIGPIPE)
     assert probe.errors() == ""
-
-
-def test_a_flag_makes_it_ignore_stdin(start):
-    probe = start("--interval", "0.1", "--no-lifeline")
-    probe.process.stdin.close()
-    times = {probe.until(lambda one: one)["taken"] for _ in range(5)}
-    assert len(times) == 5
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

@@ -57,19 +57,12 @@ def test_if_pids_are_unknown_only_a_path_too_long_for_any_pid_is_certain():
 @pytest.mark.parametrize(
     ("version", "longest"),
     [
-        ("2.60.0", "dash_TaskEventsHead"),
-        ("2.58.1", "dash_TaskEventsHead"),
-        ("2.50.0", "dash_MetricsHead"),
-        ("2.44.1", None),
-        ("2.9.3", None),
+        ("2.60.0", "dash_TaskEventsHead"), ("2.58.1", "dash_TaskEventsHead"), ("2.50.0", "dash_MetricsHead"), ("2.44.1", None),
+        ("2.9.3", None), (None, "dash_TaskEventsHead"), ("3.0.0.dev0", "dash_TaskEventsHead"),
     ],
-)
-def test_each_ray_has_its_own_longest_socket_of_the_dashboard(version, longest):
+)  # fmt: skip
+def test_each_ray_has_its_own_longest_socket_of_the_dashboard_and_an_unknown_one_that_of_the_newest(version, longest):
     assert dashboard_socket(version) == longest
-
-
-def test_the_socket_of_the_newest_ray_counts_for_an_unknown_one():
-    assert dashboard_socket(None) == dashboard_socket("3.0.0.dev0") == "dash_TaskEventsHead"
 
 
 def test_ray_starts_without_a_dashboard_whose_sockets_do_not_fit():

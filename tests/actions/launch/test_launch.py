@@ -79,6 +79,16 @@ def started(table: JobTable, name: str, status: str = "RUNNING", ago: float = 36
     table.jobs[name] = {"submission_id": name, "status": status, "start_time": (table.now - ago) * 1000, "metadata": marks}
 
 
+def overtake(table: JobTable, metadata: dict[str, str], *, always: bool = False) -> None:
+    """Somebody else submits a job with the same id, with this metadata, just before our submission arrives."""
+
+    def twist(request: httpx.Request) -> None:
+        if request.method == "POST" and (always or not table.jobs):
+            table.submit({**json.loads(request.content), "metadata": metadata})
+
+    table.twist = twist
+
+
 async def test_a_plan_shows_the_submission_and_changes_nothing(table, preset):
     made = await plan(operator(table), preset)
     text = "\n".join(plan_lines(made, NOW))
@@ -217,43 +227,20 @@ async def test_a_launch_at_the_end_of_a_minute_waits_and_lists_the_jobs_again(ta
 
 
 async def test_another_version_of_the_preset_launched_at_the_same_moment_is_not_this_job(table, preset):
-    one = operator(table)
-    made = await plan(one, preset)
-
-    def overtake(request):
-        if request.method == "POST" and not table.jobs:
-            other = {"cockpit_preset": "ppo", "cockpit_content": "other", "cockpit_user": "ana@head"}
-            table.submit({**json.loads(request.content), "metadata": other})
-
-    table.twist = overtake
-    receipt = await one.perform(made)
+    overtake(table, {"cockpit_preset": "ppo", "cockpit_content": "other", "cockpit_user": "ana@head"})
+    receipt = await launched(table, preset)
     assert "ana@head launched another version of ppo at the same moment" in (receipt.refused[0].reason or "")
     assert len(table.jobs) == 1
 
 
 async def test_the_next_id_is_used_if_another_job_has_taken_the_first(table, preset):
-    one = operator(table)
-    made = await plan(one, preset)
-
-    def overtake(request):
-        if request.method == "POST" and not table.jobs:
-            table.submit({**json.loads(request.content), "metadata": {}})
-
-    table.twist = overtake
-    receipt = await one.perform(made)
-    assert receipt.done[0].id == "ppo-20261121-1848-2"
+    overtake(table, {})
+    assert (await launched(table, preset)).done[0].id == "ppo-20261121-1848-2"
 
 
 async def test_a_dashboard_at_which_every_id_is_taken_is_given_up(table, preset):
-    one = operator(table)
-    made = await plan(one, preset)
-
-    def overtake(request):
-        if request.method == "POST":
-            table.submit({**json.loads(request.content), "metadata": {}})
-
-    table.twist = overtake
-    receipt = await one.perform(made)
+    overtake(table, {}, always=True)
+    receipt = await launched(table, preset)
     assert "ids for this job are taken" in (receipt.refused[0].reason or "")
     assert len(table.jobs) == launch.MAX_TAKEN_IDS
 
@@ -273,15 +260,8 @@ async def test_a_dashboard_whose_minute_never_ends_is_given_up(table, preset, mo
 
 async def test_a_second_job_is_reported_after_a_slow_submission(table, preset, monkeypatch):
     monkeypatch.setattr(launch, "MINUTE_END_GUARD_S", -1.0)
-    one = operator(table)
-    made = await plan(one, preset)
-
-    def slow(request):
-        if request.method == "POST":
-            started(table, "ppo-20261121-1847", "PENDING", 2)
-
-    table.twist = slow
-    receipt = await one.perform(made)
+    table.twist = lambda request: started(table, "ppo-20261121-1847", "PENDING", 2) if request.method == "POST" else None
+    receipt = await launched(table, preset)
     assert len(receipt.done) == 1
     assert "stop one of the two" in receipt.notes[0]
 

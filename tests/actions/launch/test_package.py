@@ -57,17 +57,8 @@ def test_a_folder_is_packed_with_its_modes_and_empty_folders(folder):
 @pytest.mark.process
 def test_patterns_are_read_as_git_reads_them(folder):
     git = "*.log\n!keep.log\n/build/\n# data\ndata/*\n!data/small.txt\n"
-    lay(
-        folder,
-        a_log="",
-        keep_log="",
-        build__x_py="",
-        src__build__y_py="",
-        data__big_txt="",
-        data__small_txt="",
-        src__b_log="",
-        src__c_py="",
-    )
+    lay(folder, a_log="", keep_log="", build__x_py="", src__build__y_py="")
+    lay(folder, data__big_txt="", data__small_txt="", src__b_log="", src__c_py="")
     (folder / ".gitignore").write_text(git)
     (folder / "src" / ".gitignore").write_text("!b.log\nc.py\n")
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
@@ -108,12 +99,14 @@ def test_rays_own_client_packs_the_same_and_ray_unpacks_it(folder, tmp_path):
     assert packaging.is_zip_uri(package.uri)
 
 
-def test_rayignore_leaves_out_more_and_brings_nothing_back(folder):
+def test_rayignore_leaves_out_more_and_brings_nothing_back_and_the_runtime_envs_excludes_hold_too(folder):
     lay(folder, a_py="", b_bin="", sub__c_bin="", sub__d_txt="")
     (folder / ".gitignore").write_text("b.bin\n")
     (folder / ".rayignore").write_text("!b.bin\n/sub/*.txt\n")
     assert names(folder) == [".gitignore", ".rayignore", "a.py", "sub/c.bin"]
     assert "b.bin" in names(folder, RAY_RUNTIME_ENV_IGNORE_GITIGNORE="1")
+    lay(folder, big_bin="", sub__big_bin="")
+    assert names(folder, "/big.bin") == [".gitignore", ".rayignore", "a.py", "sub/big.bin", "sub/c.bin"]
 
 
 def test_files_that_ray_excludes_are_left_out(folder):
@@ -122,11 +115,6 @@ def test_files_that_ray_excludes_are_left_out(folder):
     (folder / "sub" / "__pycache__" / "a.pyc").write_text("")
     assert names(folder) == ["a.py", "sub/b.py"]
     assert ".git/config" in names(folder, RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES="")
-
-
-def test_the_runtime_envs_excludes_hold_too(folder):
-    lay(folder, a_py="", big_bin="", sub__big_bin="")
-    assert names(folder, "/big.bin") == ["a.py", "sub/big.bin"]
 
 
 def test_the_same_content_is_the_same_package_wherever_and_whenever_it_is_packed(tmp_path):
@@ -163,10 +151,7 @@ def test_behind_links_lie_files_as_ray_packs_them(folder, tmp_path):
     (folder / "again").symlink_to(folder)
     contents = find_contents(folder)
     assert [found.name for found in contents.found] == ["deep/x.py", "reward.py"]
-    assert contents.skipped == [
-        "again is left out: it is a link to a folder above it",
-        "gone is left out: it is a broken link",
-    ]
+    assert contents.skipped == ["again is left out: it is a link to a folder above it", "gone is left out: it is a broken link"]
     assert unpacked(pack(contents)) == {"deep/x.py": b"x", "reward.py": b"r"}
 
 
@@ -228,19 +213,15 @@ def test_a_file_that_grows_without_end_is_given_up(folder, monkeypatch):
         pack(contents)
 
 
-def test_packing_stops_when_its_caller_is_gone(folder):
-    lay(folder, a_py="1")
-    with pytest.raises(StoppedError):
-        find_contents(folder, stopped=lambda: True)
-    with pytest.raises(StoppedError):
-        pack(find_contents(folder), stopped=lambda: True)
-
-
-def test_progress_is_reported(folder):
+def test_packing_reports_its_progress_and_stops_when_its_caller_is_gone(folder):
     lay(folder, a_py="1", b_py="2")
     heard = []
     pack(find_contents(folder), lambda *far: heard.append(far))
     assert heard == [(0, 2), (1, 2)]
+    with pytest.raises(StoppedError):
+        find_contents(folder, stopped=lambda: True)
+    with pytest.raises(StoppedError):
+        pack(find_contents(folder), stopped=lambda: True)
 
 
 def test_no_folder_is_no_working_dir(tmp_path):

@@ -77,16 +77,17 @@ def test_a_secret_is_hidden_however_it_is_written():
     assert secret_hider([])("anything") == "anything"
 
 
-def test_a_job_finds_the_file_that_it_was_launched_from(tmp_path):
+def launched_from(path: object, host: str = socket.gethostname(), name: str = "ppo") -> Job:
+    return Job("j1", preset=name, metadata={"cockpit_file": f"{host}:{path}"})
+
+
+def test_a_job_finds_the_file_that_it_was_launched_from_or_its_preset_by_name(tmp_path, monkeypatch):
     preset = written(tmp_path, "job: {entrypoint: python a.py}")
-    mark = {"cockpit_file": f"{socket.gethostname()}:{preset.path}"}
-    assert preset_of_job(Job("j1", preset="ppo", metadata=mark)) == preset
+    assert preset_of_job(launched_from(preset.path)) == preset
     preset.path.unlink()
-    assert "Job j1 was launched from the preset ppo: no preset is named ppo" in str(preset_of_job(Job("j1", preset="ppo", metadata=mark)))
-    assert "no preset is named" in str(preset_of_job(Job("j1", preset="ppo", metadata={"cockpit_file": f"elsewhere:{preset.path}"})))
-
-
-def test_a_job_finds_its_preset_by_name(tmp_path, monkeypatch):
+    assert "Job j1 was launched from the preset ppo: no preset is named ppo" in str(preset_of_job(launched_from(preset.path)))
+    assert "no preset is named" in str(preset_of_job(launched_from(preset.path, "elsewhere")))
+    assert "no preset is named" in str(preset_of_job(launched_from(f"/{'a' * 300}/ppo.yaml", name="b" * 300)))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     folder = tmp_path / "cockpit" / "presets"
     folder.mkdir(parents=True)
@@ -101,12 +102,11 @@ def test_a_path_in_a_jobs_metadata_is_not_read(name):
 
 def test_another_users_file_is_not_launched_because_a_job_names_it(tmp_path, monkeypatch):
     preset = written(tmp_path, "job: {entrypoint: python a.py}")
-    mark = {"cockpit_file": f"{socket.gethostname()}:{preset.path}"}
     if os.geteuid() == 0:
         os.chown(preset.path, 12345, -1)
     else:
         monkeypatch.setattr("os.geteuid", lambda: 12345)
-    assert "belongs to another user" in str(preset_of_job(Job("j1", preset="ppo", metadata=mark)))
+    assert "belongs to another user" in str(preset_of_job(launched_from(preset.path)))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a link of another user's")
@@ -115,8 +115,7 @@ def test_a_file_of_ours_is_not_launched_because_a_job_names_another_users_link_t
     link = tmp_path / "link.yaml"
     link.symlink_to(preset.path)
     os.chown(link, 12345, -1, follow_symlinks=False)
-    mark = {"cockpit_file": f"{socket.gethostname()}:{link}"}
-    assert "belongs to another user" in str(preset_of_job(Job("j1", preset="ppo", metadata=mark)))
+    assert "belongs to another user" in str(preset_of_job(launched_from(link)))
 
 
 def test_the_plan_names_each_file_whose_content_is_sent(tmp_path):
@@ -131,11 +130,6 @@ def test_a_conda_file_that_is_no_yaml_is_an_error(tmp_path):
     assert preset.job is not None
     with pytest.raises(InputError, match=r"env\.yaml:1: not YAML"):
         submission_of(preset, preset.job, None)
-
-
-def test_a_place_that_can_not_even_be_looked_at_is_a_sentence(tmp_path):
-    mark = {"cockpit_file": f"{socket.gethostname()}:/{'a' * 300}/ppo.yaml"}
-    assert "no preset is named" in str(preset_of_job(Job("j1", preset="b" * 300, metadata=mark)))
 
 
 async def test_a_folder_that_can_not_even_be_looked_at_is_a_sentence(tmp_path):

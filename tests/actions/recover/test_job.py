@@ -46,8 +46,14 @@ def quiet(*_: object) -> None:
     """Nobody listens."""
 
 
-def deeds(called: dict[str, str], plan: Plan, preset: Preset = PRESET, followed: str | None = None) -> tuple[RecoverySteps, Door]:
-    """`followed`: the session for which the dashboard answers."""
+NAMED = {"head": "login-1", "10.0.0.1": "w1"}
+NOTHING = Plan("start", "Start Ray")
+
+
+def deeds(
+    called: dict[str, str] = NAMED, plan: Plan = NOTHING, preset: Preset = PRESET, followed: str | None = None
+) -> tuple[RecoverySteps, Door]:
+    """`followed`: the session for which the dashboard answers. Two hosts are called `login-1` and `w1`, unless `called` says otherwise."""
 
     async def wait_until_complete() -> None:
         pass
@@ -67,23 +73,18 @@ async def test_a_refused_launch_fails_with_the_reason_and_submits_nothing():
 
 
 async def test_one_host_under_two_names_is_refused_before_it_is_asked_anything():
-    runbook, executor = deeds({"head": "login-1", "10.0.0.1": "login-1"}, Plan("start", "Start Ray"))
+    runbook, executor = deeds({"head": "login-1", "10.0.0.1": "login-1"})
     with pytest.raises(StepError, match=r"head and 10\.0\.0\.1 are the same host"):
         await runbook.survey(quiet)
     assert executor.asked == 0
 
 
-async def test_wait_fails_if_the_head_has_not_answered():
-    runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray"))
-    await runbook.survey(quiet)
-    with pytest.raises(StepError, match="no Ray is known to run on the head"):
-        await runbook.wait(quiet, quiet)
-
-
-async def test_each_request_contains_the_slurm_job_of_the_hosts():
-    runbook, executor = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray"))
+async def test_each_request_contains_the_slurm_job_of_the_hosts_and_wait_fails_if_the_head_has_not_answered():
+    runbook, executor = deeds()
     await runbook.survey(quiet)
     assert {host: request["slurm"] for host, request in executor.chosen.requests.items()} == {"login-1": "42", "w1": "42"}
+    with pytest.raises(StepError, match="no Ray is known to run on the head"):
+        await runbook.wait(quiet, quiet)
 
 
 OURS = "session_2026-11-21_01-00-00_000001_1"
@@ -97,19 +98,15 @@ def head_with_ray(**more: Any) -> Target:
 
 
 async def test_the_plan_says_on_which_nodes_of_a_slurm_job_head_and_workers_run():
-    runbook, _ = deeds(CALLED, Plan("start", "Start Ray"), ANYWHERE)
+    runbook, _ = deeds(CALLED, preset=ANYWHERE)
     await runbook.survey(quiet)
     assert runbook.describe_placement() == ("Slurm job 42: the head runs on gpu1, workers on login-1",)
-    named, _ = deeds({"head": "head", "10.0.0.1": "w1"}, Plan("start", "Start Ray"))
+    for workers, told in ((["gpu2", "gpu3"], "workers on gpu2, gpu3"), ([], "no workers")):
+        runbook.names = {name: name for name in ("gpu1", *workers)}
+        assert runbook.describe_placement() == (f"Slurm job 42: the head runs on gpu1, {told}",)
+    named, _ = deeds()
     await named.survey(quiet)
     assert named.describe_placement() == ()
-
-
-@pytest.mark.parametrize(("workers", "told"), [(["gpu2", "gpu3"], "workers on gpu2, gpu3"), ([], "no workers")])
-def test_the_placement_in_a_slurm_job_is_one_sentence(workers: list[str], told: str):
-    runbook, _ = deeds(CALLED, Plan("start", "Start Ray"), ANYWHERE)
-    runbook.names = {name: name for name in ("gpu1", *workers)}
-    assert runbook.describe_placement() == (f"Slurm job 42: the head runs on gpu1, {told}",)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +133,7 @@ async def test_the_ray_of_another_job_on_its_nodes_is_refused_before_anything_is
 
 async def test_hosts_are_unreachable_if_none_answers():
     silent = Plan("start", "Start Ray", unreached=(Unreached("login-1", "login-1: no route"), Unreached("w1", "w1: no route")))
-    runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, silent)
+    runbook, _ = deeds(plan=silent)
     assert await runbook.survey(quiet) == "login-1: no route; w1: no route"
     assert not runbook.has_answers
 
@@ -144,7 +141,7 @@ async def test_hosts_are_unreachable_if_none_answers():
 async def test_a_running_part_of_ray_is_fixed_by_the_step_stop_and_other_obstacles_by_hand():
     half = Target("host", "w1", live=True, session="session_1", reason="only a part of that Ray runs here: raylet, without gcs_server")
     for refused, begin in ((half, "stop"), (replace(half, live=False), None)):
-        runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray", refused=(refused,)))
+        runbook, _ = deeds(plan=Plan("start", "Start Ray", refused=(refused,)))
         await runbook.survey(quiet)
         with pytest.raises(StepError) as failed:
             await runbook.check_hosts(quiet, quiet)
@@ -153,14 +150,11 @@ async def test_a_running_part_of_ray_is_fixed_by_the_step_stop_and_other_obstacl
 
 
 async def test_the_state_after_a_failure_names_hosts_where_ray_runs():
-    session = "session_2026-11-21_01-00-00_000001_1"
-    rays = [{"session": session, "gcs": "10.0.0.1:6379", "here": True}]
-    head = Target("host", "login-1", part="head", facts={"gcs": "10.0.0.1:6379", "rays": rays})
-    runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray", targets=(head,)))
+    runbook, _ = deeds(plan=Plan("start", "Start Ray", targets=(replace(head_with_ray(), host="login-1"),)))
     await runbook.survey(quiet)
-    assert runbook.left() == (f"Ray runs on login-1 ({session})", "not started on w1")
-    runbook.stopped.append(session)
-    assert runbook.left() == (f"stopped: {session}",)
+    assert runbook.left() == (f"Ray runs on login-1 ({OURS})", "not started on w1")
+    runbook.stopped.append(OURS)
+    assert runbook.left() == (f"stopped: {OURS}",)
 
 
 class Look:

@@ -68,7 +68,7 @@ def program(*argv: str, code: str = "import sys; print(flush=True); sys.stdin.re
 
 
 class Ground:
-    """One temp dir, and acts that read only this one."""
+    """One temp dir, and actions that read only this one."""
 
     def __init__(self, temp: Path) -> None:
         self.temp = temp
@@ -100,3 +100,7 @@ class Ground:
 
 def what(answers: list[Answer]) -> list[str]:
     return [os.path.basename(one["path"]) for one in answers]
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())

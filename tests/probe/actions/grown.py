@@ -316,10 +316,6 @@ class World:
 
     # Expected results
 
-    def left(self) -> Iterator[Node]:
-        """The live processes that must be found, of any owner."""
-        return (node for node in self.living() if self.must_end(node))
-
     def living(self) -> Iterator[Node]:
         return (node for node in self.nodes if not node.dies and not node.flags & EXITS)
 
@@ -333,28 +329,15 @@ class World:
 
     def fate(self, node: Node) -> str:
         """`left`: left over, with signs; `hidden`: left over, without signs; `keep`: all others."""
-        if node.truth is not None:
-            return self._own_fate(node)
-        above = self.parent_of(node)
-        if above is not None:
-            return self._below(node, above)
-        return self._alone(node)
-
-    def _own_fate(self, node: Node) -> str:
-        """For a part of Ray, or a process that does not belong to Ray."""
-        if node.truth != "left":
-            return "keep"
-        shows = node.session is not None and self._shows(node, node.session)
-        return "left" if shows else "hidden"
-
-    def _below(self, node: Node, above: Node) -> str:
-        """A child of a live process has its kind, unless its own signs show another one."""
-        fate = self.fate(above)
-        return fate if fate != "left" or not node.logs or (node.session and self._log_is_plain(node.session)) else "hidden"
-
-    def _alone(self, node: Node) -> str:
-        """Whether init has adopted it."""
         session = node.session
+        if node.truth is not None:  # a part of Ray, or a process that does not belong to Ray
+            return "keep" if node.truth != "left" else "left" if session is not None and self._shows(node, session) else "hidden"
+        parent = self.nodes[node.parent]
+        if not (node.flags & DOUBLE_FORK or parent.dies or parent.flags & EXITS):
+            # A child of a live process has its kind, unless its own signs show another one.
+            fate = self.fate(parent)
+            return fate if fate != "left" or not node.logs or (session and self._log_is_plain(session)) else "hidden"
+        # Init has adopted it.
         if session is None or node.worker < 0:
             return "keep"  # a program of a person has started it
         if session.life == "live":
@@ -395,8 +378,3 @@ class World:
 
     def _is_apart(self, node: Node) -> bool:
         return node.session is not None and node.session.container >= 0
-
-    def parent_of(self, node: Node) -> Node | None:
-        """Its live parent; `None` if init has adopted it."""
-        parent = self.nodes[node.parent]
-        return None if node.flags & DOUBLE_FORK or parent.dies or parent.flags & EXITS else parent

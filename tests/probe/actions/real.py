@@ -16,12 +16,9 @@ from typing import Any
 from cockpit.probe.sample.processes import Identity, lives, read_stat
 
 ENV = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_enable_worker_prestart": "0",
-    "RAY_prestart_worker_first_driver": "0",
-    "RAY_raylet_start_wait_time_s": "120",
-    "PYTHONDONTWRITEBYTECODE": "1",
-}
+    "RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0",
+    "RAY_raylet_start_wait_time_s": "120", "PYTHONDONTWRITEBYTECODE": "1",
+}  # fmt: skip
 DASHBOARD = "http://127.0.0.1:8265"
 START = ("start", "--head", "--num-cpus=4", "--num-gpus=0", "--object-store-memory=80000000", "--disable-usage-stats")
 SUBMIT = ("job", "submit", f"--address={DASHBOARD}", "--no-wait", "--submission-id=plain", "--")

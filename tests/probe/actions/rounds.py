@@ -223,7 +223,7 @@ class Round:
                     os.rename(f"{others[0].path}/logs/raylet.out", f"{logs}/raylet.out")
                     others[0].forgeries.add("record")
 
-    # The act
+    # The action
 
     def _ended(self) -> Answer:
         request = {"act": "kill", "grace": 0.1, "force": self.random.random() < 0.1, **self._told(), **self._meant()}
@@ -264,15 +264,8 @@ class Round:
         worker, raylet = self.world.nodes[node.worker], self.world.nodes[node.session.raylet]
         until = int((time.time() - boot_time()) * TICKS_PER_SECOND)
         seen = [
-            self.pid(worker),
-            self.ticks[worker.at],
-            self.pid(raylet),
-            self.ticks[raylet.at],
-            node.session.path,
-            node.job,
-            until,
-            node.uid,
-        ]
+            self.pid(worker), self.ticks[worker.at], self.pid(raylet), self.ticks[raylet.at], node.session.path, node.job, until, node.uid,
+        ]  # fmt: skip
         return [self.pid(node), self.ticks[node.at], seen]
 
     def _meant(self) -> Answer:
@@ -335,7 +328,7 @@ class Round:
             raise WrongError(f"what the real Ray has left is still there: {alive}: {done}")
 
     def _ask(self, request: Answer) -> Answer:
-        """Runs the act as a program of its own, as this user."""
+        """Runs the action as a program of its own, as this user."""
         mine, its = os.pipe()
         if os.fork() == 0:
             try:

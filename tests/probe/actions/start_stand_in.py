@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cockpit.probe.actions import start
 from cockpit.probe.actions.host_state import HostScanner
 from cockpit.probe.actions.start.fitness import own_address
 
@@ -54,3 +55,8 @@ def request(notes: Path, gcs: str | None, *words: str, **more: Any) -> dict[str,
 def run_stage(stage: Any, asked: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = stage(asked, HostScanner(asked), lambda *_: None)
     return answer
+
+
+def plan_and_do(asked: dict[str, Any]) -> dict[str, Any]:
+    """The answer of the start of all that is planned."""
+    return run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})

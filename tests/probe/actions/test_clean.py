@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.demo import cluster as demo
-from tests.probe.actions.grounds import NAME, OTHER, Ground, age, listening, program, session, what, write
+from tests.probe.actions.grounds import NAME, OTHER, Ground, age, files_in, listening, program, session, what, write
 from tests.probe.probe_copy import copy_probe
 from tests.pythons import installed_pythons, version_of
 
@@ -38,7 +38,7 @@ def test_a_dead_session_is_removed_completely(ground):
     (target,) = planned["targets"]
     assert target["path"] == str(path)
     assert (target["live"], target["files"], target["keeps"], target["uid"]) == (False, 3, [], os.getuid())
-    assert target["size"] == sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())
+    assert target["size"] == sum(file.stat().st_blocks * 512 for file in files_in(path))
     answer = ground.do(planned["targets"])
     assert (what(answer["done"]), answer["notes"]) == ([NAME], [])
     assert not path.exists()
@@ -65,16 +65,6 @@ def test_a_plan_changes_nothing(ground):
     before = sorted((file, file.lstat().st_mtime_ns) for file in path.rglob("*"))
     ground.plan()
     assert sorted((file, file.lstat().st_mtime_ns) for file in path.rglob("*")) == before
-
-
-@pytest.mark.parametrize("named", [None, [NAME]])
-def test_a_session_whose_socket_answers_stays_even_if_it_is_named(ground, named):
-    path = session(ground.temp)
-    with listening(path / "sockets" / "raylet.1"):
-        planned = ground.plan(sessions=named)
-    assert planned["targets"] == []
-    assert reason(planned, NAME) == "it is alive: a raylet listens on its socket"
-    assert planned["refused"][0]["live"] is True
 
 
 @pytest.mark.parametrize(
@@ -117,23 +107,17 @@ def test_the_latest_session_may_be_dead(ground):
     assert os.listdir(ground.temp) == []
 
 
-def test_a_live_session_beside_a_dead_one_stays(ground):
+def test_a_session_whose_socket_answers_stays_beside_a_dead_one_also_if_it_is_named_or_was_planned_while_dead(ground):
     dead, lives = session(ground.temp), session(ground.temp, OTHER)
-    with listening(lives / "sockets" / "raylet"):
-        answer = ground.clean()
-        assert what(answer["done"]) == [NAME]
-        assert len(list(lives.rglob("*"))) == 8
+    planned = ground.plan(sessions=[OTHER])
+    with listening(lives / "sockets" / "raylet.1"):
+        for answer in (ground.plan(), ground.plan(sessions=[OTHER]), ground.do(planned["targets"])):
+            assert OTHER not in what(answer.get("targets") or answer.get("done") or [])
+            assert reason(answer, OTHER) == "it is alive: a raylet listens on its socket"
+        assert ground.plan()["refused"][0]["live"] is True
+        assert what(ground.clean()["done"]) == [NAME]
+        assert len(list(lives.rglob("*"))) == 9
     assert not dead.exists()
-
-
-def test_a_session_that_came_alive_after_the_plan_stays(ground):
-    path = session(ground.temp)
-    planned = ground.plan()
-    with listening(path / "sockets" / "raylet"):
-        answer = ground.do(planned["targets"])
-    assert answer["done"] == []
-    assert reason(answer, NAME) == "it is alive: a raylet listens on its socket"
-    assert (path / "logs" / "raylet.out").exists()
 
 
 def test_a_session_that_is_just_being_created_is_awaited(ground, monkeypatch):
@@ -189,26 +173,16 @@ def test_a_named_session_that_does_not_exist_is_reported(ground):
     assert ground.plan(sessions=[f"{ground.temp}/{NAME}"])["notes"] == [f"{ground.temp}/{NAME} is a link, not a session folder"]
 
 
-def test_only_sessions_older_than_the_limit_are_removed(ground):
+def test_only_sessions_older_than_the_limit_are_removed_also_if_they_were_written_to_after_the_plan(ground):
     path = session(ground.temp)
-    for file in path.rglob("*"):
+    for file in (path, *path.rglob("*")):
         age(file, 7200)
-    age(path, 7200)
     assert ground.plan(older_than=7300)["notes"] == [f"{NAME} is kept: a file in it was written 2.0 hours ago"]
     assert reason(ground.plan(older_than=7300, sessions=[NAME]), NAME) == "a file in it was written 2.0 hours ago", "it was asked for"
-    (target,) = ground.plan(older_than=7000)["targets"]
-    assert 7200 <= target["age"] < 7260
+    planned = ground.plan(older_than=7000)
+    assert 7200 <= planned["targets"][0]["age"] < 7260
     os.utime(path / "logs" / "raylet.out")
     assert ground.plan(older_than=7000)["targets"] == []
-
-
-def test_a_session_that_was_written_to_after_the_plan_stays_if_an_age_is_required(ground):
-    path = session(ground.temp)
-    for file in path.rglob("*"):
-        age(file, 7200)
-    age(path, 7200)
-    planned = ground.plan(older_than=7000)
-    os.utime(path / "logs" / "raylet.out")
     assert reason(ground.do(planned["targets"], older_than=7000), NAME) == "a file in it was written 0.0 hours ago"
     assert path.exists()
 
@@ -248,7 +222,7 @@ def test_protected_files_stay(ground):
     assert sorted(target["keeps"]) == ["core.4711", "run/global_step7", "runtime_resources/a/model.safetensors"]
     (done,) = ground.do(planned["targets"])["done"]
     assert done["outcome"].endswith(" and 2 more")
-    assert sorted(file for file in path.rglob("*") if file.is_file()) == sorted(kept)
+    assert files_in(path) == sorted(kept)
     assert os.listdir(path / "sockets") == os.listdir(path / "logs") == []
     assert what(ground.clean(protected=[str(path / "run")])["done"]) == [NAME], "it can still be told to be a session's folder"
 
@@ -263,7 +237,7 @@ def test_protected_files_are_removed_if_they_are_named(ground):
     planned = ground.plan(protected=dear)
     assert planned["targets"][0]["keeps"] == ["a/one.pt"]
     ground.do(planned["targets"], protected=dear)
-    assert [file for file in path.rglob("*") if file.is_file()] == [kept]
+    assert files_in(path) == [kept]
 
 
 @pytest.mark.parametrize(("there", "words"), [(2, "1 more protected file is kept"), (3, "2 more protected files are kept")])
@@ -289,15 +263,6 @@ def test_a_link_stays_while_its_session_keeps_something(ground):
 def test_a_named_path_that_is_not_protected_is_reported(ground):
     path = session(ground.temp)
     assert ground.plan(protected=[f"{path}/logs"])["notes"] == [f"{NAME}: no protected file has the path logs"]
-
-
-def test_a_checkpoint_that_appears_during_the_removal_stays(ground):
-    path = session(ground.temp)
-    planned = ground.plan()
-    late = write(path / "logs" / "late.pt")
-    age(path)
-    ground.do(planned["targets"])
-    assert [file for file in path.rglob("*") if file.is_file()] == [late]
 
 
 def test_names_that_are_not_utf8_survive_plan_and_do(ground):
@@ -327,38 +292,30 @@ UNPACKED = 1_700_000_000.0
         "optimizer.bin", "data/train.parquet", "replay.pkl", "step_500/x.bin",
     ],
 )  # fmt: skip
-def test_a_file_that_a_job_wrote_into_its_working_dir_stays(ground, result):
+def test_a_file_that_a_job_wrote_into_its_working_dir_stays_and_a_large_one_at_any_age(ground, result):
     path = session(ground.temp)
     package = path / PACKAGE
     for name in ("train.py", "vocab.bin"):
         os.utime(write(package / name, 100), (UNPACKED, UNPACKED))
-    kept = write(package / result, 100)
-    os.utime(kept, (UNPACKED + 600, UNPACKED + 600))
+    kept = [write(package / result, 100), write(package / "weights.bin", 2 << 20)]
+    for file, seconds in zip(kept, (600, 0), strict=True):
+        os.utime(file, (UNPACKED + seconds, UNPACKED + seconds))
     os.utime(write(package / "__pycache__" / "train.cpython-311.pyc"), (UNPACKED + 600, UNPACKED + 600))
     age(path)
     ground.clean()
-    assert [file for file in path.rglob("*") if file.is_file()] == [kept]
+    assert files_in(path) == sorted(kept)
 
 
-def test_a_large_file_in_a_working_dir_stays_at_any_age(ground):
-    path = session(ground.temp)
-    kept = write(path / PACKAGE / "weights.bin", 2 << 20)
-    os.utime(write(path / PACKAGE / "train.py"), (UNPACKED, UNPACKED))
-    os.utime(kept, (UNPACKED, UNPACKED))
-    age(path)
-    ground.clean()
-    assert [file for file in path.rglob("*") if file.is_file()] == [kept]
-
-
-def test_a_file_that_a_job_writes_during_the_removal_stays(ground):
+@pytest.mark.parametrize("name", ["logs/late.pt", f"{PACKAGE}/late.jsonl"])
+def test_a_checkpoint_or_result_that_appears_during_the_removal_stays(ground, name):
     path = session(ground.temp)
     os.utime(write(path / PACKAGE / "train.py"), (UNPACKED, UNPACKED))
     age(path)
     planned = ground.plan()
-    late = write(path / PACKAGE / "late.jsonl", 100)
+    late = write(path / name, 100)
     age(path)
     ground.do(planned["targets"])
-    assert [file for file in path.rglob("*") if file.is_file()] == [late]
+    assert files_in(path) == [late]
 
 
 # Folders that may be no sessions
@@ -434,7 +391,7 @@ def test_a_process_with_an_open_file_is_named_and_does_not_stop_the_removal(grou
     path = session(ground.temp)
     log = write(path / "logs" / "left.log", 100_000)
     blocks = log.stat().st_blocks * 512
-    size = sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())
+    size = sum(file.stat().st_blocks * 512 for file in files_in(path))
     age(path)
     with (
         log.open() as stdin,
@@ -506,30 +463,18 @@ def free_port() -> int:
         return sock.getsockname()[1]
 
 
-def test_an_address_without_a_listener_is_removed(ground):
-    path = address_file(ground, f"127.0.0.1:{free_port()}")
-    answer = ground.clean()
-    assert what(answer["done"]) == ["ray_current_cluster"]
-    assert not path.exists()
-
-
-def test_an_address_with_a_listener_stays(ground):
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        sock.listen()
-        address_file(ground, f"127.0.0.1:{sock.getsockname()[1]}")
-        assert ground.plan() | {"notes": []} == {"targets": [], "refused": [], "notes": []}
-
-
-def test_an_address_that_came_alive_after_the_plan_stays(ground):
+def test_an_address_stays_while_something_listens_there_also_if_that_began_after_the_plan(ground):
     port = free_port()
     path = address_file(ground, f"127.0.0.1:{port}")
     planned = ground.plan()
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", port))
         sock.listen()
+        assert ground.plan() | {"notes": []} == {"targets": [], "refused": [], "notes": []}
         assert what(ground.do(planned["targets"])["refused"]) == ["ray_current_cluster"]
-    assert path.exists()
+        assert path.exists()
+    assert what(ground.clean()["done"]) == ["ray_current_cluster"]
+    assert not path.exists()
 
 
 def test_another_hosts_address_stays_while_a_raylet_of_its_cluster_runs_here(ground):
@@ -604,7 +549,7 @@ def test_it_cleans_on_any_python(ground, start, tmp_path):
         assert what(receipt["done"]) == [NAME, shm.name], (python, receipt)
         assert receipt["freed"] == {"disk": plan["targets"][0]["size"], "shm": 8192}
         assert not shm.exists()
-        assert [file for file in path.rglob("*") if file.is_file()] == [kept]
+        assert files_in(path) == [kept]
         shutil.rmtree(path)
 
 

@@ -118,14 +118,6 @@ def test_a_missing_answer_is_none_and_not_the_last_one(monkeypatch):
     assert "NVML has not answered" in str(scanner.scan(0.2).fault)
 
 
-def test_many_questions_in_a_row_cost_one_scan(scanner):
-    assert scanner.recent(60) is scanner.recent(60)
-    first = scanner.recent(60)
-    assert scanner.recent(-1) is not first
-    newer = scanner.scan(0.0)
-    assert scanner.recent(60) is newer
-
-
 @pytest.mark.parametrize(("wanted", "grace"), [({}, 16.0), ({"grace": None}, 16.0), ({"grace": 0}, 0.0), ({"grace": 2}, 2.0)])
 def test_a_grace_of_zero_is_respected(wanted, grace):
     assert grace_of(wanted, 16.0) == grace

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
-import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -24,6 +22,7 @@ from cockpit.probe.sample.processes import read_stat
 from cockpit.sources.probes import payload
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 from tests.probe.waiting import until
+from tests.pythons import python_or_skip
 
 pytestmark = pytest.mark.process
 
@@ -166,12 +165,16 @@ def test_a_process_that_ended_after_the_plan_is_reported(action, orphan):
     assert done["done"] == []
 
 
-def test_another_process_with_the_same_pid_is_refused(action, orphan):
+def test_another_process_with_the_same_pid_is_refused_and_each_has_an_outcome(action, orphan):
     process = orphan()
     (target,) = action("plan", process)["targets"]
-    done = action("do", targets=[{**target, "ticks": target["ticks"] - 1}])
+    other = {**target, "ticks": target["ticks"] - 1}
+    done = action("do", targets=[other])
     assert done["refused"][0]["reason"] == "it has ended; its pid now belongs to another process"
     assert process.poll() is None
+    done = action("do", targets=[target, other])
+    assert [one["ticks"] for one in done["done"]] == [target["ticks"]]
+    assert [one["ticks"] for one in done["refused"]] == [other["ticks"]]
 
 
 @pytest.mark.parametrize("more", [{}, {"any": True}])
@@ -284,12 +287,6 @@ def test_an_undecided_process_is_reported_also_without_gpu_memory():
         assert (plan["targets"], plan["unknown"], len(plan["refused"])) == ([], told, len(told))
 
 
-def test_without_nvml_there_may_be_more_than_was_found(action, gpus, state):
-    nvml.add(state, "hang forever nvmlInit")
-    told = action("plan", gpus=gpus)["unknown"]
-    assert "NVML has not answered for 3 s: the processes that hold GPU memory are unknown" in told, "another Ray here may add a sentence"
-
-
 # GPU memory
 
 
@@ -303,11 +300,17 @@ def test_freed_gpu_memory_is_measured(action, orphan, gpus, state):
     assert done["notes"] == []
 
 
-def test_gpu_memory_that_stays_without_a_holder_is_reported(start, action, orphan, gpus, state):
+@pytest.fixture
+def stubborn(orphan, state):
+    """An orphan with memory of GPU 2 that ignores SIGTERM."""
     process = orphan(sys.executable, "-c", STUBBORN)
     process.stdout.readline()
     nvml.hold(state, process.pid, [2], 10 * GIB)
-    done = meanwhile(start, action, process, gpus, lambda: nvml.edit(state, lambda lines: [kept(line) for line in lines]))
+    return process
+
+
+def test_gpu_memory_that_stays_without_a_holder_is_reported(start, action, stubborn, gpus, state):
+    done = meanwhile(start, action, stubborn, gpus, lambda: nvml.edit(state, lambda lines: [kept(line) for line in lines]))
     assert done["done"]
     assert "GPU 2 still has 10.5 GiB in use that no process here holds" in done["notes"][0]
     assert "--gpu-reset" in done["notes"][0]
@@ -335,16 +338,16 @@ def test_processes_are_ended_even_if_nvml_hangs_before(action, orphan, gpus, sta
     plan = action("plan", process, gpus=gpus)
     assert plan["targets"][0]["gpus"] == []
     assert [note for note in plan["notes"] if "NVML has not answered" in note], plan
+    unnamed = action("plan", gpus=gpus)["unknown"]
+    told = "NVML has not answered for 3 s: the processes that hold GPU memory are unknown"
+    assert told in unnamed, "another Ray here may add a sentence"
     done = action("do", targets=plan["targets"], gpus=gpus)
     assert done["done"], done
     assert done["freed"] == {"gpu": None}
 
 
-def test_freed_memory_is_unknown_if_nvml_hangs_afterwards(start, action, orphan, gpus, state):
-    process = orphan(sys.executable, "-c", STUBBORN)
-    process.stdout.readline()
-    nvml.hold(state, process.pid, [2], 10 * GIB)
-    done = meanwhile(start, action, process, gpus, lambda: nvml.add(state, "hang forever *"))
+def test_freed_memory_is_unknown_if_nvml_hangs_afterwards(start, action, stubborn, gpus, state):
+    done = meanwhile(start, action, stubborn, gpus, lambda: nvml.add(state, "hang forever *"))
     assert done["done"]
     assert done["freed"] == {"gpu": None}
     assert "NVML no longer answers" in done["notes"][-1]
@@ -399,28 +402,15 @@ def test_an_orphan_that_only_a_watching_probe_knows_is_ended_only_with_its_evide
 def test_it_ends_an_orphan_on_every_python(orphan, version):
     process = orphan()
     request = {"act": "kill", "named": [[process.pid, None]], "grace": 5}
-    plan = piped(interpreter(version), {**request, "stage": "plan"})
+    python = python_or_skip(version)
+    plan = piped(python, {**request, "stage": "plan"})
     assert pids(plan["targets"]) == [process.pid]
-    done = piped(interpreter(version), {**request, "stage": "do", "targets": plan["targets"]})
+    done = piped(python, {**request, "stage": "do", "targets": plan["targets"]})
     assert pids(done["done"]) == [process.pid]
     process.wait(60)
-
-
-def interpreter(version: str) -> str:
-    """A Python from PATH or pyenv."""
-    found = glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python")) or [shutil.which(f"python{version}")]
-    return found[0] or pytest.skip(f"no Python {version} here")
 
 
 def piped(python: str, request: dict) -> dict:
     program = payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True)
     played = subprocess.run([python, "-"], input=program, capture_output=True, check=True)
     return json.loads(played.stdout.splitlines()[-1])
-
-
-def test_two_processes_with_one_pid_have_an_outcome_each(action, orphan):
-    process = orphan()
-    (target,) = action("plan", process)["targets"]
-    done = action("do", targets=[target, {**target, "ticks": target["ticks"] - 1}])
-    assert [one["ticks"] for one in done["done"]] == [target["ticks"]]
-    assert [one["ticks"] for one in done["refused"]] == [target["ticks"] - 1]

@@ -18,13 +18,11 @@ def lines(request: Any) -> list[dict[str, Any]]:
     return said
 
 
-def test_the_first_line_reports_the_beginning():
-    assert lines({"act": "unheard of"})[0] == {"tell": "checking", "done": None, "of": None}
-
-
 @pytest.mark.parametrize("text", ["no json", "[]", '{"act": ["kill"], "stage": "plan"}', '{"act": "unheard of"}'])
 def test_an_invalid_request_is_answered_with_a_sentence(text: str):
-    assert list(lines(text)[-1]) == ["error"]
+    first, *_, last = lines(text)
+    assert first == {"tell": "checking", "done": None, "of": None}
+    assert list(last) == ["error"]
 
 
 def test_a_bug_is_a_sentence_and_leaves_the_outcome_of_do_in_doubt():

@@ -104,7 +104,14 @@ def ask(**more: Any) -> dict[str, Any]:
     return (ray.do if request["stage"] == "do" else ray.plan)(request, HostScanner(request), lambda *_: None)
 
 
-def test_python_gcs_and_environment_come_from_the_raylet(raylet: Raylet, seen: Path):
+def refusal(seen: Path, **more: Any) -> str:
+    """The error; the cluster's Python was not started."""
+    error: str = ask(**more)["error"]
+    assert not (seen / "argv").exists()
+    return error
+
+
+def test_python_gcs_and_environment_come_from_the_raylet(raylet: Raylet, installed: Path, seen: Path):
     loads = {"LD_PRELOAD": "", "PYTHONPATH": "/evil", "PYTHONINSPECT": "1", "BASH_ENV": "/evil", "RAY_ADDRESS": "elsewhere:1"}
     with raylet(RAY_AUTH_TOKEN="s3cret", AWS_SECRET_ACCESS_KEY="s3cret", RAY_JOB_ID="07000000", **loads):
         assert ask()["notes"] == ["it was asked"]
@@ -116,6 +123,7 @@ def test_python_gcs_and_environment_come_from_the_raylet(raylet: Raylet, seen: P
     call = (seen / "stdin").read_text().splitlines()[-1]
     assert ACTOR in call
     assert "127.0.0.1:1" in call
+    assert f"sys.path.append('{installed}/site-packages')" in (seen / "stdin").read_text(), "the raylet's own Ray is imported"
 
 
 def test_the_sent_program_ends_with_its_call(raylet: Raylet, seen: Path):
@@ -149,23 +157,20 @@ def test_the_payload_contains_the_program(raylet: Raylet, seen: Path):
 )  # fmt: skip
 def test_an_invalid_id_is_never_sent(raylet: Raylet, seen: Path, more: dict[str, Any]):
     with raylet():
-        assert ask(**more)["error"]
-    assert not (seen / "argv").exists()
+        assert refusal(seen, **more)
 
 
 def test_a_session_that_does_not_live_here_is_not_asked(raylet: Raylet, seen: Path):
     with raylet():
-        assert ask(session=OTHER)["error"] == f"no raylet of {OTHER} runs on this host"
-    assert not (seen / "argv").exists()
+        assert refusal(seen, session=OTHER) == f"no raylet of {OTHER} runs on this host"
 
 
 def test_if_there_are_several_sessions_one_must_be_named(raylet: Raylet, seen: Path):
     with raylet(), raylet(OTHER):
-        said = ask(session=None)["error"]
+        said = refusal(seen, session=None)
     assert "choose one by its address" in said
     assert SESSION in said
     assert OTHER in said
-    assert not (seen / "argv").exists()
 
 
 def test_do_acts_in_the_session_of_its_plan(raylet: Raylet, seen: Path):
@@ -207,23 +212,18 @@ def test_pids_of_another_node_are_not_searched_here(raylet: Raylet, python: Path
     assert (said["done"][0]["outcome"], said["notes"]) == ("Ray reported DEAD 0.2 s after the request", [])
 
 
-def test_a_python_that_fails_is_quoted(raylet: Raylet, python: Path, seen: Path):
+def test_a_python_that_fails_is_quoted_and_one_that_is_gone_is_named(raylet: Raylet, python: Path, seen: Path):
     stand_in(python, seen, "echo ModuleNotFoundError: no ray >&2; exit 1")
     with raylet():
         assert ask()["error"] == f"the cluster's Python {python} failed: ModuleNotFoundError: no ray"
-
-
-def test_a_python_that_is_gone_is_named(raylet: Raylet, python: Path):
-    python.unlink()
-    with raylet():
+        python.unlink()
         assert f"the cluster's Python {python} can't be started" in ask()["error"]
 
 
 def test_another_users_ray_is_not_touched(raylet: Raylet, seen: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "geteuid", lambda: 4242)
     with raylet():
-        assert "only that user and root may act on it" in ask()["error"]
-    assert not (seen / "argv").exists()
+        assert "only that user and root may act on it" in refusal(seen)
 
 
 @pytest.mark.parametrize("command", ["/bin/python 'unclosed", "''", "python setup_worker.py"])
@@ -236,12 +236,6 @@ def test_an_environment_that_is_not_utf8_stays_unchanged(raylet: Raylet, seen: P
     with raylet(RAY_AUTH_TOKEN_PATH=os.fsdecode(b"/\xff")):
         assert ask()["notes"] == ["it was asked"]
     assert b"RAY_AUTH_TOKEN_PATH=/\xff" in (seen / "env").read_bytes().splitlines()
-
-
-def test_the_raylets_own_ray_is_imported(raylet: Raylet, installed: Path, seen: Path):
-    with raylet():
-        ask()
-    assert f"sys.path.append('{installed}/site-packages')" in (seen / "stdin").read_text()
 
 
 # Features that an old Ray lacks
@@ -271,15 +265,13 @@ def test_a_program_that_is_only_named_raylet_is_not_trusted(seen: Path, python: 
     """`exec -a raylet su`, with any words: root would run what they name."""
     flags = (f"--raylet_socket_name=/nowhere/{SESSION}/sockets/raylet", f"--session_dir=/nowhere/{SESSION}", "--gcs-address=127.0.0.1:1")
     with program("raylet", *flags, f"--python_worker_command={python}") as pid:
-        assert f"process {pid} calls itself raylet but runs " in ask()["error"]
-    assert not (seen / "argv").exists()
+        assert f"process {pid} calls itself raylet but runs " in refusal(seen)
 
 
 @needs_root
 def test_a_program_with_the_rights_of_two_users_is_not_trusted(raylet: Raylet, seen: Path):
     with raylet(code=f"os.setresuid(65534, 0, 0); {STAYS}") as pid:
-        assert f"process {pid} runs with more than one user's rights" in ask()["error"]
-    assert not (seen / "argv").exists()
+        assert f"process {pid} runs with more than one user's rights" in refusal(seen)
 
 
 @needs_root
@@ -289,17 +281,14 @@ def test_root_runs_nothing_that_another_user_can_change(raylet: Raylet, installe
     path = installed / loose
     os.chown(path, 65534, 65534) if how == "owned" else path.chmod(0o777)
     with raylet():
-        error = ask()["error"]
-    assert ("belongs to" if how == "owned" else "can be written by everybody") in error
-    assert not (seen / "argv").exists()
+        assert ("belongs to" if how == "owned" else "can be written by everybody") in refusal(seen)
 
 
 @needs_root
 def test_root_runs_no_setuid_program(raylet: Raylet, python: Path, seen: Path):
     python.chmod(0o4755)
     with raylet():
-        assert "sets the user or group that it runs as" in ask()["error"]
-    assert not (seen / "argv").exists()
+        assert "sets the user or group that it runs as" in refusal(seen)
 
 
 @needs_root
@@ -324,5 +313,4 @@ def test_a_session_that_two_users_claim_belongs_to_the_owner_of_its_folder(rayle
 @needs_root
 def test_a_session_that_two_users_claim_without_a_folder_is_refused(raylet: Raylet, seen: Path):
     with raylet(), raylet(code=f"os.setuid(65534); {STAYS}"):
-        assert "which of them is real is unknown" in ask()["error"]
-    assert not (seen / "argv").exists()
+        assert "which of them is real is unknown" in refusal(seen)

@@ -20,7 +20,7 @@ from cockpit.probe.actions.removal import Removal, Survey
 from cockpit.probe.sample.sizes import ProtectedFiles
 from cockpit.probe.sample.tree import MovedError
 from cockpit.probe.trust import FOLDER
-from tests.probe.actions.grounds import NAME, age, listening, session, what, write
+from tests.probe.actions.grounds import NAME, age, files_in, listening, session, what, write
 
 pytestmark = pytest.mark.process
 
@@ -96,19 +96,14 @@ def test_a_link_is_no_session_folder(ground, outside):
     assert ground.plan(sessions=[NAME])["targets"] == []
 
 
-def test_a_session_folder_that_a_link_replaced_after_the_plan_stays(ground, outside):
+def test_a_session_folder_that_a_link_or_another_folder_replaced_after_the_plan_stays(ground, outside):
     path = session(ground.temp)
     planned = ground.plan()
     shutil.move(path, outside / NAME)
     os.symlink(outside / NAME, path)
     assert ground.do(planned["targets"])["failed"][0]["error"] == "it is no longer a folder: it was replaced"
     assert (outside / NAME / "logs" / "raylet.out").exists()
-
-
-def test_a_session_folder_that_another_folder_replaced_after_the_plan_stays(ground):
-    path = session(ground.temp)
-    planned = ground.plan()
-    path.rename(ground.temp / "kept")
+    path.unlink()
     precious = write(path / "precious")
     age(path)
     assert ground.do(planned["targets"])["refused"][0]["reason"] == "it was replaced after the plan was made"
@@ -147,17 +142,21 @@ def test_a_file_with_other_names_loses_only_the_one_in_the_session_and_frees_not
 # Mounts
 
 
+def mount(kind: str, outside: Path, point: Path, mounts: list[Path]) -> None:
+    words = {"tmpfs": ["-t", "tmpfs", "none"], "bind": ["--bind", outside], "file": ["--bind", outside / "precious"]}[kind]
+    subprocess.run(["mount", *words, point], check=True)
+    mounts.append(point)
+
+
 @ROOT
 @pytest.mark.parametrize("kind", ["tmpfs", "bind", "file"])
 def test_a_session_in_which_something_is_mounted_stays(ground, outside, mounts, kind):
     path = session(ground.temp)
     point = path / "logs" / "a b\n\\c"
     point.touch() if kind == "file" else point.mkdir()
-    source, more = {"tmpfs": ("none", ["-t", "tmpfs"]), "bind": (outside, ["--bind"]), "file": (outside / "precious", ["--bind"])}[kind]
     age(path)
     planned = ground.plan()
-    subprocess.run(["mount", *more, str(source), str(point)], check=True)
-    mounts.append(point)
+    mount(kind, outside, point, mounts)
     expected = f"something is mounted in it, at {str(point).replace(chr(92), chr(92) * 2)}: unmount that first"
     assert ground.plan()["refused"][0]["reason"] == expected
     assert ground.do(planned["targets"])["refused"][0]["reason"] == expected
@@ -172,21 +171,29 @@ def test_a_mount_that_appears_midway_is_not_entered(tmp_path, outside, mounts, k
     point = folder / "mounted"
     point.mkdir()
 
-    def mount(_fully: bool) -> None:
-        if mounts:
-            return
-        source, more = {"tmpfs": ("none", ["-t", "tmpfs"]), "bind": (str(outside), ["--bind"])}[kind]
-        subprocess.run(["mount", *more, source, str(point)], check=True)
-        mounts.append(point)
-        write(point / "in it")
+    def mount_once(_fully: bool) -> None:
+        if not mounts:
+            mount(kind, outside, point, mounts)
+            write(point / "in it")
 
-    removal = empty(folder, mount)
+    removal = empty(folder, mount_once)
     assert removal.failed.first == [("mounted", "another file system is mounted there")]
     assert (point / "in it").exists()
     assert not (folder / "a").exists()
 
 
 # Races
+
+
+def empty_while(folder: Path, swap: Callable[[], None], turns: list[int]) -> None:
+    """Empties the folder again and again until another thread has swapped something in it a thousand times."""
+    folder.mkdir(exist_ok=True)
+    with meanwhile(swap):
+        until = time.monotonic() + 90
+        while turns[0] < 1000 and time.monotonic() < until:
+            with suppress(MovedError):
+                empty(folder)
+    assert turns[0] >= 1000
 
 
 def test_folders_swapped_for_links_all_the_time_lose_nothing_outside(tmp_path, outside):
@@ -206,13 +213,7 @@ def test_folders_swapped_for_links_all_the_time_lose_nothing_outside(tmp_path, o
         except OSError:
             shutil.rmtree(folder / "swap", ignore_errors=True)
 
-    folder.mkdir()
-    with meanwhile(swap):
-        until = time.monotonic() + 90
-        while turns[0] < 1000 and time.monotonic() < until:
-            with suppress(MovedError):
-                empty(folder)
-    assert turns[0] >= 1000
+    empty_while(folder, swap, turns)
 
 
 def test_a_name_exchanged_for_a_link_all_the_time_loses_nothing_outside(tmp_path, outside):
@@ -240,12 +241,7 @@ def test_a_name_exchanged_for_a_link_all_the_time_loses_nothing_outside(tmp_path
         except OSError:
             return
 
-    with meanwhile(swap):
-        until = time.monotonic() + 90
-        while turns[0] < 1000 and time.monotonic() < until:
-            with suppress(MovedError):
-                empty(folder)
-    assert turns[0] >= 1000
+    empty_while(folder, swap, turns)
 
 
 @pytest.mark.parametrize("moved", ["a", "a/b", "a/b/c"])
@@ -401,7 +397,7 @@ def test_an_unremovable_file_is_named_and_all_others_are_removed(ground):
     finally:
         subprocess.run(["chattr", "-i", str(stuck)], check=True)
     assert failed["error"].startswith("logs/stuck could not be removed: Operation not permitted; 3 files removed, ")
-    assert [file for file in path.rglob("*") if file.is_file()] == [stuck]
+    assert files_in(path) == [stuck]
 
 
 @ROOT

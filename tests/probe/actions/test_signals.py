@@ -98,16 +98,12 @@ def test_a_process_that_ignores_term_is_killed_after_the_grace_and_not_before(ru
     assert process.wait(60) == -signal.SIGKILL
 
 
-def test_with_only_term_a_process_that_ignores_it_stays_and_is_reported(run):
+def test_with_only_term_a_process_that_ignores_it_stays_and_is_reported_and_force_kills_it_at_once(run):
     process = run(sys.executable, "-c", STUBBORN, said=True)
     found = ending(process, 0.2, last=None)
     assert not found.gone
     assert "last signal: SIGTERM" in found.text
     assert process.poll() is None
-
-
-def test_force_kills_at_once(run):
-    process = run(sys.executable, "-c", STUBBORN, said=True)
     assert ending(process, 30.0, signal.SIGKILL).gone
     assert process.wait(60) == -signal.SIGKILL
 

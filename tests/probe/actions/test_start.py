@@ -10,10 +10,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,8 @@ from cockpit.probe.sample.network import listening_sockets
 from cockpit.probe.sample.sessions import Sessions
 from cockpit.sources.probes import payload
 from tests.probe import forests
-from tests.probe.actions.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, raylet, request, run_stage, stand_in
+from tests.probe.actions.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, plan_and_do, raylet, request, run_stage, stand_in
+from tests.probe.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -52,7 +52,7 @@ def gcs() -> Iterator[str]:
         yield address
 
 
-def test_a_worker_is_started_with_the_presets_flags_and_environment(notes: Path, gcs: str):
+def test_a_worker_is_started_with_the_presets_flags_and_environment_and_no_file_of_ours_open(notes: Path, gcs: str):
     raylet(notes, gcs)
     asked = request(notes, gcs, "--num-cpus=2")
     plan = run_stage(start.plan, asked)
@@ -66,12 +66,6 @@ def test_a_worker_is_started_with_the_presets_flags_and_environment(notes: Path,
     assert "TRAIN=yes" in environ
     assert f"PATH={notes}:{os.environ['PATH']}" in environ
     assert not [line for line in environ if line.startswith(("RAY_ADDRESS=", "RAY_JOB_ID="))]
-
-
-def test_the_started_ray_has_a_session_of_its_own_and_no_file_of_ours_open(notes: Path, gcs: str):
-    raylet(notes, gcs)
-    asked = request(notes, gcs)
-    run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
     pid = int((notes / "pid").read_text())
     assert os.getsid(pid) != os.getsid(0)
     ours = {link(one) for one in Path("/proc/self/fd").iterdir()}
@@ -98,7 +92,7 @@ def test_the_start_goes_on_if_its_caller_is_killed_midway(notes: Path, gcs: str)
         assert probe.stdin
         probe.stdin.write(payload.program(["--no-lifeline", "act", text], acting=True))
         probe.stdin.close()
-        await_file(notes / "begun")
+        until((notes / "begun").exists)
         os.killpg(probe.pid, signal.SIGKILL)
     done = run_stage(start.do, {**asked, "targets": plan["targets"]})
     assert [one["outcome"] for one in done["done"]] == [f"already runs: {SESSION}"], "whoever comes next waits for it"
@@ -119,16 +113,8 @@ def test_two_simultaneous_starts_start_one_ray(notes: Path, gcs: str):
 def test_a_failed_start_reports_its_remaining_processes(notes: Path, gcs: str):
     raylet(notes, gcs)
     stand_in(notes / "ray", (notes / "ray").read_text() + "exit 1")
-    asked = request(notes, gcs)
-    (failed,) = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})["failed"]
+    (failed,) = plan_and_do(request(notes, gcs))["failed"]
     assert (failed["live"], failed["session"]) == (True, SESSION)
-
-
-def await_file(path: Path) -> None:
-    until = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_a_ray_that_runs_already_is_not_started_twice(notes: Path, gcs: str):
@@ -149,7 +135,7 @@ def test_a_ray_that_runs_already_is_not_started_twice(notes: Path, gcs: str):
 def test_a_head_without_a_part_is_refused(notes: Path, gcs: str):
     raylet(notes, gcs)
     worker = request(notes, gcs)
-    run_stage(start.do, {**worker, "targets": run_stage(start.plan, worker)["targets"]})
+    plan_and_do(worker)
     head = run_stage(start.plan, request(notes, None, f"--port={gcs.rpartition(':')[2]}", role="head"))
     assert [one["reason"] for one in head["refused"]] == ["only a part of that Ray runs here: raylet, without gcs_server"]
 
@@ -244,7 +230,7 @@ def test_an_unreachable_head_is_reported_before_ray_waits_for_minutes(notes: Pat
     raylet(notes, gcs)
     nowhere = f"{gcs.rpartition(':')[0]}:{free_port()}"
     asked = request(notes, nowhere)
-    done = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
+    done = plan_and_do(asked)
     assert done["failed"][0]["error"] == f"the head's GCS at {nowhere} can't be reached from here: connection refused"
     assert why_unreachable(gcs) is None
 
@@ -258,21 +244,15 @@ def free_port() -> int:
 
 def test_listening_ports_are_seen(gcs: str):
     assert int(gcs.rpartition(":")[2]) in {one.port for one in listening_sockets()}
-    with closed() as port:
-        assert port not in {one.port for one in listening_sockets()}
-
-
-@contextmanager
-def closed() -> Iterator[int]:
-    with socket.socket() as server:
-        server.bind(("", 0))
-        yield server.getsockname()[1]
+    with socket.socket() as closed:
+        closed.bind(("", 0))
+        assert closed.getsockname()[1] not in {one.port for one in listening_sockets()}
 
 
 def test_a_failure_is_a_sentence_with_the_relevant_lines(notes: Path, gcs: str):
     stand_in(notes / "ray", f"echo Local node IP: 1.2.3.4; echo '{WRONG_TOKEN}'; exit 1")
     asked = request(notes, gcs)
-    done = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
+    done = plan_and_do(asked)
     error = done["failed"][0]["error"]
     assert error.startswith("the cluster requires a token: none was given, or a wrong one: `ray start` ended with exit code 1: ")
     assert "Local node" not in error
@@ -284,7 +264,7 @@ def test_hosts_that_share_a_home_have_a_log_each(notes: Path, gcs: str, monkeypa
     for host in ("w1", "w2"):
         monkeypatch.setattr(socket, "gethostname", lambda host=host: host)
         stand_in(notes / "ray", f"echo it fails on {host}; exit 1")
-        done = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
+        done = plan_and_do(asked)
         assert f": it fails on {host} (full output: " in done["failed"][0]["error"]
     logs = {log.name: log.read_text() for log in (notes / "state" / "cockpit").iterdir()}
     assert logs == {f"ray-start-worker-{host}-{os.geteuid()}.log": f"it fails on {host}\n" for host in ("w1", "w2")}
@@ -330,28 +310,29 @@ def test_a_raylet_counts_for_its_session_only_as_its_owner_or_root(owner, user, 
     assert is_of_its_owner(look, one) is counts
 
 
-def test_a_temp_dir_that_is_too_long_for_rays_sockets_is_refused_while_another_ray_still_runs(notes: Path):
+@pytest.mark.parametrize(
+    ("words", "env", "reasons"),
+    [
+        (
+            [f"--temp-dir=/tmp/{'t' * 60}"],
+            {},
+            (
+                "the path of Ray's socket plasma_store in /tmp/ttt",
+                "but at most 107 are possible: `ray start` would fail; use a temp dir of at most 36 bytes",
+            ),
+        ),
+        ([], {"RAY_TMPDIR": f"/tmp/{'t' * 60}"}, (f"in /tmp/{'t' * 60}/ray (69 bytes)",)),
+        ([f"--temp-dir=/{'t' * 43}"], {}, ("the dashboard of Ray 2.50 and later would end at its start",)),
+    ],
+    ids=["its flag", "its environment", "its dashboard"],
+)
+def test_a_temp_dir_that_is_too_long_for_rays_sockets_is_refused_while_another_ray_still_runs(notes: Path, words, env, reasons):
     raylet(notes, "127.0.0.1:6379")
-    asked = request(notes, None, f"--temp-dir=/tmp/{'t' * 60}", "--node-ip-address=127.0.0.1", role="head", survey=True)
+    asked = request(notes, None, *words, "--node-ip-address=127.0.0.1", role="head", survey=True, env=env)
     (refused,) = run_stage(start.plan, asked)["refused"]
-    assert "the path of Ray's socket plasma_store in /tmp/ttt" in refused["reason"]
-    assert "but at most 107 are possible: `ray start` would fail; use a temp dir of at most 36 bytes" in refused["reason"]
-
-
-def test_a_temp_dir_in_the_environment_counts_too(notes: Path):
-    raylet(notes, "127.0.0.1:6379")
-    asked = request(notes, None, "--node-ip-address=127.0.0.1", role="head", survey=True, env={"RAY_TMPDIR": f"/tmp/{'t' * 60}"})
-    (refused,) = run_stage(start.plan, asked)["refused"]
-    assert f"in /tmp/{'t' * 60}/ray (69 bytes)" in refused["reason"]
-
-
-def test_a_temp_dir_in_which_the_dashboard_of_this_ray_has_no_room_is_refused(notes: Path):
-    raylet(notes, "127.0.0.1:6379")
-    asked = request(notes, None, f"--temp-dir=/{'t' * 43}", "--node-ip-address=127.0.0.1", role="head", survey=True)
-    (refused,) = run_stage(start.plan, asked)["refused"]
-    assert "the dashboard of Ray 2.50 and later would end at its start" in refused["reason"]
-    (allowed,) = run_stage(start.plan, {**asked, "words": [*asked["words"], "--include-dashboard=false"]})["targets"]
-    assert "reason" not in allowed
+    assert [reason for reason in reasons if reason not in refused["reason"]] == []
+    allowed = run_stage(start.plan, {**asked, "words": [*asked["words"], "--include-dashboard=false"]})["targets"]
+    assert bool(allowed) == ("dashboard" in refused["reason"])
 
 
 def test_a_worker_knows_the_length_of_its_heads_session(notes: Path, gcs: str):

@@ -66,24 +66,12 @@ def as_user(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 def test_a_session_ends_with_its_raylet_first_and_its_gcs_last():
     whole = (
-        gcs(),
-        dashboard(),
-        raylet(),
-        agent(101, 100),
-        worker(110),
-        process(111, "VLLM::EngineCore", 110),
-        process(200, "python train.py"),
-    )
+        gcs(), dashboard(), raylet(), agent(101, 100), worker(110), process(111, "VLLM::EngineCore", 110), process(200, "python train.py"),
+    )  # fmt: skip
     look = look_at(*whole, drivers={200: Driver(2000, SESSION, "02000000")})
     assert members(look, NAME) == {
-        100: "raylet",
-        101: "agent",
-        80: "dashboard",
-        110: "worker",
-        111: "child",
-        200: "driver",
-        90: "gcs_server",
-    }
+        100: "raylet", 101: "agent", 80: "dashboard", 110: "worker", 111: "child", 200: "driver", 90: "gcs_server",
+    }  # fmt: skip
     assert list(members(look, NAME)) == [100, 101, 80, 110, 111, 200, 90]
 
 
@@ -115,12 +103,9 @@ def test_in_a_slurm_job_a_session_of_another_job_is_not_chosen(monkeypatch):
     assert choose_session(look_at(raylet(uid=0)), None) == NAME
 
 
-def test_left_over_processes_belong_to_their_dead_session():
+def test_left_over_processes_belong_to_their_dead_session_and_orphans_to_the_one_whose_log_names_their_raylet():
     look = look_at(dashboard(), worker(110, 1, RAY_RAYLET_PID="100"))
     assert members(look, NAME) == {80: "dashboard", 110: "worker"}
-
-
-def test_an_orphan_belongs_to_the_session_whose_log_names_its_raylet():
     assert members(look_at(left(500)), NAME) == {500: "child"}
     assert members(look_at(left(500)), OTHER_NAME) == {}
     assert members(look_at(left(500), folders=()), NAME) == {}

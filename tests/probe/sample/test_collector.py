@@ -54,7 +54,7 @@ def test_a_source_that_hangs_keeps_its_facts_and_says_since_when():
     until(lambda: one.fault() is None)
 
 
-def test_a_collector_without_interval_collects_when_asked():
+def test_a_collector_without_interval_collects_when_asked_and_waiting_ends_after_the_given_seconds():
     asked: list[int] = []
     one = Collector("x", "X", lambda: asked.append(1), None)
     one.start(threading.Event())
@@ -63,14 +63,11 @@ def test_a_collector_without_interval_collects_when_asked():
     one.ask()
     one.wait(60)
     assert len(asked) == 2
-
-
-def test_waiting_ends_after_the_given_seconds():
     never = threading.Event()
-    one = Collector("x", "X", never.wait, None)
-    one.start(threading.Event())
-    one.ask()
-    one.wait(0.05)
+    hanging = Collector("x", "X", never.wait, None)
+    hanging.start(threading.Event())
+    hanging.ask()
+    hanging.wait(0.05)
     never.set()
 
 

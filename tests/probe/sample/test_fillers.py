@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -87,33 +88,32 @@ def test_links_are_not_followed_other_disks_not_entered_and_hard_links_counted_o
     assert [(path, one.size // MIB) for path, one in found.items()] == [("a/one.bin", 8)] or list(found) == ["a/two.bin"]
 
 
+@contextmanager
+def living(*words: str) -> Iterator[int]:
+    """A Python with these words that has printed a line and waits."""
+    with subprocess.Popen([sys.executable, "-c", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.stdin.close()
+
+
 def test_a_process_that_writes_a_file_is_named_and_a_file_without_a_name_is_found(disk):
     log, gone = disk / "out.log", disk / "gone.bin"
     code = f"a = open({str(log)!r}, 'wb'); a.write(b'x' * (8 << 20)); b = open({str(gone)!r}, 'wb'); b.write(b'x' * (16 << 20))"
     code += f"; a.flush(); b.flush(); import os, sys; os.unlink({str(gone)!r}); print(flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with living(code) as pid:
         found = looked(disk, scan=True)
-        assert process.stdin is not None
-        process.stdin.close()
-    assert [(path, one.files.kind, one.holder) for path, one in found.items()] == [
-        ("gone.bin", "deleted", process.pid),
-        ("out.log", "file", process.pid),
-    ]
+    assert [(path, one.files.kind, one.holder) for path, one in found.items()] == [("gone.bin", "deleted", pid), ("out.log", "file", pid)]
 
 
 def test_the_run_of_checkpoints_is_known_by_the_process_that_was_started_with_their_folder(disk):
     write(disk / "ckpt" / "run1" / "global_step_5" / "a.pt")
     write(disk / "ckpt" / "run10" / "global_step_5" / "a.pt")
-    command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", f"trainer.default_local_dir={disk}/ckpt/run1"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with living("import sys; print(flush=True); sys.stdin.read()", f"trainer.default_local_dir={disk}/ckpt/run1") as pid:
         found = looked(disk, scan=True)
-        assert process.stdin is not None
-        process.stdin.close()
-    assert found["ckpt/run1"].holder == process.pid
+    assert found["ckpt/run1"].holder == pid
     assert found["ckpt/run10"].holder is None
 
 
@@ -195,22 +195,7 @@ def test_a_disk_that_is_gone_does_not_stop_the_others(disk):
     assert list(fillers.known()) == [str(disk)]
 
 
-def test_the_last_answer_is_dropped_when_the_disk_can_t_be_read_any_more(disk, monkeypatch):
-    fillers = Fillers(dict, never_pause)
-    write(disk / "x.bin", 56)
-    fillers.want([{"path": str(disk), "used": 56, "total": 64}], ())
-    fillers._count(str(disk), 0.9)
-    assert list(fillers.known()) == [str(disk)]
-
-    def fail(*_anything: object) -> None:
-        raise OSError
-
-    monkeypatch.setattr(module, "count_disk", fail)
-    fillers._count(str(disk), 0.9)
-    assert not fillers.known()
-
-
-def test_an_answer_has_its_age_and_is_dropped_after_three_intervals(disk, monkeypatch):
+def test_an_answer_has_its_age_and_is_dropped_after_three_intervals_or_when_the_disk_can_not_be_read(disk, monkeypatch):
     fillers = Fillers(dict, never_pause)
     write(disk / "x.bin", 56)
     fillers.want([{"path": str(disk), "used": 56, "total": 64}], ())
@@ -220,4 +205,13 @@ def test_an_answer_has_its_age_and_is_dropped_after_three_intervals(disk, monkey
     (found,) = fillers.known().values()
     assert time.time() - tell(str(disk), found, {}, str)["seen"] == pytest.approx(2.9 * module.RECOUNT_INTERVAL_S, abs=20)
     monkeypatch.setattr(time, "monotonic", lambda: now + 3.1 * module.RECOUNT_INTERVAL_S)
+    assert not fillers.known()
+    fillers._count(str(disk), 0.9)
+    assert list(fillers.known()) == [str(disk)]
+
+    def fail(*_anything: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(module, "count_disk", fail)
+    fillers._count(str(disk), 0.9)
     assert not fillers.known()

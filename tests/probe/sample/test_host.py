@@ -23,10 +23,6 @@ def machine(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def memory(machine: Path) -> tuple[int | None, int | None]:
-    return look(machine)[:2]
-
-
 def look(machine: Path) -> host.MemoryUse:
     return host.memory(str(machine / "proc"), str(machine / "cgroup"))
 
@@ -44,8 +40,28 @@ def v1(machine: Path, limit: int) -> None:
     (folder / "memory.stat").write_text(f"inactive_file 1\nactive_file 1\ntotal_inactive_file {4 * GIB}\ntotal_active_file {1 * GIB}\n")
 
 
-def test_without_a_cgroup_it_is_the_memory_of_the_host(machine):
-    assert memory(machine) == (24 * GIB, 64 * GIB)
+@pytest.mark.parametrize(
+    ("limits", "use"),
+    [
+        ({}, (24 * GIB, 64 * GIB)),
+        ({"v2": str(32 * GIB)}, (15 * GIB, 32 * GIB)),
+        ({"v1": 32 * GIB}, (15 * GIB, 32 * GIB)),
+        ({"v2": "max"}, (24 * GIB, 64 * GIB)),
+        ({"v2": "0"}, (24 * GIB, 64 * GIB)),
+        ({"v2": str(128 * GIB)}, (24 * GIB, 64 * GIB)),
+        ({"v1": 9223372036854771712}, (24 * GIB, 64 * GIB)),
+        ({"v1": 8 * GIB, "v2": "max"}, (24 * GIB, 64 * GIB)),
+        ({"v2": str(8 * GIB)}, (8 * GIB, 8 * GIB)),
+    ],
+    ids=["no cgroup", "v2", "v1 with its whole tree", "no limit", "0", "more than the host has", "the unlimited number of v1",
+         "v2 hides v1", "use never exceeds the limit"],
+)  # fmt: skip
+def test_a_cgroup_counts_only_if_its_limit_is_lower_than_the_memory_of_the_host(machine, limits, use):
+    if "v1" in limits:
+        v1(machine, limits["v1"])
+    if "v2" in limits:
+        v2(machine, limits["v2"])
+    assert look(machine)[:2] == use
 
 
 def test_shared_memory_is_that_of_the_host_or_of_the_cgroup(machine):
@@ -58,39 +74,12 @@ def test_shared_memory_is_that_of_the_host_or_of_the_cgroup(machine):
     assert look(machine).shared == 2 * GIB
 
 
-def test_a_cgroup_of_version_2_counts_if_its_limit_is_lower(machine):
-    v2(machine, str(32 * GIB))
-    assert memory(machine) == (15 * GIB, 32 * GIB)
-
-
-def test_a_cgroup_of_version_1_counts_its_whole_tree(machine):
-    v1(machine, 32 * GIB)
-    assert memory(machine) == (15 * GIB, 32 * GIB)
-
-
 def test_the_memory_of_the_machine_is_kept_if_a_cgroup_gives_less(machine):
     assert look(machine).host_total is None
     v2(machine, str(128 * GIB))
     assert look(machine).host_total is None
     v2(machine, str(32 * GIB))
     assert look(machine).host_total == 64 * GIB
-
-
-@pytest.mark.parametrize("limit", ["max", "0", str(128 * GIB)])
-def test_a_limit_that_does_not_bind_leaves_the_hosts_figures(machine, limit):
-    v2(machine, limit)
-    assert memory(machine) == (24 * GIB, 64 * GIB)
-
-
-def test_the_unlimited_number_of_version_1_does_not_bind(machine):
-    v1(machine, 9223372036854771712)
-    assert memory(machine) == (24 * GIB, 64 * GIB)
-
-
-def test_version_2_hides_version_1(machine):
-    v1(machine, 8 * GIB)
-    v2(machine, "max")
-    assert memory(machine) == (24 * GIB, 64 * GIB)
 
 
 def test_the_lowest_limit_of_nested_cgroups_counts_and_of_equal_limits_the_uppermost(machine):
@@ -107,12 +96,7 @@ def test_the_lowest_limit_of_nested_cgroups_counts_and_of_equal_limits_the_upper
 def test_use_that_cannot_be_read_is_unknown(machine):
     v2(machine, str(32 * GIB))
     (machine / "cgroup" / "memory.stat").write_text("anon 5\n")
-    assert memory(machine) == (None, 32 * GIB)
-
-
-def test_use_never_exceeds_the_limit(machine):
-    v2(machine, str(8 * GIB))
-    assert memory(machine) == (8 * GIB, 8 * GIB)
+    assert look(machine)[:2] == (None, 32 * GIB)
 
 
 @pytest.mark.parametrize(
@@ -136,12 +120,9 @@ def test_ray_kills_above_its_own_threshold(settings, limit):
     assert host.kill_at(100, raylet(**settings)) == limit
 
 
-def test_an_unreadable_raylet_has_an_unknown_threshold():
-    assert host.kill_at(100, raylet(readable=False)) is None
-
-
-def test_a_raylet_in_another_container_has_an_unknown_threshold():
-    assert host.kill_at(100, raylet(apart=True)) is None
+@pytest.mark.parametrize("unknown", [{"readable": False}, {"apart": True}], ids=["unreadable", "in another container"])
+def test_a_raylet_that_is_not_seen_whole_has_an_unknown_threshold(unknown):
+    assert host.kill_at(100, raylet(**unknown)) is None
 
 
 def test_each_file_system_is_counted_once_by_the_first_folder_on_it(tmp_path):

@@ -51,11 +51,8 @@ def test_files_that_a_driver_lacks_or_writes_differently_are_unknown(tmp_path):
     assert port["errors"] == {}
 
 
-def test_a_host_without_such_devices_has_no_ports(tmp_path):
+def test_a_host_without_such_devices_has_no_ports_and_no_more_than_the_limit_are_read(tmp_path):
     assert read_ports(str(tmp_path)) == []
-
-
-def test_at_most_the_limit_of_ports_is_read(tmp_path):
     for number in range(MAX_PORTS + 3):
         lay_port(tmp_path, f"mlx5_{number}", counters={})
     assert len(read_ports(str(tmp_path))) == MAX_PORTS

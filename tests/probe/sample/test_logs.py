@@ -37,18 +37,14 @@ def read_text(temp: Path, name: str, lines: int = -1, session: str = NAME) -> tu
     return "".join(answer.get("text", "") for answer in answers), error
 
 
-def test_a_log_of_a_dead_session_is_read_to_its_end(temp, folder):
+def test_a_log_of_a_dead_or_live_session_is_read_to_its_end(temp, folder):
     (folder / "raylet.out").write_text("one\ntwo\nthree\nno end")
     assert read_text(temp, "raylet.out") == ("one\ntwo\nthree\nno end", None)
     assert read_text(temp, "raylet.out", 2) == ("three\nno end", None)
-
-
-def test_a_log_of_a_live_session_is_read(temp, folder):
-    (folder / "a.out").write_text("one\n")
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(temp / NAME / "sockets" / "raylet"))
         sock.listen()
-        assert read_text(temp, "a.out") == ("one\n", None)
+        assert read_text(temp, "raylet.out", 1) == ("no end", None)
 
 
 def test_bytes_arrive_as_they_are(temp, folder):
@@ -62,13 +58,8 @@ def test_the_last_lines_are_searched_at_the_end_of_the_log_and_sent_in_steps(tem
     (folder / "a.out").write_text("first\nsecond\nthird\n")
     assert read_text(temp, "a.out", 5) == ("third\n", None)
     assert read_text(temp, "a.out")[0] == "first\nsecond\nthird\n"
-
-
-def test_only_the_end_of_a_very_long_line_is_read(temp, folder, monkeypatch):
-    monkeypatch.setattr(logs, "LAST_BYTES", 10)
-    monkeypatch.setattr(logs, "STEP_BYTES", 3)
     (folder / "a.out").write_text("x" * 100 + "end")
-    assert read_text(temp, "a.out", 5) == ("end", None)
+    assert read_text(temp, "a.out", 5) == ("end", None), "of a very long line, only the end is read"
 
 
 def test_names_that_match_are_listed(temp, folder, monkeypatch):
@@ -88,21 +79,19 @@ def test_a_name_with_a_path_is_refused(temp, folder, name):
     assert error
 
 
-def test_no_link_is_followed(temp, folder):
+@pytest.mark.parametrize(
+    ("plant", "reason"),
+    [
+        (lambda path, elsewhere: path.symlink_to(elsewhere), "it is not a regular file"),
+        (lambda path, elsewhere: os.link(elsewhere, path), "it belongs to another user"),
+        (lambda path, elsewhere: os.mkfifo(path), "it is not a regular file"),
+    ],
+    ids=["link", "hard link", "pipe"],
+)
+def test_no_link_is_followed_and_no_pipe_opened(temp, folder, plant, reason):
     (temp / "elsewhere").write_text("secret")
-    (folder / "a.out").symlink_to(temp / "elsewhere")
-    assert read_text(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it is not a regular file")
-
-
-def test_no_hard_link_is_read(temp, folder):
-    (temp / "elsewhere").write_text("secret")
-    os.link(temp / "elsewhere", folder / "a.out")
-    assert read_text(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it belongs to another user")
-
-
-def test_no_pipe_is_opened(temp, folder):
-    os.mkfifo(folder / "a.out")
-    assert "not a regular file" in read_text(temp, "a.out")[1]
+    plant(folder / "a.out", temp / "elsewhere")
+    assert read_text(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: {reason}")
 
 
 def test_a_link_in_place_of_the_logs_folder_is_not_followed(temp, folder):

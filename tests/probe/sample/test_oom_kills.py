@@ -111,12 +111,14 @@ def test_a_rotated_log_is_not_read_again(log):
     assert len(found) == 2
 
 
-def test_a_kill_is_forgotten_after_an_hour(log):
+def test_a_kill_is_forgotten_after_an_hour_and_a_log_that_is_older_is_not_read(log):
     moment = [at(NEW) + 60]
     kills = KillScanner(SilentKernel(), lambda: moment[0])
     assert len(kills.read([write(log, NEW.read_bytes(), at(NEW))]) or ()) == 2
     moment[0] += 3600
     assert kills.read([str(log)]) == []
+    os.utime(log, (at(NEW) - 4000, at(NEW) - 4000))
+    assert reader(NEW).read([str(log)]) == []
 
 
 def test_only_the_end_of_a_long_log_is_read(log, monkeypatch):
@@ -124,10 +126,6 @@ def test_only_the_end_of_a_long_log_is_read(log, monkeypatch):
     quiet = b"[2026-11-21 15:25:20,000 I 1 1] (raylet) nothing happens\n" * 1000
     assert reader(NEW).read([write(log, NEW.read_bytes() + quiet, at(NEW))]) == []
     assert len(reader(NEW).read([write(log, NEW.read_bytes(), at(NEW))]) or ()) == 2
-
-
-def test_a_log_that_is_older_than_an_hour_is_not_read(log):
-    assert reader(NEW).read([write(log, NEW.read_bytes(), at(NEW) - 4000)]) == []
 
 
 @pytest.mark.parametrize("hours", [-8, 0, 5.5])
@@ -143,6 +141,7 @@ def test_a_log_in_another_time_zone_has_the_same_moment(log, hours):
 def test_without_a_log_and_without_a_kernel_nothing_is_known(tmp_path):
     assert KillScanner(SilentKernel()).read([]) is None
     assert KillScanner(SilentKernel()).read([str(tmp_path / "gone")]) == []
+    assert Kernel(str(tmp_path / "absent"), ()).read() is None
 
 
 def test_neither_a_pipe_nor_a_link_is_read(tmp_path, log):
@@ -189,7 +188,19 @@ def test_the_wording_of_older_kernels_is_understood(text, pid, held):
     assert (found["pid"], found["held"]) == (pid, held)
 
 
-@pytest.mark.parametrize("record", ["", "3;Killed process", "6,1,5,-;eth0: link up", "3,1,x,-;Killed process 1 (a) anon-rss:1kB"])
+@pytest.mark.parametrize(
+    "record",
+    [
+        "",
+        "3;Killed process",
+        "6,1,5,-;eth0: link up",
+        "3,1,x,-;Killed process 1 (a) anon-rss:1kB",
+        "6,1,5000000,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/user.slice/\
+Killed process 4242 (ray::Train) anon-rss:80000000kB,task=a,pid=7,uid=1000",
+        "12,1,5000000,-;Out of memory: Killed process 4242 (ray::Train) total-vm:9kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB",
+    ],
+    ids=["none", "cut", "another", "no time", "the name of a cgroup", "a record of a program"],
+)
 def test_other_records_are_no_kills(record):
     assert parse(record, 0.0) is None
 
@@ -342,18 +353,6 @@ def test_the_limit_is_reported_only_for_the_process_that_it_killed():
     assert told == [(1192, 3072000 << 10, "42"), (7, None, None), (1192, None, None)]
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        "6,1,5000000,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/user.slice/\
-Killed process 4242 (ray::Train) anon-rss:80000000kB,task=a,pid=7,uid=1000",
-        "12,1,5000000,-;Out of memory: Killed process 4242 (ray::Train) total-vm:9kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB",
-    ],
-)
-def test_a_cgroups_name_or_a_programs_record_is_no_kill(record):
-    assert parse(record, 0.0) is None
-
-
 def test_a_cgroup_with_the_name_of_a_slurm_job_is_no_slurm_job():
     report = KillReport()
     report.add_line("memory: usage 3072000kB, limit 3072000kB, failcnt 1203")
@@ -373,10 +372,6 @@ def test_an_invalid_number_loses_only_its_own_line(tmp_path, held):
     log.parent.mkdir(parents=True)
     log.write_text("".join(f"{line}\n" for line in (lines[0], *(f"[{moment},124 I 7 7] (raylet) {line}" for line in lines[1:]))))
     assert [kill["pid"] for kill in KillScanner(Kernel(str(tmp_path / "absent"), ())).read([str(log)]) or ()] == [2]
-
-
-def test_without_log_and_counters_nothing_is_known(tmp_path):
-    assert Kernel(str(tmp_path / "absent"), ()).read() is None
 
 
 def test_a_killed_process_was_rays_if_it_was_seen_as_such_shortly_before():

@@ -57,35 +57,41 @@ def look(process: ScannedProcess) -> Fact:
     return ServiceReader().read(table(process))[process.identity]
 
 
-def test_the_versions_and_settings_of_a_raylet_are_read(package):
+@contextmanager
+def living_raylet(package: Path, **environ: str) -> Iterator[ScannedProcess]:
     program = package / "core" / "src" / "ray" / "raylet" / "raylet"
-    words = (f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}")
-    with living(program, *words, CUDA_VISIBLE_DEVICES="0,1") as one:
+    with living(program, f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}", **environ) as one:
+        yield one
+
+
+def test_the_versions_and_settings_of_a_raylet_and_a_gcs_are_read(package):
+    environ = {"http_proxy": "http://ann:secret@proxy:3128", "GLOO_SOCKET_IFNAME": "eth0"}
+    with living_raylet(package, CUDA_VISIBLE_DEVICES="0,1", **environ) as one:
         found = look(one)
         assert found["files"] == len(os.listdir(f"/proc/{one.pid}/fd"))
         limits = Path(f"/proc/{one.pid}/limits").read_text()
     assert (found["ray"], found["visible"]) == ("2.60.0", "0,1")
     assert f"Max open files            {found['files_limit']} " in limits
-
-
-def test_the_versions_and_settings_of_a_gcs_are_read(package):
+    assert found["proxy"]
+    assert (found["proxy"]["proxy"], found["gloo"]) == ("proxy:3128", "eth0")
+    assert found["cpu_limit"]
+    assert found["cpu_limit"]["affinity"] == len(os.sched_getaffinity(0))
+    assert found["addresses"] is not None
     with living(package / "core" / "src" / "ray" / "gcs" / "gcs_server", f"--log_dir={SESSION}/logs") as one:
         found = look(one)
     assert (found["ray"], found["python"], found["visible"]) == ("2.60.0", None, os.environ.get("CUDA_VISIBLE_DEVICES"))
     assert found["files"]
 
 
-def test_unchanging_facts_are_read_once_and_open_files_are_counted_again(package):
+def test_a_young_raylet_and_the_limit_of_open_files_are_read_again(package):
     rays = ServiceReader()
-    with living(package / "core" / "src" / "ray" / "raylet" / "raylet", f"--raylet_socket_name={SESSION}/sockets/raylet") as one:
-        first = rays.read(table(one))[one.identity]
-        (package / "_version.py").write_text('version = "9.9.9"\n')
-        assert rays.read(table(one))[one.identity]["ray"] == first["ray"] == "2.60.0"
+    with living_raylet(package) as one:
         young = one._replace(details=one.details._replace(settled=False))
-        again = ServiceReader()
-        again.read(table(young))
+        rays.read(table(young))
         (package / "_version.py").write_text('version = "2.60.1"\n')
-        assert again.read(table(young))[one.identity]["ray"] == "2.60.1"
+        assert rays.read(table(one))[one.identity]["ray"] == "2.60.1"
+        resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (512, 1024))
+        assert rays.read(table(one))[one.identity]["files_limit"] == 512
 
 
 def test_training_frameworks_beside_ray_are_reported_and_new_ones_are_found_while_ray_lives(package):
@@ -93,7 +99,7 @@ def test_training_frameworks_beside_ray_are_reported_and_new_ones_are_found_whil
     for name in ("openrlhf-0.8.5.post1.dist-info", "verl-0.5.0.dev0-py3.10.egg-info", "vllm-0.9.1.dist-info", "verl_tool-0.1.dist-info"):
         (site / name).mkdir()
     rays = ServiceReader()
-    with living(package / "core" / "src" / "ray" / "raylet" / "raylet", f"--raylet_socket_name={SESSION}/sockets/raylet") as one:
+    with living_raylet(package) as one:
 
         def told() -> Mapping[str, str] | None:
             return rays.read(table(one))[one.identity]["frameworks"]
@@ -106,15 +112,6 @@ def test_training_frameworks_beside_ray_are_reported_and_new_ones_are_found_whil
         assert told() == {"verl": "0.6.1"}, "one of the two was removed by halves"
         shutil.rmtree(site)
         assert told() is None
-
-
-def test_the_limit_of_open_files_is_read_again(package):
-    program = package / "core" / "src" / "ray" / "raylet" / "raylet"
-    with living(program, f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}") as one:
-        rays = ServiceReader()
-        rays.read(table(one))
-        resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (512, 1024))
-        assert rays.read(table(one))[one.identity]["files_limit"] == 512
 
 
 def test_nothing_is_known_of_an_ended_process():
@@ -168,8 +165,11 @@ def test_environments_of_all_tools_are_understood(tmp_path, config):
     assert python_version(workers(tmp_path / "bin" / "python")) == "3.11.2"
 
 
-def test_no_version_is_guessed_if_two_pythons_have_headers(base):
+def test_no_version_is_guessed_if_two_pythons_have_headers_or_not_all_names_are_read(base, monkeypatch):
     (base / "include" / "python3.12").mkdir()
+    assert python_version(workers(base / "bin" / "python3.11")) is None
+    (base / "include" / "python3.12").rmdir()
+    monkeypatch.setattr("cockpit.probe.sample.raylets.MAX_PACKAGES", 0)
     assert python_version(workers(base / "bin" / "python3.11")) is None
 
 
@@ -177,11 +177,6 @@ def test_no_version_is_guessed_if_two_pythons_have_headers(base):
 def test_missing_files_are_unknown(argv):
     one = process(os.getpid(), argv)
     assert ray_version(one) is python_version(one) is None
-
-
-def test_the_number_of_names_read_of_a_folder_is_limited(base, monkeypatch):
-    monkeypatch.setattr("cockpit.probe.sample.raylets.MAX_PACKAGES", 0)
-    assert python_version(workers(base / "bin" / "python3.11")) is None
 
 
 def test_links_are_followed_below_their_own_root(tmp_path):
@@ -232,16 +227,3 @@ def test_gcs_address_and_slurm_job_are_believed_only_of_our_own_raylet(monkeypat
     argv = (*planted.details.argv, "--gcs-address=10.0.0.9:6379")
     started = raylets._read_started(planted._replace(details=planted.details._replace(argv=argv)))
     assert (started["gcs"], started["slurm"]) == told
-
-
-def test_its_proxy_and_interface_are_read_once_and_its_surroundings_each_time(package):
-    program = package / "core" / "src" / "ray" / "raylet" / "raylet"
-    words = (f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}")
-    environ = {"http_proxy": "http://ann:secret@proxy:3128", "GLOO_SOCKET_IFNAME": "eth0"}
-    with living(program, *words, **environ) as one:
-        found = look(one)
-    assert found["proxy"]
-    assert (found["proxy"]["proxy"], found["gloo"]) == ("proxy:3128", "eth0")
-    assert found["cpu_limit"]
-    assert found["cpu_limit"]["affinity"] == len(os.sched_getaffinity(0))
-    assert found["addresses"] is not None

@@ -48,31 +48,22 @@ def test_only_the_threads_of_its_user_are_counted():
     assert task_limits(one, there, 4096) == (TaskLimit("user", 130, 4096),)
 
 
-@pytest.mark.parametrize("of", [{"uid": 0}, {"uid": None}])
-def test_root_and_an_unknown_user_have_no_such_limit(of):
-    one = raylet(HERE, **of)
-    assert task_limits(one, table(one), 4096) == ()
+@pytest.mark.parametrize(
+    ("one", "limit"),
+    [(raylet(HERE, uid=0), 4096), (raylet(HERE, uid=None), 4096), (raylet(HERE), None), (raylet(4_000_000), 4096)],
+    ids=["root", "an unknown user", "an unlimited or unknown limit", "an ended process"],
+)
+def test_a_limit_that_is_unknown_or_does_not_hold_is_not_reported(one, limit):
+    assert task_limits(one, table(one), limit) == ()
 
 
-def test_an_unlimited_or_unknown_limit_is_not_reported():
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [("has_capability", lambda _pid, bits: bits == tasks.EXEMPT), ("is_in_our_namespace", lambda pid, kind: (pid, kind) != (HERE, "user"))],
+)
+def test_with_the_capability_or_in_another_user_namespace_no_limit_is_reported(monkeypatch, name, answer):
+    monkeypatch.setattr(tasks, name, answer)
     one = raylet(HERE)
-    assert task_limits(one, table(one), None) == ()
-
-
-def test_a_process_with_the_capability_has_no_limit(monkeypatch):
-    monkeypatch.setattr(tasks, "has_capability", lambda _pid, bits: bits == tasks.EXEMPT)
-    one = raylet(HERE)
-    assert task_limits(one, table(one), 4096) == ()
-
-
-def test_in_another_user_namespace_no_limit_is_reported(monkeypatch):
-    monkeypatch.setattr(tasks, "is_in_our_namespace", lambda pid, kind: (pid, kind) != (HERE, "user"))
-    one = raylet(HERE)
-    assert task_limits(one, table(one), 4096) == ()
-
-
-def test_an_ended_process_has_no_limits():
-    one = raylet(4_000_000)
     assert task_limits(one, table(one), 4096) == ()
 
 

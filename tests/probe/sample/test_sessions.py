@@ -8,13 +8,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from cockpit.probe.sample import sessions, tree
 from cockpit.probe.sample.process_kinds import SocketListener
-from cockpit.probe.sample.processes import ProcessScanner, read_stat
+from cockpit.probe.sample.processes import ProcessScanner, ProcessTable, read_stat
 from cockpit.probe.sample.session_folder import answers
 from cockpit.probe.sample.sessions import SessionScanner, date_writes
 from tests.probe.forests import RAY, process, raylet, table
@@ -35,18 +36,27 @@ def only(scanner: SessionScanner, *processes):
     return folder
 
 
-def test_a_session_nobody_listens_in_is_dead(temp):
+def alive(path: Path) -> ProcessTable:
+    """The processes of a host where the raylet of this session runs."""
+    return table(raylet(session=str(path), uid=os.getuid()))
+
+
+@contextmanager
+def bound(address: object, family: int = socket.AF_UNIX) -> Iterator[socket.socket]:
+    with socket.socket(family) as sock:
+        sock.bind(address)
+        yield sock
+
+
+def test_a_session_lives_while_somebody_listens_on_its_socket(temp):
     path = session(temp)
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.bind(str(path / "sockets" / "raylet"))
-    found = only(SessionScanner([str(temp)]))
-    assert (found.path, found.answers, found.latest) == (str(path), False, False)
-    assert found.facts.uid == path.stat().st_uid
-
-
-def test_a_session_without_a_socket_is_dead(temp):
-    session(temp)
-    assert only(SessionScanner([str(temp)])).answers is False
+    assert only(SessionScanner([str(temp)])).answers is False, "it has no socket"
+    with bound(str(path / "sockets" / "raylet")) as sock:
+        found = only(SessionScanner([str(temp)]))
+        assert (found.path, found.answers, found.latest) == (str(path), False, False)
+        assert found.facts.uid == path.stat().st_uid
+        sock.listen()
+        assert only(SessionScanner([str(temp)])).answers is True
 
 
 SIGTERM = """[2026-11-21 18:34:52,499 I 24 24] (raylet) main.cc:481: Raylet graceful shutdown triggered with death info: reason: EXPECTED_\
@@ -83,19 +93,10 @@ def test_a_file_system_that_denies_its_own_entry_proves_nothing(temp, monkeypatc
     assert only(SessionScanner([str(temp)])).answers is None
 
 
-def test_a_session_whose_raylet_listens_lives(temp):
-    path = session(temp)
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.bind(str(path / "sockets" / "raylet"))
-        sock.listen()
-        assert only(SessionScanner([str(temp)])).answers is True
-
-
 def test_a_stopped_raylet_with_a_full_queue_lives(temp):
     path = session(temp)
     callers = []
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.bind(str(path / "sockets" / "raylet.1"))
+    with bound(str(path / "sockets" / "raylet.1")) as sock:
         sock.listen(0)
         for _ in range(3):
             callers.append(socket.socket(socket.AF_UNIX))
@@ -126,22 +127,16 @@ def facts(temp: Path, *processes):
     return only(SessionScanner([str(temp)]), *processes).facts
 
 
-def test_the_logs_of_a_session_name_its_raylets(temp):
-    path = session(temp)
-    (path / "logs" / "raylet.out").write_text(RAYLET_OUT)
-    (path / "logs" / "raylet.1.out").write_text(RAYLET_OUT.replace("308", "309").replace("1c" * 28, "2d" * 28))
-    (path / "logs" / "worker.out").write_text(RAYLET_OUT.replace("308", "310"))
-    found = facts(temp)
-    assert (found.raylets, found.nodes) == ({308, 309}, {"1c" * 28, "2d" * 28})
-    assert found.uid == os.getuid()
-
-
-def test_the_log_of_a_new_raylet_is_read_again(temp):
+def test_the_logs_of_a_session_name_its_raylets_also_of_a_new_one(temp):
     path, scanner = session(temp), SessionScanner([str(temp)])
     (path / "logs" / "raylet.out").touch()
     assert only(scanner).facts.raylets == set()
     (path / "logs" / "raylet.out").write_text(RAYLET_OUT)
-    assert only(scanner).facts.raylets == {308}
+    (path / "logs" / "raylet.1.out").write_text(RAYLET_OUT.replace("308", "309").replace("1c" * 28, "2d" * 28))
+    (path / "logs" / "worker.out").write_text(RAYLET_OUT.replace("308", "310"))
+    found = only(scanner).facts
+    assert (found.raylets, found.nodes) == ({308, 309}, {"1c" * 28, "2d" * 28})
+    assert found.uid == os.getuid()
 
 
 @needs_root
@@ -270,16 +265,6 @@ def test_a_session_with_a_second_path_by_a_link_is_one_session(temp, tmp_path):
     assert [folder.answers for folder in found.folders] == [True]
 
 
-def test_the_dashboard_of_another_user_is_no_dashboard_of_the_session(temp):
-    path = session(temp)
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        sock.listen()
-        port = sock.getsockname()[1]
-        theirs = process(os.getpid(), " ".join(dashboard(path, os.getpid(), port).details.argv), uid=EVIL)
-        assert SessionScanner().read(table(theirs)).dashboards == {}
-
-
 def test_if_there_are_too_many_sessions_the_latest_are_read(temp, monkeypatch):
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
     for number in range(5):
@@ -291,14 +276,17 @@ def test_if_there_are_too_many_sessions_the_latest_are_read(temp, monkeypatch):
 def test_a_temp_dir_that_was_once_found_is_remembered(temp):
     path = session(temp)
     scanner = SessionScanner()
-    scanner.read(table(raylet(session=str(path), uid=os.getuid())))
+    scanner.read(alive(path))
     assert only(scanner).answers is False
 
 
 def test_session_latest_points_to_the_latest_session(temp):
     session(temp)
     os.symlink(session(temp, NAME + "1"), temp / "session_latest")
-    assert [folder.latest for folder in SessionScanner([str(temp)]).read(table()).folders] == [False, True]
+    found = SessionScanner([str(temp)]).read(table()).folders
+    assert [folder.latest for folder in found] == [False, True]
+    started = subprocess.check_output(["date", "-d", f"@{found[0].started:.0f}", "+%F_%H-%M-%S"], text=True).strip()
+    assert started == "2026-11-21_08-02-10", "its start is read from its name"
 
 
 def test_a_chain_of_links_hides_no_session(temp):
@@ -318,23 +306,12 @@ def test_other_names_in_the_temp_dir_hide_no_session(temp, monkeypatch):
     assert only(SessionScanner((str(temp),)))
 
 
-def test_only_folders_named_like_sessions_count(temp):
+def test_only_folders_named_like_sessions_count_once_under_all_names_of_the_temp_dir(temp, tmp_path):
     session(temp)
     (temp / "session_notes").mkdir()
     (temp / (NAME + "9")).touch()
-    assert len(SessionScanner([str(temp)]).read(table()).folders) == 1
-
-
-def test_two_names_of_one_temp_dir_show_its_sessions_once(temp, tmp_path):
-    session(temp)
     os.symlink(temp, tmp_path / "link")
     assert len(SessionScanner([str(temp), str(tmp_path / "link")]).read(table()).folders) == 1
-
-
-def test_the_start_of_a_session_is_read_from_its_name(temp):
-    session(temp)
-    found = only(SessionScanner([str(temp)])).started
-    assert subprocess.check_output(["date", "-d", f"@{found:.0f}", "+%F_%H-%M-%S"], text=True).strip() == "2026-11-21_08-02-10"
 
 
 def test_a_process_with_an_open_driver_log_is_a_driver(temp):
@@ -353,32 +330,21 @@ def test_a_process_with_an_open_driver_log_is_a_driver(temp):
     }
 
 
-def test_the_last_write_of_each_job_is_read_in_a_live_session(temp, monkeypatch):
+def test_the_last_write_of_each_job_is_read_in_a_live_session_with_the_rotated_logs_of_its_raylets(temp, monkeypatch):
     path = session(temp)
     for number, name in enumerate(("job-driver-raysubmit_a.log", "job-driver-my.log.log", "job-driver-.log", "raylet.out", "raylet.err")):
         (path / "logs" / name).touch()
         os.utime(path / "logs" / name, (1000 + number, 1000 + number))
-    alive = table(raylet(session=str(path), uid=os.getuid()))
-    (logs,) = SessionScanner().read(alive).logs
+    for name in ("raylet.1.out", "raylet.out.1", "raylet.outside", "raylet_x.out"):
+        (path / "logs" / name).touch()
+    assert SessionScanner([str(temp)]).read(table()).logs == (), "the logs of a dead session are left alone"
+    (logs,) = SessionScanner().read(alive(path)).logs
     assert date_writes([logs]) == {"raysubmit_a": 1000.0, "my.log": 1001.0}
-    assert (logs.path, logs.raylets) == (f"{path}/logs", ("raylet.out",))
+    assert (logs.path, logs.raylets) == (f"{path}/logs", ("raylet.1.out", "raylet.out", "raylet.out.1"))
     (path / "logs" / "job-driver-raysubmit_a.log").write_text("more")
     assert date_writes([logs])["raysubmit_a"] > 1001
     monkeypatch.setattr(sessions, "MAX_JOBS", 1)
     assert list(date_writes([logs])) == ["raysubmit_a"], "the latest are told of, when there are too many"
-
-
-def test_the_rotated_logs_of_a_raylet_are_found(temp):
-    path = session(temp)
-    for name in ("raylet.out", "raylet.1.out", "raylet.out.1", "raylet.outside", "raylet_x.out"):
-        (path / "logs" / name).touch()
-    (logs,) = SessionScanner().read(table(raylet(session=str(path), uid=os.getuid()))).logs
-    assert logs.raylets == ("raylet.1.out", "raylet.out", "raylet.out.1")
-
-
-def test_the_logs_of_a_dead_session_are_left_alone(temp):
-    (session(temp) / "logs" / "job-driver-raysubmit_a.log").touch()
-    assert SessionScanner([str(temp)]).read(table()).logs == ()
 
 
 def dashboard(session: Path, pid: int, port: int, retries: int = 0, host: str = "0.0.0.0"):
@@ -387,28 +353,29 @@ def dashboard(session: Path, pid: int, port: int, retries: int = 0, host: str = 
 
 
 @pytest.mark.parametrize(
-    ("family", "bound", "asked"),
+    ("family", "address", "asked"),
     [(socket.AF_INET, "127.0.0.1", "127.0.0.1"), (socket.AF_INET, "0.0.0.0", "127.0.0.1"), (socket.AF_INET6, "::", "[::1]")],
 )
-def test_a_dashboard_has_the_address_on_which_it_really_listens(temp, family, bound, asked):
+def test_a_dashboard_has_the_address_on_which_it_really_listens(temp, family, address, asked):
     path = session(temp)
-    with socket.socket(family) as sock:
-        sock.bind((bound, 0))
+    with bound((address, 0), family) as sock:
         sock.listen()
         port = sock.getsockname()[1]
         found = SessionScanner().read(table(dashboard(path, os.getpid(), port - 3, retries=5))).dashboards
     assert found == {str(path): f"http://{asked}:{port}"}
 
 
-def test_a_dashboard_that_does_not_listen_yet_has_no_address(temp):
+def test_a_dashboard_that_does_not_listen_yet_or_of_another_user_has_no_address(temp):
     path = session(temp)
     scanner = SessionScanner()
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
+    with bound(("127.0.0.1", 0), socket.AF_INET) as sock:
         port = sock.getsockname()[1]
-        assert scanner.read(table(dashboard(path, os.getpid(), port))).dashboards == {}
+        ours = dashboard(path, os.getpid(), port)
+        assert scanner.read(table(ours)).dashboards == {}
         sock.listen()
-        assert scanner.read(table(dashboard(path, os.getpid(), port))).dashboards == {str(path): f"http://127.0.0.1:{port}"}
+        assert scanner.read(table(ours)).dashboards == {str(path): f"http://127.0.0.1:{port}"}
+        theirs = process(os.getpid(), " ".join(ours.details.argv), uid=EVIL)
+        assert SessionScanner().read(table(theirs)).dashboards == {}
 
 
 def test_log_files_are_counted_and_their_nodes_are_named(temp):

@@ -29,8 +29,11 @@ def test_the_blocks_of_all_files_are_counted(tmp_path):
     assert count(str(tmp_path), never_pause).size == sum((tmp_path / name).stat().st_blocks * 512 for name in ("logs/a.out", "b"))
 
 
-def test_a_missing_folder_has_no_size(tmp_path):
+def test_a_missing_folder_has_no_size_and_too_many_files_have_none(tmp_path):
     assert count(str(tmp_path / "absent"), never_pause) == (0, ())
+    for number in range(5):
+        write(tmp_path / str(number))
+    assert count(str(tmp_path), never_pause, most=4).size is None
 
 
 @pytest.mark.parametrize(
@@ -54,33 +57,20 @@ def test_a_missing_folder_has_no_size(tmp_path):
         ("pkg/checkpoint/loader.py", None),
         ("pkg/core/mod.so", None),
         ("logs/checkpoint.log", None),
+        (os.fsdecode(b"\xff.pt"), "\\xff.pt"),
     ],
 )
 def test_files_that_are_worth_keeping_are_named(tmp_path, path, keep):
     write(tmp_path / path)
     assert count(str(tmp_path), never_pause).keeps == ((keep,) if keep else ())
-
-
-def test_a_name_that_is_not_utf8_is_encoded(tmp_path):
-    write(tmp_path / os.fsdecode(b"\xff.pt"))
-    assert count(str(tmp_path), never_pause).keeps == ("\\xff.pt",)
-
-
-def test_an_empty_checkpoint_is_not_kept(tmp_path):
-    write(tmp_path / "model.pt", 0)
-    assert count(str(tmp_path), never_pause).keeps == ()
+    write(tmp_path / path, 0)
+    assert count(str(tmp_path), never_pause).keeps == (), "it is empty"
 
 
 def test_the_number_of_kept_names_is_limited(tmp_path):
     for number in range(MAX_KEPT_LISTED + 5):
         write(tmp_path / f"{number}.pt")
     assert len(count(str(tmp_path), never_pause).keeps) == MAX_KEPT_LISTED
-
-
-def test_too_many_files_have_no_size(tmp_path):
-    for number in range(5):
-        write(tmp_path / str(number))
-    assert count(str(tmp_path), never_pause, most=4).size is None
 
 
 def test_the_counting_pauses_regularly(tmp_path):

@@ -41,26 +41,20 @@ def ticks(pid: int) -> int:
     return read_stat(pid).ticks
 
 
-def test_the_first_frame_is_the_innermost_call(run: Run):
+def test_the_first_frame_is_the_innermost_call_and_another_process_with_this_pid_is_not_read(run: Run):
     pid = run(sys.executable, "-c", SLEEPER)
     seen = stack(pid, ticks(pid))
     assert (seen["pid"], seen["ticks"]) == (pid, ticks(pid))
     assert [frame["name"] for frame in seen["threads"][0]["frames"]] == ["waits_for_the_others", "<module>"]
-
-
-def test_another_process_with_this_pid_is_not_read(run: Run):
-    pid = run(sys.executable, "-c", SLEEPER)
     assert stack(pid, ticks(pid) + 1) == {"error": f"Process {pid} has ended; that pid is free or another process's now."}
     assert stack(pid, 0)["ticks"] == ticks(pid)
 
 
-def test_a_process_without_python_is_reported_as_such(run: Run):
+def test_a_process_without_python_is_reported_as_such_and_without_py_spy_the_error_explains_the_remedy(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
     pid = run("sleep", "60")
     assert stack(pid, ticks(pid)) == {"error": f"process {pid} runs no Python that py-spy knows"}
-
-
-def test_without_py_spy_the_error_explains_the_remedy(run: Run, monkeypatch: pytest.MonkeyPatch):
-    pid = run("sleep", "60")
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(stacks, "read_environ", lambda pid: {"PATH": "/nowhere"})

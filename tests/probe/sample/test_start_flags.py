@@ -31,19 +31,10 @@ RAYLET = (
     "--dashboard_agent_command=/env/bin/python -u /env/lib/ray/dashboard/agent.py --grpc-port=0 --listen-port=52400",
 )
 FLAGS = {
-    "node_ip_address": "10.99.0.1",
-    "node_manager_port": "7001",
-    "min_worker_port": "20000",
-    "max_worker_port": "20900",
-    "temp_dir": "/scratch/ray",
-    "dashboard_agent_listen_port": "52400",
-    "num_cpus": "4",
-    "num_gpus": "8",
-    "object_store_memory": "80000000",
-    "resources": '{"fast_disk": 2.5}',
-    "labels": '{"zone": "a"}',
-    "python": "/env/bin/python",
-}
+    "node_ip_address": "10.99.0.1", "node_manager_port": "7001", "min_worker_port": "20000", "max_worker_port": "20900",
+    "temp_dir": "/scratch/ray", "dashboard_agent_listen_port": "52400", "num_cpus": "4", "num_gpus": "8",
+    "object_store_memory": "80000000", "resources": '{"fast_disk": 2.5}', "labels": '{"zone": "a"}', "python": "/env/bin/python",
+}  # fmt: skip
 
 
 def changed(**flags):

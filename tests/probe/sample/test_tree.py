@@ -21,15 +21,9 @@ def top(tmp_path):
     os.close(descriptor)
 
 
-def test_a_folder_comes_after_its_contents(top):
+def test_a_folder_comes_after_its_contents_one_can_be_last_and_unwanted_ones_are_skipped(top):
     assert [entry.path for entry in Walk(top)] == ["four", "a/three", "a", "b/one", "b/c/two", "b/c", "b"]
-
-
-def test_one_folder_of_the_top_can_be_last(top):
     assert [entry.path for entry in Walk(top, last="a")][-2:] == ["a/three", "a"]
-
-
-def test_an_unwanted_folder_is_skipped(top):
     assert [entry.path for entry in Walk(top, lambda path: path != "b")] == ["four", "a/three", "a"]
 
 

@@ -59,7 +59,7 @@ def test_a_record_of_the_log_has_its_moment_and_must_begin_with_the_driver_s_nam
     assert parse_xid(LOST, 1000.0) is None
 
 
-def test_the_xids_of_a_day_are_kept_by_bus(tmp_path):
+def test_the_xids_of_a_day_are_kept_by_bus_and_an_unreadable_log_reports_none(tmp_path):
     log, now = tmp_path / "kmsg", time.time()
     booted = now - time.clock_gettime(time.CLOCK_MONOTONIC)
     log.write_text(record(LOST, now - 60, booted))
@@ -70,12 +70,9 @@ def test_the_xids_of_a_day_are_kept_by_bus(tmp_path):
     log.write_text("")
     kernel.read()
     assert len(kernel.xids[BUS]) == 1, "what was told stays told"
-
-
-def test_an_unreadable_log_reports_no_xids(tmp_path):
-    kernel = Kernel(str(tmp_path / "absent"), ())
-    kernel.read()
-    assert (kernel.is_readable, kernel.xids) == (False, None)
+    unreadable = Kernel(str(tmp_path / "absent"), ())
+    unreadable.read()
+    assert (unreadable.is_readable, unreadable.xids) == (False, None)
 
 
 def test_the_last_ones_of_a_day_are_kept():
@@ -125,12 +122,9 @@ def test_events_are_collected_and_kept():
     assert [xid["code"] for xid in events.read(nvml((1, 13)), [0, 1])[1]] == [79, 45, 13]
 
 
-def test_a_gpu_that_is_lost_with_its_xid_has_that_xid():
+def test_a_gpu_that_is_lost_with_its_xid_has_that_xid_and_one_of_an_unknown_gpu_is_dropped():
     told = XidEvents(lambda: 5.0).read(nvml((1, 79), (0, 45), lost=1), [0, 1])
     assert {index: [xid["code"] for xid in xids] for index, xids in told.items()} == {1: [79], 0: [45]}
-
-
-def test_an_xid_of_an_unknown_gpu_is_dropped():
     assert XidEvents(lambda: 5.0).read(nvml((1, 79), lost=1), [0]) == {}
 
 

@@ -18,7 +18,7 @@ from cockpit.probe.actions import start
 from cockpit.probe.actions.start.ray_start import Outcome
 from cockpit.probe.actions.start.slurm_step import SlurmStep, find_step
 from cockpit.sources.probes import payload
-from tests.probe.actions.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, raylet, request, run_stage, stand_in
+from tests.probe.actions.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, plan_and_do, raylet, request, run_stage, stand_in
 from tests.probe.waiting import until
 
 pytestmark = pytest.mark.process
@@ -105,7 +105,7 @@ def test_the_next_start_waits_for_one_whose_cockpit_ended_with_its_step(notes: P
 def test_the_preset_overrides_slurms_variables_and_srun_gets_no_variable_of_it(notes: Path, gcs: str):
     raylet(notes, gcs)
     asked = request(notes, gcs, env={"TRAIN_API_KEY": "sk-5e5e", "CUDA_VISIBLE_DEVICES": "3"})
-    run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
+    plan_and_do(asked)
     environ = (notes / "env").read_text().splitlines()
     assert {"TRAIN_API_KEY=sk-5e5e", "CUDA_VISIBLE_DEVICES=3", "SLURM_STEP_ID=7"} <= {*environ}
     told = (notes / "srun_argv").read_text()
@@ -115,26 +115,18 @@ def test_the_preset_overrides_slurms_variables_and_srun_gets_no_variable_of_it(n
 
 def test_the_named_job_counts_not_the_job_of_cockpit(notes: Path, gcs: str):
     raylet(notes, gcs)
-    asked = request(notes, gcs, slurm="43")
-    run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
+    plan_and_do(request(notes, gcs, slurm="43"))
     assert (notes / "srun_argv").read_text().startswith("--jobid=43 ")
 
 
-def test_the_error_of_a_ray_in_a_step_is_reported(notes: Path, gcs: str):
+def test_the_error_of_ray_in_a_step_is_reported_and_that_of_slurm_if_no_step_starts(notes: Path, gcs: str):
     stand_in(notes / "ray", "echo 'ValueError: no such thing'; exit 3")
-    asked = request(notes, gcs)
-    (failed,) = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})["failed"]
+    (failed,) = plan_and_do(request(notes, gcs))["failed"]
     assert failed["error"].startswith("`ray start` ended with exit code 3: ValueError: no such thing (full output: ")
-
-
-def test_slurms_error_is_reported_if_no_step_starts(notes: Path, gcs: str):
-    stand_in(notes / "ray", "exit 0")
     stand_in(notes / "srun", "echo 'srun: error: Unable to create step for job 42: Invalid job id specified' >&2; exit 1")
-    asked = request(notes, gcs)
-    (failed,) = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})["failed"]
-    assert failed["error"].startswith(
-        "Slurm has started no step for it: `ray start` ended with exit code 1: srun: error: Unable to create step"
-    )
+    (failed,) = plan_and_do(request(notes, gcs))["failed"]
+    said = "Slurm has started no step for it: `ray start` ended with exit code 1: srun: error: Unable to create step"
+    assert failed["error"].startswith(said)
 
 
 def test_what_slurm_adds_to_a_failure_is_not_its_cause():
