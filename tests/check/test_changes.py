@@ -91,14 +91,11 @@ def test_of_gpus_that_others_hold_only_the_rest_is_left():
     assert checked(typed(command, change), free).verdict == "now"
 
 
-def test_flags_that_no_number_makes_fit_are_not_told():
+def test_flags_that_no_number_makes_fit_are_not_told_and_where_no_group_alone_can_do_it_all_are_named():
     command = f"{ISSUE} --critic_num_gpus_per_node 1"
     for world in (cluster(machine(1, cores=96, has=3)), cluster(machine(1, 5, cores=96))):
         assert "GPU" in checked(command, world).reason.text
         assert checked(command, world).reason.change is None
-
-
-def test_where_no_group_alone_can_do_it_all_of_them_are_named():
     command = f"{OPENRLHF} --vllm_num_engines 9 --vllm_tensor_parallel_size 1"
     change = checked(command, ONE).reason.change
     assert change.startswith("ask for fewer GPUs in several groups: ")
@@ -123,7 +120,6 @@ def test_each_group_has_flags_of_its_own(framework: str, key: str, name: str, ch
 
 
 def test_gpus_and_cpus_that_are_both_too_few_are_both_told_and_gpus_first():
-    """12 GPUs are needed and 8 exist, 12 CPUs and 4: no line says that there are enough GPUs."""
     world = cluster(machine(1, cores=4))
     outcome = checked(ISSUE, world)
     gpus, cpus = (line for line in outcome.lines if line.level == "never")
@@ -131,9 +127,6 @@ def test_gpus_and_cpus_that_are_both_too_few_are_both_told_and_gpus_first():
     assert cpus.text == "critic: needs 8 x 1 CPU; there are only 4 CPUs in total"
     assert cpus.change == "start Ray with `--num-cpus=12`, or more; Ray only counts CPUs: more than exist are allowed"
     assert checked(typed(ISSUE, gpus.change), cluster(machine(1, cores=12))).verdict == "now"
-
-
-def test_too_few_cpus_of_all_groups_together_are_told_though_each_group_has_enough():
     outcome = checked(ISSUE.replace("_engines 2", "_engines 4"), cluster(machine(1, cores=8)))
     assert lines_of(outcome, "never") == [
         "all groups together: needs 14 x 1 GPU; there are only 8 GPUs in total",
@@ -154,9 +147,11 @@ def test_each_node_is_told_as_many_cpus_as_all_groups_need_there(cores: tuple[in
     assert checked(ISSUE, fewer).verdict != "now", "it is the least that does"
 
 
-def test_a_pool_that_lacks_cpus_is_told_the_number_for_its_node():
+def test_groups_that_lack_cpus_are_told_the_number_for_their_node_or_none_if_they_are_a_crowd():
     line = check(preset(), asked(group("pool", 8, "STRICT_PACK", GPU=1.0, CPU=3.0)), cluster(machine(1))).reason
     assert line.change == "start Ray with `--num-cpus=24`, or more; Ray only counts CPUs: more than exist are allowed"
+    command = VERL.format(gpus=8, nodes=600)
+    assert checked(command, TWO).reason.change == "ask for fewer GPUs: trainer.n_gpus_per_node and trainer.nnodes"
 
 
 def test_a_preset_that_starts_ray_is_told_its_own_key():
@@ -165,11 +160,6 @@ def test_a_preset_that_starts_ray_is_told_its_own_key():
     assert change_of(outcome, "CPU") == (
         "set num_cpus: 8 under ray.head in the preset, or more; Ray only counts CPUs: more than exist are allowed"
     )
-
-
-def test_a_crowd_of_groups_is_told_no_number():
-    command = VERL.format(gpus=8, nodes=600)
-    assert checked(command, TWO).reason.change == "ask for fewer GPUs: trainer.n_gpus_per_node and trainer.nnodes"
 
 
 def test_either_of_two_ways_is_told_where_each_of_them_is_enough():

@@ -26,12 +26,6 @@ def held(*processes, gpus=0.0, number=1, **more):
     return cluster(machine(number, gpus, gpus=cards, **more), processes=processes)
 
 
-def test_empty_gpus_are_fine():
-    result = of(held(), ACTOR, needs=NEEDY)
-    assert exit_code(result) == 0
-    assert "GPU memory: at least 80G free on each GPU that the job may get; needs.gpu_memory_free asks for 70G" in lines_of(result, "fine")
-
-
 def test_an_orphan_on_a_gpu_that_it_must_get_is_named_with_what_frees_it():
     line = of(held(holding(3)), ACTOR, needs=NEEDY).reason
     assert line.level == "later"
@@ -42,10 +36,17 @@ def test_an_orphan_on_a_gpu_that_it_must_get_is_named_with_what_frees_it():
     assert line.change == "`cockpit kill-orphans head` frees 40G"
 
 
-def test_where_enough_others_are_free_it_is_a_doubt():
-    result = of(held(holding(3)), group("actor", 7), needs=NEEDY)
-    assert (result.verdict, exit_code(result)) == ("now", 1)
-    assert "the job may get one of them" in lines_of(result, "doubt")[0]
+def test_empty_gpus_are_fine_where_enough_are_free_others_are_a_doubt_and_rays_own_workers_hold_what_is_theirs():
+    empty = of(held(), ACTOR, needs=NEEDY)
+    assert exit_code(empty) == 0
+    assert "GPU memory: at least 80G free on each GPU that the job may get; needs.gpu_memory_free asks for 70G" in lines_of(empty, "fine")
+    enough = of(held(holding(3)), group("actor", 7), needs=NEEDY)
+    assert (enough.verdict, exit_code(enough)) == ("now", 1)
+    assert "the job may get one of them" in lines_of(enough, "doubt")[0]
+    no_word = of(held(holding(3)), ACTOR)
+    assert no_word.verdict == "now"
+    assert "GPU 3 has 40G free" in lines_of(no_word, "doubt")[0]
+    assert exit_code(of(held(holding(0, kind="worker"), gpus=1.0), group("actor", 7), needs=NEEDY)) == 0
 
 
 @pytest.mark.parametrize(
@@ -68,17 +69,6 @@ def test_the_engines_share_counts_also_where_the_preset_asks_for_less():
     budget = {"settings": {"--vllm.gpu_memory_utilization": "0.95"}}
     result = of(held(holding(3, 6)), group("vLLM", 8), needs=NEEDY, **budget)
     assert "(--vllm.gpu_memory_utilization 0.95 takes 95% of each)" in result.reason.text
-
-
-def test_without_any_word_on_memory_what_others_hold_is_a_doubt():
-    result = of(held(holding(3)), ACTOR)
-    assert result.verdict == "now"
-    assert "GPU 3 has 40G free" in lines_of(result, "doubt")[0]
-
-
-def test_what_rays_own_workers_hold_is_theirs():
-    result = of(held(holding(0, kind="worker"), gpus=1.0), group("actor", 7), needs=NEEDY)
-    assert exit_code(result) == 0
 
 
 @pytest.mark.parametrize(

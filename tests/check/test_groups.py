@@ -85,19 +85,14 @@ def test_what_would_be_overtaken_is_a_doubt():
     assert lines_of(result, "doubt") == ["it would start before others that already wait for the same resources: group group7 (16 GPUs)"]
 
 
-def test_what_an_autoscaler_could_add_is_never_impossible():
-    world = replace(cluster(machine(1)), growing=True)
-    result = of(world, ACTOR, VLLM)
+def test_what_an_autoscaler_could_add_is_never_impossible_and_who_holds_the_rest_is_named():
+    result = of(replace(cluster(machine(1)), growing=True), ACTOR, VLLM)
     assert result.verdict == "later"
     assert result.reason.text.endswith(" (current nodes only); the autoscaler may add nodes")
-
-
-def test_who_holds_the_rest_is_named():
     critic = actor(1, class_="Critic", node=f"{1:056x}", needs={"GPU": 6.0})
     world = cluster(machine(1, 6), actors=(critic,), jobs=(Job("train1", "02000000", status="RUNNING"),))
-    assert of(world, group("actor", 4)).reason.text == (
-        "actor: needs 4 x 1 GPU; 2 of 8 GPUs are free, 6 are reserved by job train1 (actor Critic)"
-    )
+    held = "actor: needs 4 x 1 GPU; 2 of 8 GPUs are free, 6 are reserved by job train1 (actor Critic)"
+    assert of(world, group("actor", 4)).reason.text == held
 
 
 @pytest.mark.parametrize(
@@ -118,16 +113,13 @@ def test_what_nobody_knows_is_unknown(world, words):
     assert words in result.reason.text
 
 
-def test_never_is_said_also_where_what_is_free_is_not_known():
-    world = cluster(machine(1), faults=(Fault("ray.status", "silent", NOW - 60),))
-    assert of(world, ACTOR, VLLM).verdict == "never"
-
-
 def test_a_group_that_cannot_be_read_is_unknown_and_those_before_it_are_judged():
     result = of(cluster(machine(1)), ACTOR, Group("vLLM", None))
     assert result.verdict == "unknown"
     assert lines_of(result, "fine")[0].startswith("actor: ")
     assert of(cluster(machine(1)), group("actor", 9), Group("vLLM", None)).verdict == "never"
+    unreported = cluster(machine(1), faults=(Fault("ray.status", "silent", NOW - 60),))
+    assert of(unreported, ACTOR, VLLM).verdict == "never", "also where what is free is unknown"
 
 
 def test_a_command_that_cannot_be_read_is_unknown_unless_the_preset_says_what_it_needs():
@@ -197,9 +189,3 @@ def test_what_fits_now_is_what_ray_places_and_what_never_fits_no_empty_nodes_hol
         assert empty.verdict == "never"
     if len(wanted) == 1 and result.verdict == "later":
         assert of(cluster(*(machine(number) for number in range(1, len(used) + 1))), *wanted).verdict != "never"
-
-
-def test_a_thousand_nodes_are_checked_between_two_keys():
-    world = cluster(*(machine(number, number % 3, cores=192) for number in range(1, 1001)))
-    pools = [VERL] * 300
-    assert of(world, *pools).verdict == "now"

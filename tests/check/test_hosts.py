@@ -47,7 +47,9 @@ def test_what_the_preset_needs_is_held_against_what_the_host_has(need, host, lev
     assert result.verdict == {"fine": "now"}.get(level, level)
 
 
-def test_what_is_not_known_of_rays_own_is_unknown_where_it_is_asked_for():
+def test_only_the_nodes_that_it_would_run_on_must_have_it_and_what_is_unknown_of_ray_is_unknown_if_asked_for():
+    full = machine(2, 8, memory=HostMemory(940 * GIB, 1000 * GIB, 950 * GIB))
+    assert of(cluster(machine(1), full), ACTOR, needs=Needs(host_memory_free=100 * GIB)).verdict == "now"
     blind = cluster(machine(1), hosts={})
     assert of(blind, ACTOR).verdict == "now"
     assert (
@@ -55,11 +57,6 @@ def test_what_is_not_known_of_rays_own_is_unknown_where_it_is_asked_for():
         == "needs.python_version asks for 3.11; the version of Python is unknown"
     )
     assert of(blind, ACTOR, needs=Needs(open_files=1000)).verdict == "unknown"
-
-
-def test_only_the_nodes_that_it_would_run_on_must_have_it():
-    full = machine(2, 8, memory=HostMemory(940 * GIB, 1000 * GIB, 950 * GIB))
-    assert of(cluster(machine(1), full), ACTOR, needs=Needs(host_memory_free=100 * GIB)).verdict == "now"
 
 
 @pytest.mark.parametrize(

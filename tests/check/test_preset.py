@@ -24,20 +24,17 @@ def read(tmp_path):
     return Files(tmp_path / "code")
 
 
-def test_a_script_in_the_working_dir_is_read_and_told_of(read):
+def test_a_script_in_the_working_dir_or_at_an_absolute_path_is_read(read, tmp_path):
     assert read.read("./train.sh") == "one\ntwo\n"
     assert read.found == {"./train.sh": 2}
+    assert read.read(str(tmp_path / "outside.sh")) == "three\n"
+    assert read.read("/dev/zero") is None
 
 
 @pytest.mark.parametrize("name", ["../outside.sh", "nothing.sh", "weights.bin", "large.sh", ".", "../code/../outside.sh", "a\0b"])
 def test_what_is_not_packed_or_is_no_script_is_not_read(read, name):
     assert read.read(name) is None
     assert read.found == {}
-
-
-def test_an_absolute_path_may_be_shared_by_all_hosts(read, tmp_path):
-    assert read.read(str(tmp_path / "outside.sh")) == "three\n"
-    assert read.read("/dev/zero") is None
 
 
 @pytest.mark.parametrize("folder", [None, "s3://bucket/code.zip", "~nobody-of-that-name/code"])
@@ -57,14 +54,11 @@ def test_where_the_folder_is_gone_that_we_are_in_nothing_is_read_and_nothing_bre
     assert not budget.lines
 
 
-def test_variables_are_filled_in_as_at_launch_and_unknown_ones_stay_unknown():
+def test_variables_are_filled_in_as_at_launch_and_secrets_as_dots():
     given = job(entrypoint="run ${MODEL} $${HOME} ${LATER}", env={"A": "x${MODEL}", "B": "${LATER}", "C": "1${EMPTY}"})
     entrypoint, known = fill_entrypoint(given, {"MODEL": "7b", "EMPTY": ""})
     assert entrypoint == "run 7b ${HOME} ${LATER}"
     assert known == {"LATER": None, "A": "x7b", "B": None, "C": "1"}
-
-
-def test_secrets_are_filled_in_as_dots():
     given = job(entrypoint="run --key ${WANDB_API_KEY}", env={"HF_TOKEN": "${HF_TOKEN}", "MY_PASSWORD": "plain-secret"})
     entrypoint, known = fill_entrypoint(given, {"HF_TOKEN": "hf-very-secret"})
     assert entrypoint == "run --key •••"

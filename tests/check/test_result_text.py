@@ -66,7 +66,7 @@ def test_a_mistake_in_the_command_is_not_called_a_lack_of_room():
     assert check_text("ppo", result).splitlines()[0] == "ppo can't run as written: --reward.model_name_or_path is missing"
 
 
-def test_what_is_not_known_is_no_number_in_text_and_null_in_json():
+def test_what_is_not_known_or_depends_on_the_release_is_no_number_in_text_and_null_in_json():
     result = of(cluster(machine(1)), ACTOR, Group("vLLM", None))
     rows = check_text("ppo", result).splitlines()
     assert next(row.split() for row in rows if row.startswith("total")) == ["total", "–", "–"]
@@ -75,9 +75,6 @@ def test_what_is_not_known_is_no_number_in_text_and_null_in_json():
     nothing = json.loads(check_json(check(preset(), Budget(None, unread=("?",)), cluster(machine(1)))))
     assert nothing["budget"]["groups"] is None
     assert "What the job needs is unknown." in check_text("ppo", check(preset(), Budget(None), cluster(machine(1))))
-
-
-def test_an_amount_that_depends_on_the_release_is_no_number_either():
     result = of(cluster(machine(1)), replace(VLLM, unsure=("CPU",)))
     assert "vLLM   8 x 1 GPU + – CPU  STRICT_PACK     8     –" in check_text("ppo", result)
     told = json.loads(check_json(result))["budget"]

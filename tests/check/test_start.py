@@ -75,13 +75,10 @@ def test_what_contradicts_itself_or_its_hosts_is_told_with_what_to_change(ray, l
     assert (line.level, line.text, line.change) == (level, text, change)
 
 
-def test_devices_that_come_from_the_environment_are_not_guessed():
-    assert planned(start(RayNode("head", flags=FLAGS), CUDA_VISIBLE_DEVICES="${GPUS}"), ACTOR).verdict == "later"
-
-
-def test_devices_in_the_jobs_own_environment_are_a_doubt():
+def test_devices_in_the_jobs_own_environment_are_a_doubt_and_those_of_the_shell_are_not_guessed():
     result = check(preset(env={"CUDA_VISIBLE_DEVICES": "0"}), asked(ACTOR), cluster(machine(1)))
     assert "job.env sets CUDA_VISIBLE_DEVICES" in lines_of(result, "doubt")[0]
+    assert planned(start(RayNode("head", flags=FLAGS), CUDA_VISIBLE_DEVICES="${GPUS}"), ACTOR).verdict == "later"
 
 
 def test_a_host_that_nobody_reaches_is_named():
@@ -93,10 +90,6 @@ def test_orphans_are_seen_before_ray_is_started():
     full = Host("head", ("10.0.0.1",), NOW, cpus=32, gpus=tuple(gpu(index, 40) for index in range(8)), processes=())
     result = planned(start(RayNode("head", flags=FLAGS)), ACTOR, world=down(full), needs=Needs(gpu_memory_free=70 * GIB))
     assert "8 of the 8 GPUs" in lines_of(result, "later")[1]
-
-
-def test_a_ray_that_runs_is_judged_as_it_is():
-    assert check(preset(ray=TWO), asked(ACTOR), cluster(machine(1))).verdict == "now"
 
 
 def test_what_a_host_that_has_not_joined_could_bring_is_never_impossible():
@@ -137,11 +130,6 @@ def test_a_node_of_the_allocation_that_nobody_looks_at_is_unknown():
     assert told.reason.text.endswith("the CPU resource of w1 is unknown: no flag of its `ray start` sets it, and the host is not probed")
 
 
-def test_a_ray_that_lives_in_the_allocation_is_what_counts():
-    world = in_slurm(host("head"), sessions=(Session(host="head", name="session_1", path="/tmp/ray/session_1", live=True),))
-    assert "no Ray dashboard answers" in check(preset(), asked(ACTOR), world).reason.text
-
-
 ANYWHERE = preset(ray=SlurmStart(FLAGS, FLAGS))
 
 
@@ -169,12 +157,14 @@ def test_without_hosts_and_without_a_job_of_slurms_it_is_said_what_to_do():
     )
 
 
-def test_without_hosts_it_is_judged_for_the_ray_that_runs():
-    assert check(ANYWHERE, asked(ACTOR), cluster(machine(1))).verdict == "now"
+@pytest.mark.parametrize("given", [preset(ray=TWO), ANYWHERE])
+def test_if_a_ray_runs_it_is_judged_as_it_is(given):
+    assert check(given, asked(ACTOR), cluster(machine(1))).verdict == "now"
 
 
-def test_a_live_ray_whose_dashboard_is_silent_is_unknown():
-    world = down(host("head"), sessions=(Session(host="head", name="session_1", path="/tmp/ray/session_1", live=True),))
+@pytest.mark.parametrize("where", [down, in_slurm])
+def test_a_live_ray_whose_dashboard_is_silent_is_unknown(where):
+    world = where(host("head"), sessions=(Session(host="head", name="session_1", path="/tmp/ray/session_1", live=True),))
     told_why = check(preset(), asked(ACTOR), world).reason.text
     assert told_why.endswith("no Ray dashboard answers at http://10.0.0.1:8265, although a Ray runs on head")
 

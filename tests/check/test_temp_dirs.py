@@ -28,7 +28,7 @@ def lines(ray, world=None):
     return [(line.level, line.text, line.change) for line in result.lines if "socket" in line.text]
 
 
-def test_one_that_is_too_long_never_fits_and_says_how_long_it_may_be():
+def test_one_that_is_too_long_never_fits_and_says_how_long_it_may_be_also_one_of_the_environment():
     assert lines(start(node(temp_dir=LONG))) == [
         (
             "never",
@@ -39,11 +39,9 @@ def test_one_that_is_too_long_never_fits_and_says_how_long_it_may_be():
             "use a temp dir of at most 36 bytes, such as /tmp/ray-NAME",
         )
     ]
-
-
-def test_one_of_the_environment_counts_too():
     ((level, text, _),) = lines(start(node(), RAY_TMPDIR=LONG))
     assert (level, f"in {LONG}/ray (67 bytes)" in text) == ("never", True)
+    assert [level for level, _, _ in lines(start(node(temp_dir=LONG)), cluster(machine(1)))] == ["doubt"]
 
 
 @pytest.mark.parametrize("pids", [{}, {"pid_digits": 5, "pid_max": 4194304}])
@@ -58,10 +56,6 @@ def test_where_only_the_dashboard_would_have_no_sockets_and_the_ray_is_unknown_i
     ray = start(node(temp_dir="/" + "t" * 40))
     assert [level for level, _, _ in lines(ray, unknown)] == ["doubt"]
     assert [level for level, _, _ in lines(ray, world)] == ["never"]
-
-
-def test_while_a_ray_runs_the_job_still_fits_and_the_restart_is_in_doubt():
-    assert [level for level, _, _ in lines(start(node(temp_dir=LONG)), cluster(machine(1)))] == ["doubt"]
 
 
 def test_a_worker_is_told_only_where_it_has_a_temp_dir_of_its_own():

@@ -27,21 +27,11 @@ def running(ports):
     return of(cluster(each, hosts={each.host: looked(each, rays=(raylet,))}), group("engines", 8))
 
 
-def test_a_preset_that_gives_four_ports_to_eight_engines_is_told_with_both_numbers():
-    result = planned(min_worker_port=10010, max_worker_port=10013)
-    assert told(result) == [
-        "the job would hold 8 GPUs on head, whose raylet has 4 ports for workers (10010-10013): Ray needs a port for each worker"
-    ]
-
-
-def test_a_raylet_that_runs_is_asked_by_its_command():
-    assert told(running(RayPorts(((10010, 10012), (10020, 10020))))) == [
-        "the job would hold 8 GPUs on head, whose raylet has 4 ports for workers (10010-10012, 10020): Ray needs a port for each worker"
-    ]
-
-
-def test_a_list_overrules_the_range():
-    assert told(planned(worker_port_list="10001,10003", min_worker_port=10010, max_worker_port=19999))
+def test_a_preset_or_a_raylet_that_gives_four_ports_to_eight_engines_is_told_with_both_numbers():
+    text = "the job would hold 8 GPUs on head, whose raylet has 4 ports for workers ({}): Ray needs a port for each worker"
+    assert told(planned(min_worker_port=10010, max_worker_port=10013)) == [text.format("10010-10013")]
+    assert told(running(RayPorts(((10010, 10012), (10020, 10020))))) == [text.format("10010-10012, 10020")]
+    assert told(planned(worker_port_list="10001,10003", min_worker_port=10010, max_worker_port=19999)), "a list overrules the range"
 
 
 @pytest.mark.parametrize("flags", [{}, {"min_worker_port": 10010, "max_worker_port": 10017}, {"min_worker_port": 0, "max_worker_port": 0}])

@@ -90,15 +90,12 @@ def test_the_dashboard_is_the_first_that_is_named(given, env, sessions, found):
     assert resolved == (Resolved(found[0]) if len(found) == 1 else Resolved(None, tuple(found)))
 
 
-def test_another_users_ray_is_never_followed_by_itself():
+def test_another_users_ray_is_never_followed_by_itself_nor_asked_at_the_usual_address():
     theirs = Address("http://127.0.0.1:8265", "s", owner="evil")
     sentence = "only Ray sessions of other users or of other Slurm jobs run on this host; name one with --address:"
     assert f"{sentence}\n  http://127.0.0.1:8265  s of evil" in explain_choices([theirs])
     ours = session("t", dashboard="http://127.0.0.1:8266")
     assert resolve_address(None, {}, [session("s", trusted=False), ours]) == Resolved(Address("http://127.0.0.1:8266", "t"))
-
-
-def test_the_usual_address_is_not_asked_where_another_user_listens():
     (choice,) = resolve_address(None, {}, [], lambda port: "another user" if port == 8265 else None).choices
     assert (choice.url, choice.owner) == (DEFAULT_ADDRESS, "another user")
     assert resolve_address(None, {}, [], lambda port: None).address == Address(DEFAULT_ADDRESS, "default")

@@ -46,15 +46,12 @@ def complaint(path: Path, text: str | bytes) -> str:
     return message.replace("~/.config/cockpit/config.yaml", "FILE")
 
 
-def test_without_a_file_everything_is_default(path):
-    assert load({}, {}, path) == Config()
-    assert Config().reach == DEFAULT_REACH
-    assert Config().interval == 2.0
-
-
-@pytest.mark.parametrize("text", ["", "\n", "# nothing yet\n", "---\n", "{}", default_file()])
-def test_an_empty_file_means_defaults(path, text):
-    assert read(path, text) == Config()
+@pytest.mark.parametrize("text", [None, "", "\n", "# nothing yet\n", "---\n", "{}", default_file()])
+def test_no_file_and_an_empty_one_mean_defaults_whatever_variables_of_thresholds_say(path, text):
+    if text is not None:
+        path.write_text(text)
+    assert load({}, {"COCKPIT_LIMITS": "7", "COCKPIT_FINDINGS": "7"}, path) == Config()
+    assert (Config().reach, Config().interval) == (DEFAULT_REACH, 2.0)
 
 
 def test_the_file_that_init_writes_holds_the_defaults_once_its_lines_are_taken_in(path):
@@ -90,7 +87,7 @@ ascii: yes
     assert config.origins["reach"] == "~/.config/cockpit/config.yaml:6"
 
 
-def test_a_flag_wins_over_a_variable_over_the_file_over_the_default(path):
+def test_a_flag_wins_over_a_variable_over_the_file_over_the_default_and_may_say_no(path):
     path.write_text("interval: 10\ntheme: file\nascii: true\n")
     config = load({"interval": 3.0, "theme": None}, {"COCKPIT_INTERVAL": "4", "COCKPIT_THEME": "variable", "COCKPIT_READONLY": "1"}, path)
     assert (config.interval, config.theme, config.ascii, config.readonly, config.probe_hosts) == (3.0, "variable", True, True, "auto")
@@ -100,9 +97,6 @@ def test_a_flag_wins_over_a_variable_over_the_file_over_the_default(path):
         "ascii": "~/.config/cockpit/config.yaml:3",
         "readonly": "COCKPIT_READONLY",
     }
-
-
-def test_an_empty_variable_is_not_set_and_a_flag_may_say_no(path):
     path.write_text("readonly: true\n")
     assert load({"readonly": False}, {"COCKPIT_INTERVAL": ""}, path) == Config(origins={"readonly": "--readonly"})
 
@@ -150,10 +144,7 @@ def test_a_host_on_the_command_line_keeps_its_details_from_the_file(path):
         ("interval\n", "FILE:1: expected keys with values, such as `interval: 2`"),
         ("reach: ''\n", "FILE:1: reach: expected a command, got nothing"),
         ("reach: ssh 'x\n", "FILE:1: reach: the command can't be parsed: no closing quotation"),
-        (
-            "reach: ssh {host} -\n",
-            "FILE:1: reach: unknown placeholder {host}; known ones: {name} {address} {user} {user@} {python}",
-        ),
+        ("reach: ssh {host} -\n", "FILE:1: reach: unknown placeholder {host}; known ones: {name} {address} {user} {user@} {python}"),
         (
             "address: ray://h:10001\n",
             "FILE:1: address: ray://h:10001 is for Ray's client; give the dashboard address, such as http://h:8265",
@@ -221,19 +212,16 @@ def test_the_file_is_in_the_folder_of_xdg(monkeypatch, tmp_path):
     assert config_path() == tmp_path / "cockpit" / "config.yaml"
 
 
-def test_init_writes_once_and_never_over_a_file(path):
+def test_init_writes_once_never_over_a_file_and_names_the_way_out_if_it_may_not_write(path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
     init(path)
     assert path.read_text() == default_file()
     path.write_text("interval: 9\n")
     with pytest.raises(InputError, match="already exists; not overwritten"):
         init(path)
     assert path.read_text() == "interval: 9\n"
-
-
-def test_init_names_the_way_out_if_it_may_not_write(path, monkeypatch):
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
-
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(InputError, match="permission denied; set XDG_CONFIG_HOME to a folder that you may write"):
         init(path)
@@ -277,10 +265,6 @@ def test_thresholds_are_read_and_printed_as_they_read(path):
     text = config_text(config)
     assert "findings:  # ~/.config/cockpit/config.yaml:2\n  orphan_age: 30\n" in text
     assert read(path, "\n".join(line for line in text.splitlines() if ": null" not in line)).limits == config.limits
-
-
-def test_thresholds_are_of_the_file_alone(path):
-    assert load({}, {"COCKPIT_LIMITS": "7", "COCKPIT_FINDINGS": "7"}, path) == Config()
 
 
 # Hosts
@@ -348,30 +332,15 @@ def test_the_default_reach_is_ssh_with_or_without_a_user():
         "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ServerAliveInterval=5",
         "-o", "ControlMaster=auto", "-o", "ControlPersist=60", "-o", "ControlPath=/run/cockpit/%C", "w1", "python3", "-",
     ]  # fmt: skip
-    assert reach_command(DEFAULT_REACH, HostEntry("w1", "10.0.0.2", "train", "/opt/py/bin/python"))[-3:] == [
-        "train@10.0.0.2", "/opt/py/bin/python", "-",
-    ]  # fmt: skip
+    with_user = reach_command(DEFAULT_REACH, HostEntry("w1", "10.0.0.2", "train", "/opt/py/bin/python"))
+    assert with_user[-3:] == ["train@10.0.0.2", "/opt/py/bin/python", "-"]
+    assert "ControlPath=none" in with_user
 
 
-def test_a_reach_that_names_no_control_is_left_as_it_is():
+def test_a_reach_of_ones_own_keeps_its_words_and_braces_that_are_not_places():
     assert reach_command("ssh {name} {python} -", HostEntry("w1"), "/run/cockpit/%C") == ["ssh", "w1", "python3", "-"]
-    assert "ControlPath=none" in reach_command(DEFAULT_REACH, HostEntry("w1"))
-
-
-def test_a_template_keeps_its_words_and_braces_that_are_not_places():
-    entry = HostEntry("w1", user="me")
-    assert reach_command("docker exec -f '{{.Name}}' 'a b {name}' -u {user}", entry) == [
-        "docker",
-        "exec",
-        "-f",
-        "{{.Name}}",
-        "a b w1",
-        "-u",
-        "me",
-    ]
-
-
-def test_a_template_that_needs_a_user_is_an_error_without_one():
+    words = reach_command("docker exec -f '{{.Name}}' 'a b {name}' -u {user}", HostEntry("w1", user="me"))
+    assert words == ["docker", "exec", "-f", "{{.Name}}", "a b w1", "-u", "me"]
     with pytest.raises(InputError, match=r"needs \{user\}, but w1 has no user"):
         reach_command("ssh -l {user} {address}", HostEntry("w1"))
 

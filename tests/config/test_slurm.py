@@ -65,16 +65,19 @@ def test_a_part_of_a_heterogeneous_job_is_reached_through_its_leader(programs: P
         assert job.ids == {"42", "43"}
 
 
-def test_more_nodes_than_can_be_looked_at_are_refused(tmp_path: Path):
+def test_lists_of_too_many_nodes_are_refused_or_leave_the_hosts_to_ray(tmp_path: Path, programs: Path):
     with pytest.raises(InputError, match="more than 2000 nodes"):
         named_allocation("42", "n[0001-1500],m[0001-1500]")
+    assert find_allocation(allocation(programs, "n[0-1999]m[0-1999]")).hosts == ()
+    assert len(find_allocation(allocation(programs, f"n[1-{MAX_NODES}]")).hosts) == MAX_NODES
 
 
-def test_the_config_file_and_flags_override_slurm(programs: Path, tmp_path: Path):
+def test_the_config_file_and_flags_override_slurm_and_without_srun_hosts_are_reached_by_ssh(programs: Path, tmp_path: Path):
     path = tmp_path / "config.yaml"
     path.write_text("reach: ssh {address} {python} -\n")
     config = load({"hosts": "w1"}, allocation(programs), path)
     assert (config.reach, config.hosts) == ("ssh {address} {python} -", (HostEntry("w1"),))
+    assert load({}, allocation(tmp_path), tmp_path / "none.yaml").reach == DEFAULT_REACH
 
 
 @pytest.mark.parametrize(
@@ -106,20 +109,11 @@ def test_a_name_that_srun_could_take_for_something_else_is_no_host(programs: Pat
     assert find_allocation(allocation(programs, nodes)).hosts == ()
 
 
-def test_a_list_of_too_many_names_is_read_to_the_limit_and_leaves_the_hosts_to_ray(programs: Path):
-    assert find_allocation(allocation(programs, "n[0-1999]m[0-1999]")).hosts == ()
-    assert len(find_allocation(allocation(programs, f"n[1-{MAX_NODES}]")).hosts) == MAX_NODES
-
-
 @pytest.mark.parametrize(
     "env", [{}, {"SLURM_JOB_ID": "42"}, {"SLURM_JOB_NODELIST": "gpu1"}, {"SLURM_JOB_ID": "4 2", "SLURM_JOB_NODELIST": "a"}]
 )
 def test_outside_of_a_job_there_is_none(programs: Path, env: dict[str, str]):
     assert find_allocation({"PATH": str(programs), **env}) is None
-
-
-def test_without_srun_hosts_are_reached_by_ssh(tmp_path: Path):
-    assert load({}, allocation(tmp_path), tmp_path / "none.yaml").reach == DEFAULT_REACH
 
 
 def test_a_step_that_was_started_from_outside_of_its_job_has_all_nodes_of_the_job_as_hosts(programs: Path, tmp_path: Path):
@@ -143,14 +137,10 @@ def test_hosts_are_matched_by_address_if_slurm_uses_other_names():
 NAMED = (NodeNames("gpu-a-01", ("c27n01", "10.0.0.1"), "10.0.0.1"), NodeNames("gpu-a-02", ("c27n02", "n02-ib"), "10.0.0.2"))
 
 
-def test_a_node_has_all_its_names_and_the_one_that_was_typed_is_the_first():
+def test_a_node_has_all_its_names_unless_a_host_plays_several_nodes():
     assert names_of("c27n02", NAMED) == ("c27n02", "gpu-a-02", "n02-ib", "10.0.0.2")
     assert names_of("gpu-a-01", NAMED) == ("gpu-a-01", "c27n01", "10.0.0.1")
     assert names_of("other", NAMED) == ("other",)
-
-
-def test_a_host_that_plays_several_nodes_is_none_of_them():
-    """As with slurmd's --enable-multiple-slurmd."""
     twins = (NodeNames("a1", ("big", "10.0.0.1")), NodeNames("a2", ("big", "10.0.0.1")))
     assert names_of("big", twins) == ("big",)
     assert names_of("a2", twins)[0] == "a2"

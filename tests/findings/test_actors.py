@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
-from cockpit.findings import Facts, Limits
+from cockpit.findings import Limits
 from cockpit.findings.actors import leaks, restart_loops
 from cockpit.model import Bundle, Cluster, Job, PlacementGroup
 from tests.findings.detection import HeardAgain, codes, looked, only
@@ -27,18 +26,15 @@ def watched(*looks, complete=True, cluster=None, **more):
     return told
 
 
-def test_an_actor_that_was_restarted_three_times_in_ten_minutes_is_told():
-    (found,) = watched((0, 0), (200, 1), (400, 2), (590, 3))
+def test_an_actor_that_was_restarted_three_times_in_ten_minutes_is_told_and_marks_its_job_too():
+    job = Job("ppo", "02000000", "ppo", "RUNNING")
+    looks = ((0, 0), (200, 1), (400, 2), (590, 3))
+    (found,) = watched(*looks)
     assert (found.code, found.level, found.subject) == ("actor-restarting", "warning", "Rollout of job 02000000")
     assert found.text == "Actor Rollout of job 02000000 was restarted 3 times in the last 9m50s"
     assert found.evidence[0] == "actor actor1: restarted 3 times in the last 9m50s"
     assert (found.remedy.action, found.about) == ("kill-actor", (actor(1).key,))
-
-
-def test_it_marks_its_job_too_whose_row_stands_where_actors_are_not_listed():
-    job = Job("ppo", "02000000", "ppo", "RUNNING")
-    (found,) = watched((0, 0), (200, 3), jobs=(job,))
-    assert found.about == (actor(1).key, job.key)
+    assert watched(*looks, jobs=(job,))[0].about == (actor(1).key, job.key)
 
 
 def test_actors_of_a_class_are_one_finding():
@@ -47,20 +43,11 @@ def test_actors_of_a_class_are_one_finding():
     assert found.evidence[0] == "actor actor1: restarted 4 times in the last 5m00s, 9 times in total"
 
 
-def test_watched_for_longer_than_that_the_window_is_always_the_same():
-    looks = [(seconds, 2 * (seconds // 100)) for seconds in range(0, 1300, 35)]
-    texts = {watched(*looks[:count])[0].text.partition(" in the last ")[2] for count in range(20, len(looks))}
-    assert texts == {"10m00s"}
-
-
-def test_the_time_it_tells_is_no_longer_than_it_was_watched():
+def test_the_time_it_tells_is_no_longer_than_it_was_watched_nor_than_ten_minutes():
     (found,) = watched((0, 10), (60, 11), (120, 12), (185, 13))
     assert found.text == "Actor Rollout of job 02000000 was restarted 3 times in the last 3m05s"
-
-
-def test_the_log_that_it_names_is_the_one_that_the_key_opens_first():
-    (found,) = watched((0, 0), (60, 3))
-    assert "worker-*.err of its process before the restart" in found.evidence[-1]
+    looks = [(seconds, 2 * (seconds // 100)) for seconds in range(0, 1300, 35)]
+    assert {watched(*looks[:count])[0].text.partition(" in the last ")[2] for count in range(20, len(looks))} == {"10m00s"}
 
 
 def running(seconds):
@@ -117,38 +104,10 @@ def test_a_loop_ends_only_after_ten_quiet_minutes():
     assert watched(*loop, (645, 3), (650, 4), (900, 4))
 
 
-def test_a_new_actor_that_falls_at_once_counts_from_nothing():
+def test_a_new_actor_that_falls_at_once_counts_and_a_cut_list_and_another_cluster_tell_nothing():
     assert watched((0, 0), (60, 0, 3))
-
-
-def test_a_cut_list_and_another_cluster_tell_nothing():
     assert watched((0, 0), (60, 3), complete=False) == ()
     assert watched((0, 0), (60, 3), cluster={0: "old", 60: "new"}) == ()
-
-
-def test_growth_is_remembered_as_far_as_it_was_watched():
-    def look(seconds, counts, before=None):
-        facts = Facts(replace(snapshot(), taken=NOW + seconds), Limits(), counted=before)
-        return facts.growth_by_name("x", counts, 100), facts.counted
-
-    grown, memory = look(0, {"a": 5})
-    assert grown == {}
-    for seconds, counts, expected in ((50, {"a": 6}, {"a": 1}), (90, {"a": 6, "b": 2}, {"a": 1, "b": 2}), (200, {"a": 6, "b": 2}, {})):
-        grown, memory = look(seconds, counts, memory)
-        assert grown == expected
-    assert len(memory["x"]) == 1
-
-
-def test_counts_that_grow_with_every_look_are_remembered_in_few_steps():
-    counted, seen = None, []
-    for second in range(0, 1800, 4):
-        facts = Facts(replace(snapshot(), taken=NOW + second), Limits(), counted=counted)
-        seen.append(facts.growth_by_name("x", {"a": second}, 600).get("a", 0))
-        counted = facts.counted
-    assert len(counted["x"]) < 50
-    assert seen[:150] == list(range(0, 600, 4))
-    assert min(seen[150:]) >= 600
-    assert max(seen[150:]) <= 630 + 4
 
 
 def job(status="FAILED", **more):
@@ -173,25 +132,21 @@ def left(*actors, groups=(), jobs=OVER, seconds=0):
     return looked(snapshot(actors=actors, placement_groups=groups, jobs=jobs), seconds, detectors=LEAKS)
 
 
-def test_a_group_that_outlives_its_job_is_told_with_what_it_holds():
+def test_what_outlives_its_job_is_told_with_what_it_holds():
     found = only(left(groups=(group(),)), "placement-group-leaked")
     assert found.text == "Job train1 has ended (FAILED), but its placement group vllm still holds 8 GPUs"
     assert found.evidence[0] == "placement group vllm (CREATED, detached) holds 8 GPUs"
     assert (found.level, found.subject, found.since) == ("warning", "job train1", NOW - 600)
     assert (found.remedy.action, found.about) == ("remove-placement-group", (group().key,))
-
-
-def test_an_actor_that_outlives_its_job_is_told_unless_its_group_is():
     alone = actor(1, class_="Engine", needs={"GPU": 0.5}, detached=True)
     (found,) = left(alone, actor(2, class_="Engine", placement_group=group().id))
     assert (found.code, found.remedy.action, found.about) == ("actor-leaked", "kill-actor", (alone.key,))
     assert found.text == "Job train1 has ended (FAILED), but its actor Engine still holds 0.5 GPU"
     assert codes(left(actor(1, placement_group=group().id), groups=(group(),))) == {"placement-group-leaked"}
-
-
-def test_several_are_one_finding():
     found = only(left(*(actor(number, class_=f"E{number}", needs={"GPU": 1.0}) for number in range(1, 6))), "actor-leaked")
     assert found.text == "Job train1 has ended (FAILED), but 5 of its actors (E1, E2, E3 and 2 more) still hold 5 GPUs"
+    assert left(groups=(group(),), jobs=(job(ended=None),), seconds=50) == ()
+    assert left(groups=(group(),), jobs=(job(ended=None),), seconds=60)
 
 
 @pytest.mark.parametrize(
@@ -207,8 +162,3 @@ def test_what_holds_no_gpus_or_shall_outlive_its_job_is_not_told():
     served = (actor(1, namespace="serve"), actor(2, needs={"CPU": 9.0}), actor(3, state="DEAD"), actor(4, needs={"GPU": float("nan")}))
     groups = (group(name="SERVE_REPLICA::app"), group(state="PENDING"), group(bundles=(Bundle({"CPU": 1.0}, NODE), Bundle({"GPU": 1.0}))))
     assert left(*served, groups=groups) == ()
-
-
-def test_without_the_time_of_its_end_it_counts_from_the_first_look():
-    assert left(groups=(group(),), jobs=(job(ended=None),), seconds=50) == ()
-    assert left(groups=(group(),), jobs=(job(ended=None),), seconds=60)

@@ -52,19 +52,18 @@ def test_what_answers_but_not_as_ray_is_critical_and_the_ray_of_this_host_is_nam
     assert only(looked(was_ray, detectors=(wrong_address, silent_dashboard)), "address-wrong").text == gateway
 
 
-def test_a_single_look_gives_a_wrong_address_no_age():
+def test_before_the_others_were_asked_nothing_is_said_of_them_and_a_single_look_gives_no_age():
     once = FindingTracker(Limits(), (wrong_address,), assumed=60.0)
     assert [found.since for found in once(wrongly_addressed(OURS)).findings] == [None]
+    made = wrongly_addressed(OURS)
+    assert looked(replace(made, cluster=replace(made.cluster, others=None)), detectors=(wrong_address,)) == ()
 
 
-def test_a_ray_that_is_seen_but_does_not_answer_is_not_offered():
+def test_a_ray_that_does_not_answer_is_not_offered_and_another_users_by_its_address():
     found = only(looked(wrongly_addressed(UNSEEN), detectors=(wrong_address,)), "address-wrong")
     assert found.text.endswith("this host has no Ray cluster that answers")
     assert UNSEEN.url not in found.remedy.text
     assert "session_far has its dashboard at http://127.0.0.1:38225, which does not answer from here" in found.evidence[1]
-
-
-def test_another_users_ray_that_was_not_asked_is_offered_by_its_address():
     found = only(looked(wrongly_addressed(replace(HERS, answers=None)), detectors=(wrong_address,)), "address-wrong")
     assert found.text.endswith("this host has no Ray cluster of yours that answers")
     assert found.remedy.text.startswith(
@@ -86,11 +85,6 @@ def test_where_another_ray_answers_one_that_a_container_hides_is_not_called_sile
     assert codes(looked(found, detectors=detectors)) == {"address-wrong"}
     listens = replace(found, hosts={"node1": replace(seen, processes=(within,))})
     assert codes(looked(listens, detectors=detectors)) == {"dashboard-silent"}, "its socket is seen here, so that no container hides it"
-
-
-def test_before_the_others_were_asked_nothing_is_said_of_them():
-    made = wrongly_addressed(OURS)
-    assert looked(replace(made, cluster=replace(made.cluster, others=None)), detectors=(wrong_address,)) == ()
 
 
 def test_a_single_look_that_ends_before_the_others_were_asked_names_them_and_says_so():
@@ -115,14 +109,11 @@ def test_where_a_dashboard_listens_out_of_sight_its_command_line_says_its_port()
     assert codes(looked(replace(made, processes=(same,)), detectors=(wrong_address, silent_dashboard))) == {"dashboard-silent"}
 
 
-def test_where_no_ray_runs_the_next_steps_are_said():
+def test_where_no_ray_runs_the_next_steps_are_said_unless_slurms_nodes_can_not_be_probed():
     found = only(looked(wrongly_addressed(), detectors=(wrong_address,)), "address-wrong")
     assert found.text == "Nothing answers at http://127.0.0.1:9999; this host has no Ray"
     for step in ("`ray start --head`", "`cockpit --address http://HEAD:8265`", "`cockpit demo`"):
         assert step in found.remedy.text
-
-
-def test_where_no_node_of_slurms_job_can_be_looked_at_a_ray_may_run_there():
     made = wrongly_addressed()
     unreached = replace(
         made, allocation=Allocation("42", "RUNNING", None, ()), faults=(*made.faults, Fault("probe", "srun: no", NOW, "gpu1"))
@@ -184,9 +175,6 @@ def test_an_address_that_has_answered_or_may_be_right_is_not_called_wrong():
     known = replace(known, cluster=replace(known.cluster, session=SESSION))
     for right in (known, wrongly_addressed(OURS, address=OURS.url)):
         assert looked(right, detectors=(wrong_address,)) == ()
-
-
-def test_a_dashboard_that_listens_on_its_own_host_alone_is_not_called_silent_at_another_address():
     made = wrongly_addressed(replace(UNSEEN, url=OURS.url), address="http://10.0.0.1:8265")
     far = replace(made, hosts={"node1": replace(made.hosts["node1"], addresses=("10.0.0.1",))}, processes=(DASHBOARD,))
     assert "dashboard-silent" not in codes(looked(far, detectors=(wrong_address, silent_dashboard)))

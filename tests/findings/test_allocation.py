@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from cockpit.findings.allocation import ending_allocation, leaving_nodes, requeued_allocation
-from cockpit.model import Allocation, Fault, Job, SlurmNode, Snapshot
+from cockpit.model import Allocation, Fault, Finding, Job, SlurmNode, Snapshot
 from tests.findings.detection import looked, only
 from tests.world import NOW, node, snapshot
 
@@ -18,24 +20,21 @@ def seen(*nodes: SlurmNode, ends: float | None = None, jobs: tuple[Job, ...] | N
     return replace(snapshot(), nodes=(node(1), node(2)), jobs=jobs, allocation=Allocation("42", "RUNNING", ends, nodes))
 
 
-def test_an_allocation_that_ends_soon_is_told_with_the_job_that_ends_with_it():
-    found = only(looked(seen(ends=NOW + 720), 0, detectors=BOTH), "slurm-ends")
-    assert (found.level, found.text) == (
-        "warning",
-        "Slurm job 42 reaches its time limit in 12 min, and this Ray cluster and job ppo-7b will end with it",
-    )
+def test_an_allocation_that_ends_soon_is_told_with_the_jobs_that_end_with_it():
+    def told(ends: float = 720, **more: Any) -> Finding:
+        return only(looked(seen(ends=NOW + ends, **more), 0, detectors=BOTH, slurm_ends=max(1800.0, ends)), "slurm-ends")
+
+    found = told()
+    assert found.text == "Slurm job 42 reaches its time limit in 12 min, and this Ray cluster and job ppo-7b will end with it"
     assert found.remedy is not None
     assert "scontrol update JobId=42 TimeLimit=+60" in found.remedy.text
-
-
-def test_where_nothing_runs_its_end_is_only_worth_an_info_and_unknown_jobs_may_run():
-    assert only(looked(seen(ends=NOW + 720, jobs=()), 0, detectors=BOTH), "slurm-ends").level == "info"
-    assert only(looked(seen(ends=NOW + 720, jobs=None), 0, detectors=BOTH), "slurm-ends").level == "warning"
-
-
-def test_of_several_jobs_their_number_is_told():
     jobs = (RUNNING, Job("sft", status="RUNNING"), Job("old", status="SUCCEEDED"))
-    assert "this Ray cluster and 2 running jobs" in only(looked(seen(ends=NOW + 720, jobs=jobs), 0, detectors=BOTH), "slurm-ends").text
+    assert "this Ray cluster and 2 running jobs" in told(jobs=jobs).text
+    assert [told().level, told(jobs=()).level, told(jobs=None).level] == ["warning", "info", "warning"], "unknown jobs may run"
+    assert told(ends=3000), "how long before is a threshold"
+    bare = seen(ends=NOW + 720, jobs=())
+    found = only(looked(replace(bare, cluster=replace(bare.cluster, reachable=False)), 0, detectors=BOTH), "slurm-ends")
+    assert found.text == "Slurm job 42 reaches its time limit in 12 min"
 
 
 @pytest.mark.parametrize("ends", [None, NOW + 1801, NOW + 86400])
@@ -49,15 +48,12 @@ def test_one_that_has_ended_and_that_slurm_knows_no_more_is_not():
     assert looked(seen(ends=NOW - 60), 0, detectors=BOTH), "Slurm lets a job run over its time (OverTimeLimit)"
 
 
-def test_how_long_before_is_a_threshold():
-    assert looked(seen(ends=NOW + 3000), 0, detectors=BOTH, slurm_ends=3600.0)
-
-
-def test_a_node_that_is_drained_under_a_living_ray_is_told_with_the_reason():
-    found = only(looked(seen(SlurmNode("node2", "draining", "Xid 79"), SlurmNode("node1", "mixed")), 0, detectors=BOTH), "slurm-node-drain")
+@pytest.mark.parametrize("state", ["draining", "fail"])
+def test_a_node_that_is_drained_under_a_living_ray_or_expected_to_fail_is_told_with_the_reason(state: str):
+    found = only(looked(seen(SlurmNode("node2", state, "Xid 79"), SlurmNode("node1", "mixed")), 0, detectors=BOTH), "slurm-node-drain")
     assert found.text.startswith("Slurm takes node2 out of service after job 42: what runs there continues")
     assert (found.subject, found.about) == ("node2", (node(2).key,))
-    assert found.evidence == ("sinfo: node2 is draining: Xid 79",)
+    assert found.evidence == (f"sinfo: node2 is {state}: Xid 79",)
 
 
 @pytest.mark.parametrize("state", ["down", "down*", "allocated*", "draining*"])
@@ -72,13 +68,16 @@ def test_a_node_in_service_is_not(state: str):
     assert looked(seen(SlurmNode("node1", state)), 0, detectors=BOTH) == ()
 
 
-def test_a_node_that_is_dead_for_ray_too_is_told_as_that_alone():
+def test_a_node_that_is_dead_for_ray_too_is_told_as_that_alone_and_without_rays_word_slurms_counts():
     gone = replace(seen(SlurmNode("node1", "down*")), nodes=(replace(node(1), state="DEAD"), node(2)))
     assert looked(gone, 0, detectors=BOTH) == ()
-
-
-def test_without_slurm_there_is_nothing():
-    assert looked(snapshot(), 0, detectors=BOTH) == ()
+    unseen = replace(seen(SlurmNode("node1", "down"), SlurmNode("node2", "draining", "Xid 79")), nodes=None)
+    found = {one.code: one for one in looked(unseen, 0, detectors=BOTH)}
+    assert set(found) == {"slurm-node-down", "slurm-node-drain"}
+    assert (
+        found["slurm-node-down"].text
+        == "Slurm calls node1 down or not responding: when Slurm gives up the node, it ends job 42 on all nodes"
+    )
 
 
 def test_what_somebody_wrote_as_the_reason_is_drawn_and_does_nothing():
@@ -99,25 +98,3 @@ def test_a_job_that_waits_again_is_told():
     found = only(looked(waits, 0, detectors=(requeued_allocation,)), "slurm-requeued")
     assert found.text.startswith("Slurm job 42 waits for nodes again, and what ran in it has ended")
     assert looked(seen(), 0, detectors=(requeued_allocation,)) == ()
-
-
-def test_where_ray_has_told_nothing_slurms_word_on_its_nodes_is_told_all_the_same():
-    unseen = replace(seen(SlurmNode("node1", "down"), SlurmNode("node2", "draining", "Xid 79")), nodes=None)
-    found = {one.code: one for one in looked(unseen, 0, detectors=BOTH)}
-    assert set(found) == {"slurm-node-down", "slurm-node-drain"}
-    assert (
-        found["slurm-node-down"].text
-        == "Slurm calls node1 down or not responding: when Slurm gives up the node, it ends job 42 on all nodes"
-    )
-
-
-def test_without_a_ray_only_the_job_ends():
-    bare = seen(ends=NOW + 720, jobs=())
-    found = only(looked(replace(bare, cluster=replace(bare.cluster, reachable=False)), 0, detectors=BOTH), "slurm-ends")
-    assert found.text == "Slurm job 42 reaches its time limit in 12 min"
-
-
-def test_a_node_that_is_expected_to_fail_is_on_its_way_out():
-    assert only(looked(seen(SlurmNode("node1", "fail", "fan")), 0, detectors=BOTH), "slurm-node-drain").evidence == (
-        "sinfo: node1 is fail: fan",
-    )

@@ -37,21 +37,17 @@ def test_a_gcs_that_does_not_answer_is_told_with_what_its_host_shows():
     assert found.evidence == (f"GET {ADDRESS}/api/gcs_healthz: {GCS_SILENT.text}", "ps on node1: pid 10 is in state S")
     bare = only(looked(elsewhere(head(faults=(GCS_SILENT,))), detectors=CONTROL), "gcs-silent")
     assert bare.text == "Ray's GCS does not answer; nothing new can start, and Ray's data is old"
+    other = RayProcess("gcs_server", 11, "session_2026-11-20_00-00-00_000000_7", None, "T")
+    assert looked(head(RAYLET, GCS, other), detectors=CONTROL) == ()
 
 
-def test_a_stopped_gcs_is_told_even_where_no_dashboard_could():
+def test_a_gcs_that_is_stopped_or_has_ended_is_told_even_where_no_dashboard_could_and_a_hiccup_is_not():
     stopped = replace(GCS, state="T")
     found = only(looked(head(RAYLET, stopped), detectors=CONTROL), "gcs-silent")
     assert found.text.startswith("Ray's GCS does not answer: its process on node1 (pid 10) is stopped by a signal;")
     assert found.remedy.text == "find out who stopped the process; `kill -CONT 10` on node1 resumes it"
-
-
-def test_a_gcs_that_has_ended_while_the_raylet_lives_is_told():
     found = only(looked(head(RAYLET), detectors=CONTROL), "gcs-silent")
     assert found.text == "Ray's GCS does not answer: its process on node1 has ended; Ray ends on all nodes after a minute without a GCS"
-
-
-def test_a_gcs_that_hiccups_is_not_told():
     assert looked(head(RAYLET, GCS, faults=(GCS_SILENT,)), 5, detectors=CONTROL) == ()
 
 
@@ -68,11 +64,6 @@ def test_a_single_look_believes_a_gcs_that_answers_others():
 def test_a_gcs_that_takes_everything_with_it_is_one_finding(rays):
     faults = (GCS_SILENT, NO_DASHBOARD, MONITOR_SILENT)
     assert codes(looked(head(*rays, faults=faults, processes=()), detectors=CONTROL)) == {"gcs-silent"}
-
-
-def test_the_gcs_of_another_cluster_on_the_host_is_not_ours():
-    other = RayProcess("gcs_server", 11, "session_2026-11-20_00-00-00_000000_7", None, "T")
-    assert looked(head(RAYLET, GCS, other), detectors=CONTROL) == ()
 
 
 def test_a_dashboard_that_is_gone_while_ray_lives_is_told():
@@ -120,7 +111,7 @@ def test_of_two_rays_whose_dashboards_can_not_be_seen_neither_is_blamed():
     assert found.text.startswith(f"Ray runs on node1, but its dashboard at {ADDRESS} does not answer; running jobs continue")
 
 
-def test_a_chosen_ray_that_has_ended_is_told_also_where_another_has_its_address():
+def test_another_session_in_the_place_of_the_followed_or_chosen_one_is_told():
     other = replace(NO_DASHBOARD, cause="other session", text=f"{ADDRESS}: another Ray session answers there now, {OTHER}")
     made = head(live=False, faults=(other,), processes=(), jobs=(), cluster=Cluster(ADDRESS, session=SESSION, reachable=False))
     (dead,) = made.hosts["node1"].sessions or ()
@@ -128,9 +119,6 @@ def test_a_chosen_ray_that_has_ended_is_told_also_where_another_has_its_address(
     found = only(looked(replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=both)}), detectors=CONTROL), "ray-ended")
     assert found.text == "Ray has ended on its head node1; another Ray session answers at its address now"
     assert found.remedy.text.endswith("; to follow another Ray of this host, press `a` on the screen")
-
-
-def test_another_session_in_the_place_of_the_followed_one_is_told_for_a_while():
     told = Cluster(ADDRESS, "2.60.0", OTHER, reachable=True, before=SESSION, replaced=NOW - 30)
     found = only(looked(head(RAYLET, GCS, cluster=told), detectors=(replaced_ray,)), "ray-replaced")
     assert found.text == f"The Ray at {ADDRESS} is now {OTHER}; before, cockpit followed {SESSION}"
@@ -139,21 +127,13 @@ def test_another_session_in_the_place_of_the_followed_one_is_told_for_a_while():
         assert looked(head(RAYLET, GCS, cluster=cluster), detectors=(replaced_ray,)) == ()
 
 
-def test_while_ray_starts_its_dashboard_may_be_late():
+def test_while_ray_starts_its_dashboard_may_be_late_and_a_mistyped_port_says_nothing_of_it():
     assert looked(head(RAYLET, GCS, faults=(NO_DASHBOARD,)), 25, detectors=CONTROL) == ()
     once = FindingTracker(Limits(), CONTROL, assumed=60.0)
     made = head(RAYLET, GCS, faults=(NO_DASHBOARD,))
     for started, found in ((NOW - 5, set()), (NOW - 600, {"dashboard-silent"}), (None, {"dashboard-silent"})):
         sessions = tuple(replace(session, started=started) for session in made.hosts["node1"].sessions or ())
         assert codes(once(replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=sessions)})).findings) == found
-
-
-def test_a_dashboard_far_away_is_not_that_of_the_ray_here():
-    far = Cluster("http://10.9.9.9:8265", reachable=False)
-    assert looked(head(RAYLET, GCS, faults=(NO_DASHBOARD,), cluster=far, nodes=None), detectors=CONTROL) == ()
-
-
-def test_a_port_that_somebody_has_mistyped_says_nothing_of_the_ray_here():
     made = head(RAYLET, GCS, faults=(NO_DASHBOARD,), cluster=Cluster("http://127.0.0.1:9", reachable=False), nodes=None)
     for listens, found in (("http://127.0.0.1:8265", set()), ("http://127.0.0.1:9", {"dashboard-silent"}), (None, {"dashboard-silent"})):
         sessions = tuple(replace(session, dashboard=listens) for session in made.hosts["node1"].sessions or ())
@@ -161,31 +141,37 @@ def test_a_port_that_somebody_has_mistyped_says_nothing_of_the_ray_here():
         assert codes(looked(typed, detectors=CONTROL)) == found
 
 
-def test_what_answers_but_is_no_dashboard_is_a_fault_and_no_finding():
-    other = replace(NO_DASHBOARD, cause=None)
-    lost = Cluster(ADDRESS, session=SESSION, reachable=False)
-    assert looked(head(RAYLET, GCS, faults=(other,), cluster=lost), detectors=CONTROL) == ()
+@pytest.mark.parametrize(
+    "fine",
+    [
+        pytest.param(head(RAYLET, GCS, faults=()), id="healthy"),
+        pytest.param(
+            head(RAYLET, GCS, faults=(replace(NO_DASHBOARD, cause=None),), cluster=Cluster(ADDRESS, session=SESSION, reachable=False)),
+            id="what answers is no dashboard",
+        ),
+        pytest.param(
+            head(RAYLET, GCS, faults=(NO_DASHBOARD,), cluster=Cluster("http://10.9.9.9:8265", reachable=False), nodes=None),
+            id="the dashboard is far away",
+        ),
+        pytest.param(elsewhere(head(faults=(NO_DASHBOARD,))), id="the head is not seen"),
+        pytest.param(head(live=None, faults=(NO_DASHBOARD,)), id="unknown whether it lives"),
+    ],
+)
+def test_nothing_is_told_of_a_head_that_is_well_far_away_or_not_seen(fine):
+    assert looked(fine, detectors=CONTROL) == ()
 
 
-def test_a_ray_that_has_ended_is_told_with_the_jobs_that_ran():
-    found = only(looked(head(live=False, faults=(NO_DASHBOARD,), processes=()), detectors=CONTROL), "ray-ended")
+def test_a_ray_that_has_ended_or_was_stopped_is_told_with_the_jobs_that_ran():
+    made = head(live=False, faults=(NO_DASHBOARD,), processes=())
+    found = only(looked(made, detectors=CONTROL), "ray-ended")
     assert found.text == "Ray has ended on its head node1; shortly before, 1 job was running: ppo-7b"
     assert (found.level, found.subject) == ("critical", SESSION)
-    calm = only(looked(head(live=False, faults=(NO_DASHBOARD,), processes=(), jobs=()), detectors=CONTROL), "ray-ended")
+    calm = only(looked(replace(made, jobs=()), detectors=CONTROL), "ray-ended")
     assert (calm.level, calm.text) == ("info", "Ray has ended on its head node1")
-
-
-def test_a_ray_that_somebody_has_stopped_lost_no_job_for_certain():
-    made = head(live=False, faults=(NO_DASHBOARD,), processes=())
     stopped = tuple(replace(session, stopped=True) for session in made.hosts["node1"].sessions or ())
     found = only(looked(replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=stopped)}), detectors=CONTROL), "ray-ended")
     assert found.text == "Ray was stopped on its head node1; shortly before, 1 job was running: ppo-7b"
-    assert found.level == "warning"
-
-
-def test_a_ray_whose_head_can_not_be_seen_has_perhaps_not_ended():
-    assert looked(elsewhere(head(faults=(NO_DASHBOARD,))), detectors=CONTROL) == ()
-    assert looked(head(live=None, faults=(NO_DASHBOARD,)), detectors=CONTROL) == ()
+    assert found.level == "warning", "it lost no job for certain"
 
 
 def test_a_monitor_that_writes_no_more_is_told():
@@ -216,7 +202,3 @@ def test_a_locked_door_is_one_finding_that_says_which_side_lacks_what(cause, cod
     (found,) = looked(head(RAYLET, GCS, faults=faults, cluster=Cluster(ADDRESS, reachable=False)), detectors=CONTROL)
     assert (found.code, found.text, found.evidence[0]) == (code, f"{ADDRESS} {words}", "identity is locked")
     assert "ray get-auth-token" in found.remedy.text
-
-
-def test_a_healthy_head_has_nothing():
-    assert looked(head(RAYLET, GCS, faults=()), detectors=CONTROL) == ()

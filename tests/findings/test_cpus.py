@@ -16,7 +16,7 @@ def told(*places, **limits):
     return looked(cluster(*places), detectors=ALONE, **limits)
 
 
-def test_a_limit_of_its_cgroup_that_ray_has_not_seen_is_a_warning():
+def test_a_limit_of_its_cgroup_or_an_affinity_that_ray_has_not_seen_is_a_warning():
     limit = CpuLimit(192, 4, "/sys/fs/cgroup/slurm/job_7/cpu.max")
     found = only(told(place(1), place(2, cpu_limit=limit)), "cpus-overcounted")
     assert found.text == "Ray offers 192 CPUs on node2, but its cgroup may use 4 (cpu.max): up to 192 tasks of one CPU run there at once"
@@ -24,9 +24,6 @@ def test_a_limit_of_its_cgroup_that_ray_has_not_seen_is_a_warning():
     assert found.evidence == ("CPU resource of node2: 192", "/sys/fs/cgroup/slurm/job_7/cpu.max: 4 CPUs", "CPUs of that host: 192")
     assert found.remedy
     assert found.remedy.text.startswith("if that is not meant: `ray stop` on node2, then its `ray start` again with --num-cpus=4, or raise")
-
-
-def test_an_affinity_that_ray_has_not_seen_is_a_warning():
     found = only(told(place(1, cpu_limit=CpuLimit(16))), "cpus-overcounted")
     assert (found.level, "its raylet may run on only 16 (taskset, cpuset or Slurm)" in found.text) == ("warning", True)
     assert "`taskset -cp 21`: 16 CPUs" in found.evidence
@@ -39,15 +36,12 @@ def test_a_number_that_somebody_has_set_is_an_info():
     assert only(told(place(1, cpus=16, host_cpus=192, cpu_limit=CpuLimit(192, 4, "/c/cpu.max"))), "cpus-overcounted").level == "info"
 
 
-def test_the_lowest_limit_counts():
+def test_the_lowest_limit_counts_and_a_few_too_many_are_no_harm():
     found = only(told(place(1, cpu_limit=CpuLimit(8, 2.5, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"))), "cpus-overcounted")
     assert "its cgroup may use 2.5 (cpu.cfs_quota_us)" in found.text
     assert "--num-cpus=2," in found.remedy.text
     less_than_one = only(told(place(1, cpu_limit=CpuLimit(8, 0.5, "/c/cpu.max"))), "cpus-overcounted")
     assert "--num-cpus=1," in less_than_one.remedy.text
-
-
-def test_a_few_too_many_are_no_harm_and_the_mark_can_be_set():
     assert told(place(1, cpu_limit=CpuLimit(129))) == ()
     assert only(told(place(1, cpu_limit=CpuLimit(128))), "cpus-overcounted")
     assert only(told(place(1, cpu_limit=CpuLimit(160)), cpu_overcount=1.2), "cpus-overcounted")

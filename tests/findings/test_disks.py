@@ -52,13 +52,10 @@ def test_a_full_disk_is_told_by_session_the_dead_ones_first():
     assert found.about == (node(1).key, SESSIONS[2].key, SESSIONS[1].key)
 
 
-def test_a_disk_that_fills_is_a_warning_and_cleaning_no_remedy_where_the_dead_hold_little():
+def test_a_disk_that_fills_is_a_warning_and_an_absurd_size_is_not_counted():
     found = only(looked(full(disk(0.9), sessions=SESSIONS[:2]), detectors=ALONE), "disk-filling")
     assert found.text.startswith("The disk under /tmp/ray on node1 is 90% full (100G of 1.0T left): at 95% Ray stops creating objects")
     assert (found.level, found.remedy.action) == ("warning", None)
-
-
-def test_an_absurd_size_is_not_counted():
     found = only(
         looked(full(disk(0.97), sessions=(session("session_x", False, -5), session("session_y", False, 1 << 90))), detectors=ALONE),
         "disk-full",
@@ -82,44 +79,31 @@ def test_room_unknown_absurd_or_not_under_a_temp_dir_is_not_told(disks):
     assert looked(full(*disks), detectors=(full_disks,)) == ()
 
 
-def test_where_ray_knows_of_one_disk_alone_it_is_that():
-    assert only(looked(full(disk(0.97, "/"), sessions=SESSIONS), detectors=ALONE), "disk-full").subject == "node1 /"
-
-
-def test_a_disk_that_two_raylets_share_is_told_once():
+def test_a_disk_that_two_raylets_share_is_told_once_and_the_only_known_disk_is_that_of_ray():
     both = (node(1, disks=(disk(0.97),)), node(1, id="f" * 56, disks=(disk(0.97),)))
     assert len(looked(snapshot(nodes=both), detectors=ALONE)) == 1
-
-
-def test_what_was_seen_of_a_disk_long_ago_is_dated():
-    full = snapshot(nodes=(node(1, disks=(disk(0.97),), seen=NOW),), hosts={})
-    assert only(after_silence(full, 90, detectors=ALONE), "disk-full").text.endswith(", as of 1m30s ago")
+    assert only(looked(full(disk(0.97, "/"), sessions=SESSIONS), detectors=ALONE), "disk-full").subject == "node1 /"
+    seen = snapshot(nodes=(node(1, disks=(disk(0.97),), seen=NOW),), hosts={})
+    assert only(after_silence(seen, 90, detectors=ALONE), "disk-full").text.endswith(", as of 1m30s ago")
 
 
 def store(used, total=100):
     return snapshot(nodes=(node(1, object_store=Amount(used * GIB, total * GIB)),))
 
 
-def test_an_object_store_that_stays_full_is_told():
+def test_an_object_store_that_stays_full_is_told_and_one_that_is_full_for_a_step_is_not():
     found = only(looked(store(97), detectors=ALONE), "object-store-full")
     assert found.text == "Ray's object store on node1 is 97% full (97G of 100G): new objects wait until others are spilled to disk"
     assert found.level == "warning"
     found = only(looked(store(85), detectors=ALONE), "object-store-filling")
     assert (found.level, found.text) == ("info", "Ray's object store on node1 is 85% full (85G of 100G): Ray spills objects to disk")
+    assert looked(store(99), 55, detectors=ALONE) == ()
+    assert only(HeardAgain(Limits(), ALONE, assumed=60.0)(store(97)).findings, "object-store-full").level == "info"
 
 
 @pytest.mark.parametrize("fine", [store(79), store(0, 0), store(500), store(-5), snapshot(nodes=(node(1, object_store=Amount()),))])
 def test_an_object_store_with_room_or_unknown_is_not(fine):
     assert looked(fine, detectors=ALONE) == ()
-
-
-def test_a_store_that_is_full_for_a_step_is_not_told():
-    assert looked(store(99), 55, detectors=ALONE) == ()
-
-
-def test_a_single_look_can_not_tell_a_full_store_from_one_that_is_full_for_a_step():
-    found = only(HeardAgain(Limits(), ALONE, assumed=60.0)(store(97)).findings, "object-store-full")
-    assert found.level == "info"
 
 
 def shared(*sizes, capacity=100):
@@ -181,6 +165,9 @@ def test_full_shared_memory_comes_with_whose_files_take_it_and_what_has_no_name(
         "files in /dev/shm by user: bob 30G, alice 5.0G, – 2.0G",
         "60G is in deleted files that are still open, as Ray's object store is, or in files that the probe can't see",
     )
+    assert only(looked(held(None), detectors=SHM), "shm-full").evidence == ("df /dev/shm on node1: 97G of 100G",)
+    assert only(looked(held(), detectors=SHM), "shm-full").evidence[1].startswith("97G is in deleted files")
+    assert looked(held(ShmUser("bob", 90 * GIB), used=90), detectors=SHM) == ()
 
 
 def test_what_hardly_counts_is_not_listed_and_a_user_s_name_can_do_nothing():
@@ -191,12 +178,6 @@ def test_what_hardly_counts_is_not_listed_and_a_user_s_name_can_do_nothing():
     assert found.evidence[1].startswith("files in /dev/shm by user: a")
     assert found.evidence[1].endswith("[2J 96G")
     assert "\x1b" not in found.evidence[1]
-
-
-def test_who_holds_shared_memory_is_not_guessed():
-    assert only(looked(held(None), detectors=SHM), "shm-full").evidence == ("df /dev/shm on node1: 97G of 100G",)
-    assert only(looked(held(), detectors=SHM), "shm-full").evidence[1].startswith("97G is in deleted files")
-    assert looked(held(ShmUser("bob", 90 * GIB), used=90), detectors=SHM) == ()
 
 
 def test_paths_of_disks_and_sessions_are_typed_whole_and_quoted_or_not_at_all():

@@ -17,31 +17,21 @@ def told(*groups):
     return only(seen(groups=groups), "placement-group-pending")
 
 
-def test_a_group_of_vllms_executor_is_given_up_after_half_an_hour():
+def test_a_group_of_vllms_executor_is_given_up_after_half_an_hour_and_the_first_of_several_counts():
     found = told(group(seconds=600, bundles=BOUND))
     assert found.text.endswith("; the engine gives up in 20m00s")
     assert "vLLM's executor waits 1800 s (PG_WAIT_TIMEOUT); then its job fails" in found.evidence
-
-
-def test_of_several_groups_the_one_that_is_given_up_first_counts():
     assert told(group(1, 60, bundles=BOUND), group(2, 600, bundles=BOUND), group(3, 900)).text.endswith("; the engine gives up in 20m00s")
-
-
-def test_once_that_time_has_come_no_time_is_told():
     assert told(group(seconds=1900, bundles=BOUND)).text.endswith("; the engine gives up about now")
 
 
-@pytest.mark.parametrize("needs", [{"GPU": 1.0}, {"GPU": 1.0, "node:10.0.0.1": 1.0}, {"GPU": 0.001}])
-def test_a_group_that_only_looks_like_an_engines_has_no_limit(needs):
-    assert find_deadline([group(bundles=(Bundle(needs),))]) is None
-    assert find_deadline([group(bundles=())]) is None
+@pytest.mark.parametrize("needs", [{"GPU": 1.0}, {"GPU": 1.0, "node:10.0.0.1": 1.0}, {"GPU": 0.001}, None])
+def test_a_group_that_only_looks_like_an_engines_or_has_no_known_age_has_no_limit(needs):
+    assert find_deadline([group(bundles=(Bundle(needs),) if needs else ())]) is None
+    assert find_deadline([replace(group(bundles=BOUND), since=None)]) is None
 
 
 def test_when_half_of_the_time_is_gone_it_is_a_warning():
     levels = [told(group(seconds=seconds, bundles=BOUND, why=None)).level for seconds in (120, 899, 900, 1199)]
     assert levels == ["info", "info", "warning", "warning"]
     assert told(group(seconds=900, why=None)).level == "info"
-
-
-def test_a_group_of_which_nobody_knows_when_it_was_asked_for_has_no_time():
-    assert find_deadline([replace(group(bundles=BOUND), since=None)]) is None

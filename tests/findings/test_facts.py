@@ -7,27 +7,7 @@ from msgspec.structs import replace
 
 from cockpit.findings import Facts, Limits
 from cockpit.model import Bundle, Host, PlacementGroup
-from tests.world import NOW, actor, node, snapshot
-
-
-def steadiness(*holds: bool) -> list[float | None]:
-    """For how long a condition has held, sampled every 10 s, including gaps shorter than 20 s."""
-    facts, told = Facts(snapshot(), Limits()), []
-    for step, each in enumerate(holds):
-        facts = Facts(replace(snapshot(), taken=NOW + 10 * step), Limits(), facts.holding)
-        told.append(facts.seconds_steady(each, "hot", "w1", 20))
-    return told
-
-
-def test_what_flickers_has_held_since_it_began_and_ends_with_the_first_long_gap():
-    assert steadiness(False, True, False, True, False, False) == [None, 0, 10, 20, 30, 40]
-    assert steadiness(True, False, False, False, True) == [0, 10, 20, None, 0]
-
-
-def test_nodes_of_one_name_are_told_apart():
-    one, two, three = node(1), node(2, host="node1"), node(3)
-    facts = Facts(snapshot(nodes=(one, two, three)), Limits())
-    assert [facts.title(each) for each in (one, two, three)] == ["node1 (00000000)", "node1 (00000000)", "node3"]
+from tests.world import NOW, actor, snapshot
 
 
 @pytest.mark.parametrize(("taken", "old"), [(NOW, None), (NOW - 300, NOW - 300), (None, None)])

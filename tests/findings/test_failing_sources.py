@@ -50,7 +50,7 @@ def test_its_cause_is_told_in_words(text, cause):
     assert f"can't be used ({cause}" in only(looked(without_nvml(text), detectors=NVML), "gpus-unseen").text
 
 
-def test_without_reserved_gpus_it_is_a_warning_and_a_missing_module_is_no_damage():
+def test_reserved_gpus_decide_the_level_also_those_of_actors_outside_of_groups():
     free = replace(without_nvml(), placement_groups=())
     assert only(looked(free, detectors=NVML), "gpus-unseen").level == "warning"
     found = only(
@@ -58,9 +58,6 @@ def test_without_reserved_gpus_it_is_a_warning_and_a_missing_module_is_no_damage
     )
     assert (found.level, "will fail" in found.text) == ("info", False)
     assert found.remedy.text.endswith("`pip install nvidia-ml-py`")
-
-
-def test_gpus_of_actors_outside_of_groups_count_and_a_host_without_gpus_of_ray_s_is_worth_knowing():
     actor = Actor("0a" * 16, "Engine", state="ALIVE", job="02000000", node=W1.id, needs={"GPU": 1.0})
     alone = replace(without_nvml(), placement_groups=(), actors=(actor,))
     assert ", 1 reserved by job nvml-1," in only(looked(alone, detectors=NVML), "gpus-unseen").text
@@ -79,16 +76,13 @@ def silent(*faults: Fault, **more) -> Snapshot:
     return snapshot(nodes=(W1,), faults=faults, processes=(), **more)
 
 
-def test_a_probe_that_falls_silent_is_told_by_its_host_with_the_time_since_when():
+def test_hosts_that_fall_silent_or_could_never_be_looked_at_are_told():
     host = Host("w1", ("10.0.0.1",), NOW - 100, nodes=(W1.id,))
     found = only(
         FindingTracker(Limits(), PROBES)(silent(Fault("probe", "no answer", NOW - 90, "w1"), hosts={"w1": host})).findings, "host-unseen"
     )
     assert found.text == ("w1 has not been seen for 1m40s: no answer; what is shown of its processes, GPUs, memory and disks is as old")
     assert (found.level, found.subject, found.since) == ("warning", "w1", NOW - 100)
-
-
-def test_hosts_that_could_never_be_looked_at_are_one_finding_and_a_warning_only_where_ray_knows_nothing_of_them():
     faults = (Fault("probe", "w1: Permission denied", NOW - 90, "w1"), Fault("probe", "w9: Permission denied", NOW - 90, "w9"))
     known = only(looked(silent(faults[0], hosts={}), detectors=PROBES), "hosts-unreached")
     assert known.level == "info"
@@ -99,7 +93,7 @@ def test_hosts_that_could_never_be_looked_at_are_one_finding_and_a_warning_only_
     assert (both.level, both.text.startswith("No probe runs on w1, w9: ")) == ("warning", True)
 
 
-def test_a_disk_that_hangs_and_a_list_that_fails_are_told_by_their_names():
+def test_a_disk_that_hangs_and_a_list_that_fails_are_told_by_their_names_unless_the_whole_dashboard_is_silent():
     host = Host("w1", ("10.0.0.1",), NOW, nodes=(W1.id,))
     disk = Fault("disks", "A disk has not answered for 90 s", NOW - 90, "w1")
     found = only(looked(silent(disk, hosts={"w1": replace(host, faults=(disk,))}), detectors=READS), "source-failing")
@@ -110,6 +104,8 @@ def test_a_disk_that_hangs_and_a_list_that_fails_are_told_by_their_names():
     )
     jobs = only(looked(silent(Fault("ray.jobs", "HTTP 500", NOW - 90), hosts={}), detectors=READS), "source-failing")
     assert jobs.text == "Ray's dashboard does not list jobs: HTTP 500"
+    gone = silent(Fault("ray.jobs", "no answer within 15 s", NOW - 90), hosts={}, cluster=Cluster("http://head:8265", reachable=False))
+    assert looked(gone, detectors=READS) == ()
 
 
 @pytest.mark.parametrize(
@@ -123,8 +119,3 @@ def test_a_disk_that_hangs_and_a_list_that_fails_are_told_by_their_names():
 )
 def test_what_is_short_or_has_a_finding_of_its_own_is_not_told_here(fault):
     assert FindingTracker(Limits(), READS)(silent(fault, hosts={})).findings == ()
-
-
-def test_while_the_whole_dashboard_is_silent_no_single_list_is_told():
-    gone = silent(Fault("ray.jobs", "no answer within 15 s", NOW - 90), hosts={}, cluster=Cluster("http://head:8265", reachable=False))
-    assert looked(gone, detectors=READS) == ()

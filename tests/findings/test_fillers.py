@@ -118,13 +118,10 @@ def test_dead_sessions_are_cleaned_first_and_their_files_named_once():
     assert f" stay; then `cockpit stop-job train1` ends the job; or empty the log {LOG.path} on node1 (" in also.remedy.text
 
 
-def test_a_job_of_another_ray_is_not_taken_for_one_of_ours():
+def test_a_log_of_another_ray_or_of_an_unknown_session_is_not_taken_for_one_of_our_job():
     found = filled(LOG, cluster=Cluster(session="session_ours"))
     assert f"driver log of job train1 of {SESSION} (610G)" in found.text
     assert "stop-job" not in found.remedy.text
-
-
-def test_a_log_that_is_in_no_known_session_is_blamed_on_no_job():
     found = filled(replace(LOG, session=None))
     assert TRAIN.key not in found.about
     assert "stop-job" not in found.remedy.text
@@ -138,18 +135,15 @@ def test_files_elsewhere_that_are_called_like_a_dead_session_s_are_told():
     assert "; largest: driver log of job train1 (610G)" in filled(LOG, sessions=(dead, living)).text
 
 
-def test_what_was_not_counted_whole_is_told_also_where_nothing_large_was_found():
+def test_what_was_not_counted_whole_or_long_ago_says_so():
     assert filled(CACHE, whole=False).evidence[-1].startswith("not all of it was counted")
     assert filled(whole=False).evidence[-1].startswith("not all of it was counted")
     assert len(filled().evidence) == 1
-
-
-def test_an_answer_that_is_older_than_a_minute_says_so():
     assert "; largest: cache of Hugging Face (200G)" in filled(CACHE, seen=NOW - 59).text
     assert "; largest, as of 3 min ago: cache of Hugging Face (200G)" in filled(CACHE, seen=NOW - 200).text
 
 
-def test_a_name_that_can_do_harm_is_neither_drawn_nor_typed():
+def test_a_name_that_can_do_harm_is_neither_drawn_nor_typed_and_a_long_path_is_typed_whole():
     bad = replace(LOG, path=f"{LOGS}/job-driver-a\x1b[2J'; reboot.log", job="a\x1b[2J")
     found = filled(bad, jobs=())
     assert "\x1b" not in found.text + "".join(found.evidence) + found.remedy.text
@@ -160,22 +154,15 @@ def test_a_name_that_can_do_harm_is_neither_drawn_nor_typed():
     hidden = filled(replace(SMALL, path=f"/tmp/{HIDDEN}.log", size=99 * GIB))
     assert hidden.evidence[1].startswith(f"/tmp/{HIDDEN}.log on node1: 99G")
     assert "du -xh --max-depth 3" not in hidden.remedy.text
-
-
-def test_a_path_longer_than_a_line_is_typed_whole():
     path = f"/data/{'a' * 70}/x.bin"
     found = filled(replace(SMALL, path=path, size=99 * GIB))
     assert f"`du -xh --max-depth 3 {path} | sort -h`" in found.remedy.text
     assert found.evidence[1].startswith(f"du -sh {path} on node1: 99G")
 
 
-@pytest.mark.parametrize("absurd", [replace(CACHE, size=-5), replace(CACHE, size=1 << 60), replace(CACHE, size=0)])
-def test_an_absurd_size_is_no_filler(absurd):
-    assert "largest" not in filled(absurd).text
-
-
-def test_another_disk_s_fillers_are_not_this_one_s():
-    assert "largest" not in filled(CACHE, path="/other").text
+@pytest.mark.parametrize(("filler", "path"), [*((replace(CACHE, size=size), "/tmp/ray") for size in (-5, 1 << 60, 0)), (CACHE, "/other")])
+def test_what_has_an_absurd_size_or_fills_another_disk_is_no_filler(filler, path):
+    assert "largest" not in filled(filler, path=path).text
 
 
 def test_full_shared_memory_is_told_by_what_lies_there():

@@ -27,12 +27,6 @@ def test_memory_held_by_an_orphan_is_told_by_host_and_gpu():
     assert found.since == NOW - 120
 
 
-def test_a_single_look_tells_no_time_for_which_it_is_only_taken_to_have_lasted():
-    left = process(1200, kind="orphan", gpus=(Hold(2, GIB),))
-    found = only(FindingTracker(Limits(), ALONE, assumed=60.0)(snapshot(processes=(left,))).findings, "gpu-memory-orphaned")
-    assert (found.since, len(found.evidence)) == (None, 1)
-
-
 def test_a_node_is_called_by_its_name_and_two_on_one_host_are_two():
     named = (node(1, name="head"), node(2, name="w1"))
     left = [process(number, kind="orphan", host="vm", node=named[number - 1].id, gpus=(Hold(0, GIB),)) for number in (1, 2)]
@@ -54,26 +48,22 @@ def test_the_job_that_all_of_them_come_from_is_named_where_ray_says_that_it_is_o
     assert text(Job("eval", "03000000", status="FAILED")) == "their job or Ray has ended and nothing alive owns them"
 
 
-def test_what_lives_or_holds_nothing_is_not_told():
+def test_what_lives_holds_nothing_or_has_only_just_lost_its_owner_is_not_told():
     fine = (process(1, kind="worker", gpus=(Hold(0, GIB),)), process(2, kind="orphan"), process(3, kind="foreign", gpus=(Hold(1, GIB),)))
     assert codes(looked(snapshot(processes=fine), detectors=ALONE)) == set()
+    left = snapshot(processes=(process(1200, kind="orphan", gpus=(Hold(2, 40 * GIB),)),))
+    assert looked(left, 5, detectors=ALONE) == ()
+    assert looked(left, 10, detectors=ALONE)
+    found = only(FindingTracker(Limits(), ALONE, assumed=60.0)(left).findings, "gpu-memory-orphaned")
+    assert (found.since, len(found.evidence)) == (None, 1)
 
 
-def test_what_has_only_just_lost_its_owner_is_not_told_yet():
-    left = process(1200, kind="orphan", gpus=(Hold(2, 40 * GIB),))
-    assert looked(snapshot(processes=(left,)), 5, detectors=ALONE) == ()
-    assert looked(snapshot(processes=(left,)), 10, detectors=ALONE)
-
-
-def test_stale_processes_and_mig_devices_count_too_and_unknown_memory_is_not_zero():
+def test_stale_processes_and_mig_devices_count_too_and_old_facts_say_so():
     left = process(1200, kind="stale", gpus=(Hold(3001, None),))
     found = only(looked(snapshot(processes=(left,)), detectors=ALONE), "gpu-memory-orphaned")
     assert found.text.startswith("1 orphan process holds GPU memory on node1 GPU 3.1: ")
     assert found.evidence[0].startswith("pid 1200 (stale) python holds GPU 3.1: –: ")
     assert found.level == "warning"
-
-
-def test_old_facts_say_so():
     left = process(1200, kind="orphan", gpus=(Hold(2, 40 * GIB),))
     there = snapshot(processes=(left,), hosts={"node1": Host("node1", taken=NOW)})
     assert only(after_silence(there, 300, detectors=ALONE), "gpu-memory-orphaned").seen == NOW

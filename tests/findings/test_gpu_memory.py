@@ -43,15 +43,9 @@ def test_memory_that_nobody_holds_is_told_with_how_to_find_who_does():
     assert found.evidence == ("GPU 0: 30G in use, 10G of it by visible processes (`nvidia-smi`)",)
     assert "fuser -v /dev/nvidia*" in found.remedy.text
     assert looked(seen(gpus, (holder(1, 0, 10, job="02000000"),)), 55, detectors=UNEXPLAINED) == ()
-
-
-def test_a_host_is_called_as_its_node_is_and_found_again_by_that_name():
     named = seen((gpu(0, 30),), (), nodes=(node(1, name="head", gpus=(gpu(0, 30),), seen=NOW),))
     found = only(looked(named, detectors=UNEXPLAINED), "gpu-memory-unexplained")
     assert (found.subject, found.text.partition(",")[0]) == ("head", "30G of GPU memory is in use on 1 GPU of head (0)")
-
-
-def test_a_pid_that_the_process_table_does_not_have_explains_nothing():
     ghost = holder(4711, 0, 30, kind="unknown", ticks=None)
     found = only(looked(seen((gpu(0, 30),), (ghost,)), detectors=UNEXPLAINED), "gpu-memory-unexplained")
     assert found.evidence[0].endswith("; NVML lists pid 4711, not in this process table")
@@ -66,9 +60,15 @@ def test_a_single_look_just_after_a_job_has_ended_says_nothing_yet():
     assert [told(5), told(30), told(90)] == [set(), {"gpu-memory-orphaned"}, {"gpu-memory-orphaned", "gpu-memory-unexplained"}]
 
 
-def test_what_a_driver_keeps_for_itself_is_no_finding():
+def test_what_a_driver_keeps_or_nvml_names_nobody_for_is_no_finding():
     gpus = (gpu(0, 11.5), gpu(1, 0.6))
     assert looked(seen(gpus, (holder(1, 0, 10),)), detectors=UNEXPLAINED) == ()
+    works = process(1, job="02000000")
+    assert looked(seen((gpu(0, 70),), (works,)), detectors=UNEXPLAINED) == (), "in a container NVML names nobody"
+    assert looked(seen((gpu(0, 70),), (holder(1, 0, None),)), detectors=UNEXPLAINED) == ()
+    assert looked(seen((gpu(0, 70),), None), detectors=UNEXPLAINED) == ()
+    assert looked(seen((gpu(0, memory_used=None), Gpu(1, fault="lost", memory_used=9 << 30)), ()), detectors=UNEXPLAINED) == ()
+    assert codes(looked(seen((gpu(0, 70),), ()), detectors=UNEXPLAINED)) == {"gpu-memory-unexplained"}
 
 
 def test_it_ends_at_a_lower_mark_than_it_begins():
@@ -78,18 +78,6 @@ def test_it_ends_at_a_lower_mark_than_it_begins():
     judge = HeardAgain(Limits(unexplained_age=0), UNEXPLAINED)
     told = [codes(judge(at(used)).findings) for used in (1.9, 2.1, 1.6, 1.4)]
     assert told == [set(), {"gpu-memory-unexplained"}, {"gpu-memory-unexplained"}, set()]
-
-
-def test_where_nvml_does_not_say_who_holds_what_nothing_follows():
-    works = process(1, job="02000000")
-    assert looked(seen((gpu(0, 70),), (works,)), detectors=UNEXPLAINED) == (), "in a container NVML names nobody"
-    assert looked(seen((gpu(0, 70),), (holder(1, 0, None),)), detectors=UNEXPLAINED) == ()
-    assert looked(seen((gpu(0, 70),), None), detectors=UNEXPLAINED) == ()
-    assert looked(seen((gpu(0, memory_used=None), Gpu(1, fault="lost", memory_used=9 << 30)), ()), detectors=UNEXPLAINED) == ()
-
-
-def test_without_any_ray_process_at_work_memory_that_nobody_holds_is_told():
-    assert codes(looked(seen((gpu(0, 70),), ()), detectors=UNEXPLAINED)) == {"gpu-memory-unexplained"}
 
 
 def test_gpus_that_ray_counts_as_free_while_others_hold_their_memory():
@@ -143,15 +131,12 @@ def test_what_is_told_of_its_own_is_told_here_too_once_something_waits_for_it():
     assert only(looked(seen((gpu(0, 40),), (orphan,), actors=(held,)), detectors=HELD), "gpu-memory-held").level == "warning"
 
 
-def test_gpus_that_may_be_the_ones_that_ray_has_handed_out_are_not_told():
+def test_gpus_that_ray_has_handed_out_holds_itself_or_does_not_know_are_not_told():
     foreign = holder(7, 0, 39, kind="foreign")
     one_of_two = {"GPU": Quantity(1, 2)}
     assert looked(seen((gpu(0, 40), gpu(1, 0.6)), (foreign,), resources=one_of_two), detectors=HELD) == ()
     used = holder(8, 1, 39, kind="worker", job="02000000")
     assert codes(looked(seen((gpu(0, 40), gpu(1, 40)), (foreign, used), resources=one_of_two), detectors=HELD)) == {"gpu-memory-held"}
-
-
-def test_what_rays_own_hold_or_nobody_knows_is_not_told():
     own = holder(8, 0, 39, kind="child", job="02000000")
     assert looked(seen((gpu(0, 40),), (own,)), detectors=HELD) == ()
     foreign = holder(7, 0, 39, kind="foreign")

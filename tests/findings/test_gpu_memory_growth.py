@@ -72,19 +72,22 @@ def test_memory_that_creeps_is_told_with_the_figures_and_who_holds_it():
     assert "torch.cuda.memory_allocated()" in told.remedy.text
 
 
-def test_several_gpus_of_a_job_are_one_finding_that_begins_with_the_first_to_be_full():
+def test_several_gpus_of_a_job_are_one_finding_and_without_a_job_the_node_is_named():
     told = only(watched(62, line(60, 12), line(64, 12), line(20, 0)), "gpu-memory-grows")
     assert "2 GPUs, first of them GPU 1 of node1 with 76G" in told.text
     assert len(told.evidence) == 2
+    told = only(watched(62, line(62, 12), holders=(rank(0, job=None, actor=None, kind="foreign"),)), "gpu-memory-grows")
+    assert (told.subject, told.remedy.action) == ("node1", None)
+    assert told.text.startswith("GPU memory of node1 grows")
 
 
-def test_it_is_told_once_enough_was_watched_and_not_before():
+def test_it_is_told_once_enough_was_watched_and_only_if_it_is_full_soon_and_somebody_uses_it():
+    assert HeardAgain(Limits(), GROWING, assumed=60.0)(world(0, 79.0)).findings == (), "a single look"
     assert watched(38, line(62, 20)) == ()
     assert watched(48, line(62, 20)) != ()
-
-
-def test_growth_that_would_take_longer_than_the_horizon_is_not_told():
-    assert watched(62, line(50, 12)) == ()
+    assert watched(62, line(50, 12)) == (), "beyond the horizon"
+    assert watched(62, line(62, 12), holders=()) == ()
+    assert watched(62, line(62, 12), holders=(rank(0, kind="orphan"),)) == ()
 
 
 def test_what_was_told_stays_told_while_the_growth_is_half_as_steep():
@@ -134,14 +137,11 @@ def test_creeping_peaks_of_engines_that_sleep_are_told():
     assert watched(62, creeping) != ()
 
 
-def test_other_processes_begin_anew_and_what_they_load_is_no_growth():
+def test_other_processes_begin_anew_and_are_told_before_they_are_as_full_as_the_last_ones_were():
     judge = HeardAgain(Limits(), GROWING)
     for at in range(0, 9000, 20):
         used, holder = (70.0, rank(0)) if at < 3000 else (min(60.0, (at - 3000) / 20), rank(0, pid=900, ticks=9000))
         assert judge(world(at, used, holders=(holder,))).findings == ()
-
-
-def test_a_job_that_was_started_again_is_told_before_it_is_as_full_as_the_last_one_was():
     judge = HeardAgain(Limits(), GROWING)
     found = ()
     for at in range(0, 6800, 20):
@@ -150,30 +150,12 @@ def test_a_job_that_was_started_again_is_told_before_it_is_as_full_as_the_last_o
     assert only(found, "gpu-memory-grows")
 
 
-@pytest.mark.parametrize("holders", [(), (rank(0, kind="orphan"),)])
-def test_where_nobody_is_known_to_use_it_nothing_is_told(holders):
-    assert watched(62, line(62, 12), holders=holders) == ()
-
-
-def test_of_a_node_whose_holders_have_no_job_the_node_is_named():
-    told = only(watched(62, line(62, 12), holders=(rank(0, job=None, actor=None, kind="foreign"),)), "gpu-memory-grows")
-    assert (told.subject, told.remedy.action) == ("node1", None)
-    assert told.text.startswith("GPU memory of node1 grows")
-
-
-def test_a_single_look_tells_nothing():
-    assert HeardAgain(Limits(), GROWING, assumed=60.0)(world(0, 79.0)).findings == ()
-
-
-def test_a_silence_is_no_rest_and_no_growth():
+def test_a_silence_is_no_rest_and_no_growth_and_old_facts_are_not_new_ones():
     judge = HeardAgain(Limits(), GROWING)
     told = ()
     for at in [*range(0, 1600, 20), *range(2400, 3720, 20)]:
         told = judge(world(at, 62 + 12 * at / HOUR)).findings
     assert only(told, "gpu-memory-grows")
-
-
-def test_facts_of_long_ago_are_not_taken_for_new_ones():
     judge, told = HeardAgain(Limits(), GROWING), snapshot()
     for at in range(0, 3720, 20):
         seen = world(at, 62 + 12 * at / HOUR)

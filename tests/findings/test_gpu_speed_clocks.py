@@ -61,15 +61,14 @@ def test_clocks_that_are_near_idle_at_the_power_limit_or_told_elsewhere_are_not_
     assert watched(12, *FAST, other) == ()
 
 
-def test_where_half_are_slower_nobody_knows_what_is_usual():
+def test_where_half_are_slower_in_a_single_look_and_of_an_unknown_host_no_clocks_are_compared():
     assert watched(12, *FAST[:3], *(clocked(index, 1200) for index in range(3, 8))) == ()
-
-
-def test_a_single_look_compares_no_clocks():
     assert FindingTracker(Limits(), CLOCKS, assumed=60.0)(world(*FAST, clocked(7, 1200))).findings == ()
+    seen = world(*FAST)
+    assert looked(replace(seen, hosts={"node1": replace(seen.hosts["node1"], gpus=None)}), 60, detectors=CLOCKS) == ()
 
 
-def test_a_power_limit_that_others_do_not_have_is_a_warning():
+def test_a_power_limit_that_others_do_not_have_is_a_warning_and_one_that_all_have_an_info():
     told = only(looked(world(*FAST, clocked(7, power_limit=500.0)), 0, detectors=CLOCKS), "gpu-power-capped")
     assert (told.level, told.subject) == ("warning", "node1")
     assert told.text == (
@@ -77,9 +76,6 @@ def test_a_power_limit_that_others_do_not_have_is_a_warning():
         "and a job is as slow as its slowest GPU"
     )
     assert told.evidence == ("GPU 7: 500 W, by default 700 W (`nvidia-smi -q -d POWER`)",)
-
-
-def test_one_that_all_have_is_an_info():
     told = only(looked(world(*(clocked(index, power_limit=500.0) for index in range(8))), 0, detectors=CLOCKS), "gpu-power-capped")
     assert (told.level, told.text) == ("info", "GPUs 0, 1, 2, 3, 4, 5, 6, 7 of node1 have power limits below their default")
 
@@ -97,8 +93,3 @@ def test_one_that_all_have_is_an_info():
 )
 def test_other_limits_are_not_told(more):
     assert looked(world(clocked(0, **more)), 0, detectors=CLOCKS) == ()
-
-
-def test_a_host_of_which_nothing_is_known_trips_nobody():
-    seen = world(*FAST)
-    assert looked(replace(seen, hosts={"node1": replace(seen.hosts["node1"], gpus=None)}), 60, detectors=CLOCKS) == ()

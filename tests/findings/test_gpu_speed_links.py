@@ -40,36 +40,29 @@ def with_one(**more: Any) -> tuple[Gpu, ...]:
     return (*ALL_GOOD[:3], linked(3, **more), *ALL_GOOD[4:])
 
 
-def test_links_that_are_all_right_are_not_told():
-    assert watched(20, *ALL_GOOD) == ()
+@pytest.mark.parametrize(
+    "active",
+    [
+        [18] * 8, [18, 18, 18, 18, 18, 18, 0, 0], [18, 18, 0, 0, 0, 0, 0, 0], [0] * 8, [18] * 4 + [16] * 4, [12] * 8, [18, 16],
+        [None] * 3 + [18] * 5, [16] * 7 + [18],
+    ],
+)  # fmt: skip
+def test_gpus_that_are_all_right_wired_in_pairs_or_differ_by_half_are_not_told(active):
+    assert watched(20, *(linked(index, nvlinks_active=number) for index, number in enumerate(active))) == ()
 
 
-def test_nvlinks_that_are_down_are_told_against_those_of_the_others():
+def test_nvlinks_that_are_down_are_told_against_those_of_the_others_of_that_model():
     told = only(watched(3, *with_one(nvlinks_active=16)), "gpu-nvlink-down")
     assert (told.level, told.subject, told.about) == ("warning", "node1", (f"{node(1).key}:3",))
     assert told.text.startswith("GPU 3 of node1 has NVLinks that are down: ")
     assert told.evidence == ("GPU 3: 16 of 18 NVLinks are active, 18 on most GPUs of this model (`nvidia-smi nvlink -s`)",)
     assert watched(1.5, *with_one(nvlinks_active=16)) == ()
-
-
-def test_a_gpu_without_any_is_told_where_all_others_have_them():
     assert only(watched(3, *with_one(nvlinks_active=0)), "gpu-nvlink-down")
-
-
-@pytest.mark.parametrize(
-    "active",
-    [
-        [18, 18, 18, 18, 18, 18, 0, 0], [18, 18, 0, 0, 0, 0, 0, 0], [0] * 8, [18] * 4 + [16] * 4, [12] * 8, [18, 16],
-        [None] * 3 + [18] * 5, [16] * 7 + [18],
-    ],
-)  # fmt: skip
-def test_gpus_that_are_wired_in_pairs_or_differ_by_half_are_not_told(active):
-    assert watched(5, *(linked(index, nvlinks_active=number) for index, number in enumerate(active))) == ()
-
-
-def test_models_are_not_compared():
     others = tuple(linked(index, name="NVIDIA A100-SXM4-80GB", nvlinks_active=12) for index in range(4, 8))
     assert watched(5, *ALL_GOOD[:4], *others) == ()
+    seen = world(*with_one(nvlinks_active=16))
+    old = replace(seen, hosts={"node1": replace(seen.hosts["node1"], taken=NOW - 100)})
+    assert looked(old, 600, detectors=LINKS) == ()
 
 
 @pytest.mark.parametrize(
@@ -122,22 +115,10 @@ def test_errors_that_grow_are_told_and_those_of_long_ago_are_not():
     assert found.evidence == ("GPU 0: 11 more in the last 3m00s, 511 since its driver was loaded (`nvidia-smi nvlink -e`)",)
 
 
-def test_pcie_replays_are_told_at_their_own_mark():
+def test_pcie_replays_are_told_at_their_own_mark_and_only_what_grows_is_told():
     assert codes(counting(0, 79, name="pcie_replays")[-1]) == set()
     assert codes(counting(0, 80, name="pcie_replays")[-1]) == {"gpu-pcie-errors"}
-
-
-def test_errors_end_when_they_no_longer_grow():
-    assert counting(0, 20, *[20] * 15)[-1] == ()
-
-
-def test_a_count_that_becomes_known_or_is_reset_has_not_grown():
-    assert not any(counting(None, None, 900, 900))
-    assert not any(counting(900, 900, 0, 3))
+    assert counting(0, 20, *[20] * 15)[-1] == (), "it no longer grows"
+    assert not any(counting(None, None, 900, 900)), "it has become known"
+    assert not any(counting(900, 900, 0, 3)), "it was reset"
     assert not any(counting(0, -5, 2**62))
-
-
-def test_an_old_host_tells_nothing_new():
-    seen = world(*with_one(nvlinks_active=16))
-    old = replace(seen, hosts={"node1": replace(seen.hosts["node1"], taken=NOW - 100)})
-    assert looked(old, 600, detectors=LINKS) == ()

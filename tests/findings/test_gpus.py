@@ -26,7 +26,7 @@ def seen(*gpus: Gpu, **more: Any) -> Snapshot:
     return snapshot(hosts={"node1": host(*gpus, **more)})
 
 
-def test_a_lost_gpu_is_critical_after_several_looks():
+def test_a_lost_gpu_is_critical_after_several_looks_and_all_on_a_host_are_one_finding():
     lost = Gpu(3, fault="GPU is lost")
     found = only(looked(seen(gpu(0), lost), detectors=ILL), "gpu-lost")
     assert (found.level, found.subject) == ("critical", "node1")
@@ -36,6 +36,9 @@ def test_a_lost_gpu_is_critical_after_several_looks():
     assert found.remedy.action is None
     assert "`nvidia-smi -r -i 3`" in found.remedy.text
     assert looked(seen(gpu(0), lost), 5, detectors=ILL) == ()
+    found = only(looked(seen(*(Gpu(index, fault="Unknown Error") for index in range(8))), detectors=ILL), "gpu-lost")
+    assert found.text == "GPUs 0, 1, 2, 3, 4, 5, 6, 7 of node1 are lost: NVML can't reach them any more"
+    assert "`nvidia-smi -r -i 0,1,2,3,4,5,6,7`" in found.remedy.text
 
 
 def test_a_lost_gpu_says_which_xid_the_driver_has_reported():
@@ -53,12 +56,6 @@ def test_a_lost_gpu_says_which_xid_the_driver_has_reported():
 def test_a_job_s_mistake_explains_no_ill_gpu(xids):
     found = only(looked(seen(Gpu(3, fault="GPU is lost", xids=xids)), detectors=ILL), "gpu-lost")
     assert found.evidence == ("GPU 3: NVML: GPU is lost; `dmesg | grep -i xid` shows why",)
-
-
-def test_all_that_are_lost_on_a_host_are_one_finding():
-    found = only(looked(seen(*(Gpu(index, fault="Unknown Error") for index in range(8))), detectors=ILL), "gpu-lost")
-    assert found.text == "GPUs 0, 1, 2, 3, 4, 5, 6, 7 of node1 are lost: NVML can't reach them any more"
-    assert "`nvidia-smi -r -i 0,1,2,3,4,5,6,7`" in found.remedy.text
 
 
 @pytest.mark.parametrize(
@@ -85,25 +82,21 @@ def test_an_ill_gpu_is_told_with_what_the_operator_does(facts: dict[str, Any], c
     assert found.remedy.action is None
 
 
-def test_bad_memory_comes_with_the_xid_that_set_its_row_aside():
+def test_bad_memory_comes_with_the_xid_that_set_its_row_aside_but_an_xid_explains_no_heat():
     found = only(looked(seen(gpu(2, remap=True, xids=(Xid(63, NOW - 60),))), 0, detectors=ILL), "gpu-remap")
     (line,) = found.evidence[1:]
     assert line == "GPU 2: Xid 63, a bad row of GPU memory is marked to be retired or remapped, 1m00s ago (reported by NVML)"
+    assert len(only(looked(seen(gpu(0, slowed=("thermal",), xids=(Xid(79, NOW),))), 200, detectors=ILL), "gpu-slowed").evidence) == 1
+    assert codes(looked(seen(gpu(2, recovery="reset", remap=True)), detectors=ILL)) == {"gpu-recovery"}, "one reset is told once"
 
 
-def test_an_xid_explains_no_heat():
-    found = only(looked(seen(gpu(0, slowed=("thermal",), xids=(Xid(79, NOW),))), 200, detectors=ILL), "gpu-slowed")
-    assert len(found.evidence) == 1
-
-
-def test_a_reset_that_nvml_asks_for_is_told_once():
-    assert codes(looked(seen(gpu(2, recovery="reset", remap=True)), detectors=ILL)) == {"gpu-recovery"}
-
-
-def test_healthy_gpus_and_those_of_which_little_is_known_are_not_ill():
+def test_healthy_gpus_are_not_ill_and_old_facts_say_so():
     fine = seen(gpu(0, slowed=(), remap=False), Gpu(1), gpu(2, ecc=None), gpu(3, ecc=-1))
     assert looked(fine, detectors=ILL) == ()
     assert looked(seen(gpus=None), detectors=ILL) == ()
+    found = only(after_silence(snapshot(hosts={"node1": host(Gpu(3, fault="lost"))}), 300, detectors=ILL), "gpu-lost")
+    assert found.seen == NOW
+    assert found.text.endswith(", as of 5m00s ago")
 
 
 def test_moments_of_heat_are_no_finding_and_a_moment_without_is_no_end():
@@ -116,17 +109,8 @@ def test_moments_of_heat_are_no_finding_and_a_moment_without_is_no_end():
     ended = [judge(later(cool, 200 + second)).findings for second in range(0, 80, 5)]
     assert ended[0][0].text == "A GPU of node1 was throttled within the last 1m00s"
     assert ended[-1] == ()
-
-
-def test_a_single_look_can_not_tell_heat_that_stays_from_a_moment_of_it():
     (found,) = FindingTracker(Limits(), ILL, assumed=60.0)(seen(gpu(0, slowed=("thermal",)))).findings
     assert (found.code, found.level) == ("gpu-slowed", "info")
-
-
-def test_old_facts_say_so():
-    found = only(after_silence(snapshot(hosts={"node1": host(Gpu(3, fault="lost"))}), 300, detectors=ILL), "gpu-lost")
-    assert found.seen == NOW
-    assert found.text.endswith(", as of 5m00s ago")
 
 
 @dataclass
@@ -174,16 +158,13 @@ def test_how_many_gpus_slurm_has_given_only_a_probe_sees():
     assert looked(replace(unseen, allocation=Allocation("42", "RUNNING", None, ())), detectors=COUNTS) == ()
 
 
-def test_more_gpus_than_there_are_is_a_warning():
+def test_more_gpus_than_there_are_or_than_its_raylet_may_see_is_a_warning():
     found = only(looked(Raylet(8, 7).seen(), detectors=COUNTS), "gpu-count")
     assert (found.level, found.subject) == ("warning", "node1")
     assert found.text == "Ray offers 8 GPUs on node1, but NVML sees 7: work placed there can fail for lack of a GPU"
     assert found.evidence == ("Ray: 8 GPUs (`ray status -v`)", "`nvidia-smi -L`: 7 GPUs")
     assert found.remedy.text.endswith("if not, restart Ray on node1 with `--num-gpus=7`, and without RAY_OVERRIDE_RESOURCES")
     assert looked(Raylet(8, 7).seen(), 20, detectors=COUNTS) == ()
-
-
-def test_more_gpus_than_its_raylet_may_see_is_a_warning():
     found = only(looked(Raylet(8, 8, "0,1").seen(), detectors=COUNTS), "gpu-count")
     assert "but its raylet can use only 2" in found.text
     assert found.evidence[-1] == "CUDA_VISIBLE_DEVICES=0,1 in /proc/PID/environ of its raylet"
@@ -229,10 +210,7 @@ UUIDS = ",".join(f"GPU-{number:036}" for number in range(4))
     ("visible", "words"),
     [
         ("0,$(reboot)", "`CUDA_VISIBLE_DEVICES='0,$(reboot)'` before it"),
-        (
-            UUIDS,
-            f"`CUDA_VISIBLE_DEVICES={UUIDS}` before it",
-        ),
+        (UUIDS, f"`CUDA_VISIBLE_DEVICES={UUIDS}` before it"),
         ("0,`reboot`", "a CUDA_VISIBLE_DEVICES that names as many before it"),
     ],
 )
@@ -264,18 +242,17 @@ def test_a_raylet_that_was_given_gpus_that_are_not_there():
     assert codes(looked(Raylet(2, 8, "GPU-1-0,GPU-7-0").seen(), detectors=COUNTS)) == {"gpu-visible"}
 
 
-def test_mig_devices_are_counted_as_ray_is_told():
-    parts = tuple(Gpu(index, uuid=f"MIG-{index}") for index in range(1000, 1007))
-    for promised in (1, 7):
-        whole = Raylet(promised).node(gpus=parts)
-        assert looked(snapshot(nodes=(whole,), hosts={}), detectors=COUNTS) == ()
+MIG = tuple(Gpu(index, uuid=f"MIG-{index}") for index in range(1000, 1007))
 
 
-def test_of_several_raylets_on_a_host_nobody_knows_which_gpus_each_may_hand_out():
-    first, second = (replace(Raylet(4).node(), id=f"{number:056x}") for number in (1, 2))
-    assert looked(snapshot(nodes=(first, second), hosts={}), detectors=COUNTS) == ()
-
-
-def test_a_dead_node_and_one_without_facts_are_not_counted():
-    dead, blind = Raylet(8, 7).node(state="DEAD"), node(2, gpus=None, ip="10.0.0.2")
-    assert looked(snapshot(nodes=(dead, blind), hosts={}), detectors=COUNTS) == ()
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        pytest.param((Raylet(1).node(gpus=MIG),), id="one MIG device"),
+        pytest.param((Raylet(7).node(gpus=MIG),), id="all MIG devices"),
+        pytest.param(tuple(replace(Raylet(4).node(), id=f"{number:056x}") for number in (1, 2)), id="two raylets on a host"),
+        pytest.param((Raylet(8, 7).node(state="DEAD"), node(2, gpus=None, ip="10.0.0.2")), id="a dead node and one without facts"),
+    ],
+)
+def test_gpus_that_ray_may_count_differently_or_that_are_not_known_are_not_counted(nodes):
+    assert looked(snapshot(nodes=nodes, hosts={}), detectors=COUNTS) == ()

@@ -16,7 +16,7 @@ def told(*places, **more):
     return looked(cluster(*places, **more), detectors=ALONE)
 
 
-def test_the_line_of_etc_hosts_is_told_with_how_many_hosts_have_one():
+def test_the_line_of_etc_hosts_is_told_once_with_how_many_hosts_have_one():
     found = only(told(place(1), place(2, loopback_line=LINE), place(3)), "host-name-loopback")
     assert found.text == (
         "The host's own name is a loopback address on node2 (1 of 3 hosts; /etc/hosts: `127.0.1.1 node2`): Gloo gives that address to "
@@ -25,20 +25,14 @@ def test_the_line_of_etc_hosts_is_told_with_how_many_hosts_have_one():
     assert (found.level, found.about, found.evidence) == ("warning", (place(2)[0].key,), ("/etc/hosts of node2: 127.0.1.1 node2",))
     assert found.remedy
     assert "GLOO_SOCKET_IFNAME" in found.remedy.text
-
-
-def test_all_such_hosts_are_one_finding():
     found = only(told(place(1, loopback_line="127.0.1.1 node1"), place(2, loopback_line=LINE)), "host-name-loopback")
     assert "on node1, node2 (2 of 2 hosts; " in found.text
     assert len(found.evidence) == 2
 
 
-def test_a_cluster_on_one_host_and_hosts_without_such_a_line_are_fine():
+def test_a_cluster_on_one_host_and_ranks_that_were_told_their_interface_are_fine():
     assert told(place(1, loopback_line=LINE)) == ()
     assert told(place(1), place(2)) == ()
-
-
-def test_where_gloo_was_told_which_interface_to_use_the_name_does_not_count():
     assert told(place(1), place(2, loopback_line=LINE, gloo="eth0")) == ()
     rank = process(1001, host="node2", sockets=SocketInterfaces(None, "eth0", ("lo", "eth0")))
     assert told(place(1), place(2, loopback_line=LINE), processes=(rank,)) == ()

@@ -40,13 +40,10 @@ def test_a_port_that_is_down_beside_active_ones_is_told_with_how_often_its_link_
     assert found.evidence[0] == ("cat /sys/class/infiniband/mlx5_2/ports/1/state /sys/class/infiniband/mlx5_2/ports/1/phys_state on w1")
 
 
-def test_a_port_that_waits_for_its_subnet_manager_is_told_as_that():
+def test_a_port_that_waits_for_its_subnet_manager_or_was_never_used_but_elsewhere_is_told_as_that():
     found = only(looked(world(host(port(0), port(1, "INIT"))), detectors=DOWN), "rdma-port-down")
     assert "is INIT (LinkUp), while 1 other port there is active: its link is up, but no subnet manager has made it active" in found.text
     assert "`sminfo`" in found.remedy.text
-
-
-def test_a_port_that_was_never_used_is_told_where_it_is_active_on_most_other_hosts():
     unused = port(1, "DOWN", "Polling", used=False)
     hosts = [host(port(0), unused), host(port(0), port(1), name="w2"), host(port(0), port(1), name="w3")]
     found = only(looked(world(*hosts), detectors=DOWN), "rdma-port-down")
@@ -91,19 +88,13 @@ def test_a_link_that_went_down_once_more_is_told_with_both_numbers():
     )
 
 
-def test_errors_are_told_from_their_mark_on_and_until_half_of_it():
+def test_errors_are_told_from_their_mark_on_and_only_if_they_are_new():
     _, below, at = watch({"symbol_error": 100}, {"symbol_error": 109}, {"symbol_error": 110, "port_rcv_errors": 2})
     assert below == ()
     found = only(at, "rdma-link-errors")
     assert "has new errors in 2 minutes: port_rcv_errors 2 (2 in all), symbol_error 10 (110 in all)" in found.text
     assert found.evidence[1] == "cat /sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error on w1: 110"
-
-
-def test_old_errors_and_counters_that_were_reset_are_not_told():
     assert watch({"symbol_error": 5000, "link_downed": 7}, {"symbol_error": 5000, "link_downed": 7}, {}) == [(), (), ()]
-
-
-def test_a_counter_that_can_be_read_only_now_has_not_grown():
     tracker = FindingTracker(Limits(), GROWTH)
     bare = replace(port(), errors={"symbol_error": 0})
     tracker(later(world(host(bare)), 0))

@@ -33,24 +33,23 @@ def test_an_interface_that_is_not_there_is_told_with_those_that_are():
     assert found.evidence[0] == "/proc/1001/environ on node1: GLOO_SOCKET_IFNAME=ib0"
 
 
-@pytest.mark.parametrize("value", ["ib", "=eth", "bond0,ib0", "=ens5f"])
-def test_what_nccl_would_not_find_is_told(value):
-    assert only(looked(seen(rank(nccl=value)), detectors=ALONE), "interface-missing").subject.startswith("node1 NCCL_SOCKET_IFNAME ")
+@pytest.mark.parametrize(
+    ("library", "value"),
+    [
+        *(("nccl", value) for value in ("eth", "eth0", "=eth0", "ib0,ens", "^docker,lo", "^eth", "eth0:7", "", "=")),
+        *(("gloo", value) for value in ("eth0", "eth0,ens5f0", "")),
+    ],
+)
+def test_what_nccl_finds_by_a_beginning_or_leaves_out_and_what_gloo_finds_whole_is_not(library, value):
+    assert looked(seen(rank(**{library: value})), detectors=ALONE) == ()
 
 
-@pytest.mark.parametrize("value", ["eth", "eth0", "=eth0", "ib0,ens", "^docker,lo", "^eth", "eth0:7", "", "="])
-def test_what_nccl_finds_by_a_beginning_or_leaves_out_is_not(value):
-    assert looked(seen(rank(nccl=value)), detectors=ALONE) == ()
-
-
-@pytest.mark.parametrize("value", ["eth0", "eth0,ens5f0", ""])
-def test_what_gloo_finds_is_not(value):
-    assert looked(seen(rank(gloo=value)), detectors=ALONE) == ()
-
-
-def test_gloo_wants_whole_names_and_all_of_them():
-    assert only(looked(seen(rank(gloo="eth0,ib0")), detectors=ALONE), "interface-missing")
-    assert only(looked(seen(rank(gloo="eth")), detectors=ALONE), "interface-missing")
+@pytest.mark.parametrize(
+    ("library", "value"), [*(("nccl", value) for value in ("ib", "=eth", "bond0,ib0", "=ens5f")), ("gloo", "eth0,ib0"), ("gloo", "eth")]
+)
+def test_what_nccl_or_gloo_would_not_find_is_told(library, value):
+    found = only(looked(seen(rank(**{library: value})), detectors=ALONE), "interface-missing")
+    assert found.subject.startswith(f"node1 {library.upper()}_SOCKET_IFNAME ")
 
 
 @pytest.mark.parametrize(
@@ -81,17 +80,11 @@ def routes(*processes):
     return [line for found in told for line in found.evidence if line.startswith("`ip route")]
 
 
-def test_the_default_route_there_is_told_and_that_of_the_job_s_other_nodes_where_it_is_called_otherwise():
+def test_default_routes_are_told_where_they_differ_but_are_no_finding_alone_and_can_do_nothing():
     lost, fine = rank(gloo="ib0", default="ens5f0"), rank(2001, gloo="ib0", there=(*THERE, "ib0"), default="eth0", host="node2")
     assert routes(lost, fine) == ["`ip route show default` on node1: ens5f0", "`ip route show default` on node2: eth0"]
     assert routes(lost, replace(fine, sockets=replace(fine.sockets, default="ens5f0"))) == ["`ip route show default` on node1: ens5f0"]
     assert routes(lost, replace(fine, job="03000000")) == ["`ip route show default` on node1: ens5f0"]
     assert routes(rank(gloo="ib0"), replace(fine, sockets=replace(fine.sockets, default=None))) == []
-
-
-def test_default_routes_that_are_called_differently_alone_are_no_finding():
     assert looked(apart(rank(gloo="eth0", default="eth0"), rank(2001, nccl="en", default="ens5f0", host="node2")), 0, detectors=ALONE) == ()
-
-
-def test_the_name_of_an_interface_can_do_nothing():
     assert "\x1b" not in routes(rank(gloo="ib0", default="e\x1b[2J"))[0]

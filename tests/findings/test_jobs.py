@@ -71,7 +71,7 @@ def test_a_pending_job_is_told_with_what_its_supervisor_waits_for():
         (None, "read runtime_env_setup-"),
     ],
 )
-def test_no_act_is_offered_for_a_job_that_has_not_started_for_ray_can_not_stop_it(wait, begins):
+def test_no_action_is_offered_for_a_job_that_has_not_started_because_ray_can_not_stop_it(wait, begins):
     (found,) = seen(pending(400), actors=(supervisor(why="why", wait=wait),))
     assert found.remedy.text.startswith(begins)
     assert "`ray job stop` has no effect before it has started" in found.remedy.text
@@ -79,11 +79,13 @@ def test_no_act_is_offered_for_a_job_that_has_not_started_for_ray_can_not_stop_i
     assert found.remedy.action is None
 
 
-def test_without_a_supervisor_rays_own_words_are_told():
+def test_without_a_supervisor_rays_own_words_are_told_and_unknown_actors_say_nothing_of_supervisors():
     (bare,) = seen(pending(60))
     assert (bare.text, bare.evidence[1]) == ("Job ppo has not started: Ray gives no reason", "Ray lists no supervisor for it")
     (said,) = seen(pending(60, "Job has not started yet. It may be waiting for resources."))
     assert said.text == "Job ppo has not started: It may be waiting for resources."
+    (unknown,) = seen(pending(60), actors=None, actors_complete=None)
+    assert unknown.evidence == ("`ray job status ppo` reports PENDING: Job has not started yet.",)
 
 
 def test_the_ten_lines_that_ray_gives_of_an_out_of_memory_error_are_told_in_one():
@@ -94,19 +96,13 @@ def test_the_ten_lines_that_ray_gives_of_an_out_of_memory_error_are_told_in_one(
     assert error_lines(head + users + advice + "RuntimeError: boom") == ("RuntimeError: boom",)
 
 
-def test_an_unknown_list_of_actors_says_nothing_of_supervisors():
-    (found,) = seen(pending(60), actors=None, actors_complete=None)
-    assert found.evidence == ("`ray job status ppo` reports PENDING: Job has not started yet.",)
-
-
-def test_a_failed_job_is_told_with_how_it_ended_and_what_was_raised():
+def test_a_failed_job_is_told_with_how_it_ended_and_what_was_raised_the_newest_first():
     found = only(seen(submitted(message=TRACE, error_type="JOB_ENTRYPOINT_COMMAND_ERROR", exit_code=1)), "job-failed")
     assert found.text == "Job ppo failed: RuntimeError: boom (exit code 1)"
     assert found.evidence == ("RuntimeError: boom", "`ray job logs ppo` shows the whole log")
     assert (found.level, found.since, found.remedy.action) == ("warning", NOW - 600, None)
-
-
-def test_failed_jobs_come_newest_first_after_what_lasts():
+    assert seen(submitted(exit_code=-9))[0].text == "Job ppo failed (killed by signal 9); Ray gives no reason"
+    assert seen(submitted())[0].text == "Job ppo failed; Ray gives no reason"
     jobs = [
         submitted(f"job{number}", entrypoint=f"python {number}.py", ended=NOW - 600 + number, message="ValueError: x")
         for number in range(3)
@@ -203,11 +199,6 @@ def test_what_only_looks_like_one_of_them_has_no_such_cause(message):
     assert found.remedy.text == "fix the error that its log shows, and start it again: that clears this finding"
 
 
-def test_one_that_was_killed_or_left_no_word_is_told_too():
-    assert seen(submitted(exit_code=-9))[0].text == "Job ppo failed (killed by signal 9); Ray gives no reason"
-    assert seen(submitted())[0].text == "Job ppo failed; Ray gives no reason"
-
-
 def test_what_ended_well_was_stopped_or_ended_long_ago_is_not_told():
     long_ago = submitted(ended=NOW - 5 * 3600)
     assert seen(submitted("a", "SUCCEEDED"), submitted("b", "STOPPED", entrypoint="x"), long_ago, submitted(ended=None)) == ()
@@ -247,11 +238,8 @@ def test_what_was_raised_last_matters_most_and_else_the_last_line(message, line)
     assert error_lines(message)[-1] == line
 
 
-def test_a_message_without_words_tells_nothing():
+def test_a_message_without_words_tells_nothing_and_hostile_ones_are_short_clean_and_soon_read():
     assert error_lines(None) == error_lines("") == error_lines(" \n\t\n") == ()
-
-
-def test_hostile_messages_are_short_clean_and_soon_read():
     assert error_lines("\x1b]0;evil\x07" * 3000 + "\u202eX")[-1].isprintable()
     assert len(error_lines("A" * 21_000)[-1]) <= 300
     assert error_lines("a." * 10_000 + "\n" + "(" * 10_000 + "\n" + "A" * 10_000 + "Error")

@@ -16,8 +16,13 @@ def seen(made):
     return [(live.node.host, live.host.name, live.raylet.pid) for live in live_raylets(Facts(made, Limits()))]
 
 
-def test_a_raylet_is_told_with_its_node_and_its_host():
+def test_a_raylet_is_told_once_with_its_node_and_its_host():
     assert seen(cluster(place(1), place(2))) == [("node1", "node1", 21), ("node2", "node2", 22)]
+    one, host = place(1)
+    host = replace(host, machine="boot 1")
+    alias = replace(host, name="alias")
+    made = cluster((one, host))
+    assert seen(replace(made, hosts={"node1": host, "alias": alias})) == [("node1", "node1", 21)]
 
 
 def test_what_is_not_known_to_be_true_now_is_left_out():
@@ -56,14 +61,6 @@ def test_nothing_is_told_of_a_node_that_several_processes_may_be(trusted):
     made = cluster(one, with_false_raylet(two, one, trusted=trusted))
     assert seen(made) == [("node2", "node2", 22)]
     assert one[0].id not in made.index.hosts_by_node
-
-
-def test_a_raylet_that_is_seen_by_two_names_of_its_host_is_told_once():
-    one, host = place(1)
-    host = replace(host, machine="boot 1")
-    alias = replace(host, name="alias")
-    made = cluster((one, host))
-    assert seen(replace(made, hosts={"node1": host, "alias": alias})) == [("node1", "node1", 21)]
 
 
 @pytest.mark.parametrize(("ips", "spread"), [(("10.0.0.1", "10.0.0.2"), True), (("10.0.0.1", "10.0.0.1"), False), (("10.0.0.1",), False)])

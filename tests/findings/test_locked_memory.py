@@ -17,6 +17,7 @@ def told(*places):
 
 
 def test_a_low_limit_is_told_for_all_hosts_together():
+    low = place(2, locked_memory=65536, rdma=DEVICES)
     found = only(told(place(1, locked_memory=65536, rdma=DEVICES), place(2, locked_memory=8 << 20, rdma=DEVICES)), "locked-memory-low")
     assert found.text == (
         "Workers may lock only 64K of memory on node1, node2 (ulimit -l; wanted: at least 1.0G), which have RDMA devices: "
@@ -26,15 +27,8 @@ def test_a_low_limit_is_told_for_all_hosts_together():
     assert found.evidence[0] == "/proc/21/limits on node1: Max locked memory 65536; /sys/class/infiniband: mlx5_0, mlx5_1"
     assert found.remedy
     assert found.remedy.text.startswith("`ulimit -l unlimited` before `ray start`")
-
-
-def test_only_the_host_with_the_limit_is_named():
-    found = only(told(place(1, rdma=DEVICES), place(2, locked_memory=65536, rdma=DEVICES)), "locked-memory-low")
-    assert " on node2 (ulimit -l; wanted: at least 1.0G), which has " in found.text
-
-
-def test_a_cluster_on_one_host_needs_no_network():
-    assert told(place(1, locked_memory=65536, rdma=DEVICES)) == ()
+    assert " on node2 (ulimit -l; wanted: at least 1.0G), which has " in only(told(place(1, rdma=DEVICES), low), "locked-memory-low").text
+    assert told(low) == (), "a cluster on one host needs no network"
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ def test_very_many_files_are_told_with_their_number_folder_and_what_may_go():
         "takes up to a core and sends logs late"
     )
     assert f"`find {logs} -maxdepth 1 -type f -name 'worker-*' -mmin +1440 -delete`" in found.remedy.text
+    quoted = only(looked(world(51_000, temp="/tmp/$(reboot)"), detectors=ALONE), "log-files")
+    assert f"`find '/tmp/$(reboot)/{NAME}/logs' -maxdepth 1" in quoted.remedy.text
 
 
 @pytest.mark.process
@@ -59,11 +61,6 @@ def test_it_stays_until_a_tenth_is_gone():
     tracker = FindingTracker(Limits(), ALONE)
     found = [codes(tracker(later(world(files), number)).findings) for number, files in enumerate((49_000, 50_000, 45_000, 44_000))]
     assert found == [set(), {"log-files"}, {"log-files"}, set()]
-
-
-def test_a_folder_that_a_shell_would_read_otherwise_is_quoted():
-    found = only(looked(world(51_000, temp="/tmp/$(reboot)"), detectors=ALONE), "log-files")
-    assert f"`find '/tmp/$(reboot)/{NAME}/logs' -maxdepth 1" in found.remedy.text
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ class Growing:
         return self.found
 
 
-def test_a_growth_towards_the_line_is_told_with_the_minutes_that_are_left():
+def test_a_growth_towards_the_line_is_told_with_the_minutes_that_are_left_and_whom_ray_would_end():
     growing = Growing()
     found = only(growing.use(*(600 + 10 * step for step in range(21))), "host-memory-near-kill")
     assert found.text == (
@@ -52,16 +52,6 @@ def test_a_growth_towards_the_line_is_told_with_the_minutes_that_are_left():
     assert found.level == "critical"
     assert found.remedy.action == "stop-job"
     assert found.about == (node(1).key, "job:ppo-7b")
-
-
-def test_a_growth_that_would_take_minutes_still_is_a_warning_and_stops_no_job():
-    found = only(Growing().use(*(600 + 4 * step for step in range(33))), "host-memory-near-kill")
-    assert (found.level, found.remedy.action) == ("warning", None)
-    assert "Ray starts killing in ~" in found.text
-
-
-def test_its_evidence_says_who_holds_who_grows_and_whom_ray_would_end():
-    found = only(Growing().use(*(600 + 10 * step for step in range(21))), "host-memory-near-kill")
     policy = (
         "Ray kills idle workers that hold much memory, then retriable work, the newest first, even if it holds little; never a driver; "
         "cockpit does not know which workers are retriable; "
@@ -74,6 +64,10 @@ def test_its_evidence_says_who_holds_who_grows_and_whom_ray_would_end():
         "holds most: job ppo-7b 90G (pid 1002)",
         policy,
     )
+    assert growing.use(*[660] * 5) == (), "it is over soon after it falls"
+    slower = only(Growing().use(*(600 + 4 * step for step in range(33))), "host-memory-near-kill")
+    assert (slower.level, slower.remedy.action) == ("warning", None)
+    assert "Ray starts killing in ~" in slower.text
 
 
 @pytest.mark.parametrize(
@@ -91,29 +85,30 @@ def test_whom_ray_ends_hangs_on_its_version(version, words):
     assert "does not know which workers are retriable" in found.evidence[-1]
 
 
-def test_much_in_use_that_does_not_grow_is_a_warning_and_very_much_is_critical():
+def test_much_in_use_that_does_not_grow_is_a_warning_and_very_much_is_critical_until_it_is_clearly_lower():
     assert only(looked(of(870), detectors=NEAR), "host-memory-near-kill").level == "warning"
     assert only(looked(of(925), detectors=NEAR), "host-memory-near-kill").level == "critical"
     above = only(looked(of(960), detectors=NEAR), "host-memory-near-kill")
     assert above.text == "960G of host memory is in use on node1, 10G above the 950G at which Ray kills workers"
-
-
-def test_what_was_critical_stays_so_until_its_use_is_clearly_lower():
     near = Growing()
     levels = [only(near.use(*[use] * 20), "host-memory-near-kill").level for use in (915, 923, 915, 895, 880)]
     assert levels == ["warning", "critical", "critical", "critical", "warning"]
+    growing = Growing()
+    assert codes(growing.use(*[860] * 10)) == {"host-memory-near-kill"}
+    assert codes(growing.use(*[830] * 40)) == {"host-memory-near-kill"}
+    assert growing.use(*[820] * 10) == ()
 
 
-def test_where_the_line_is_not_known_the_default_is_assumed_and_that_is_said():
+def test_what_is_not_known_of_the_line_or_the_holders_is_said():
     found = only(looked(of(900, kill_at=None), detectors=NEAR), "host-memory-near-kill")
     assert found.text == "900G of host memory is in use on node1, 50G below the 950G at which Ray kills workers (by its default setting)"
     assert found.evidence[1].startswith("the kill line is assumed: the default of RAY_memory_usage_threshold is 95% of all memory")
-
-
-def test_where_nobody_looks_the_holders_are_not_known():
     found = only(looked(of(900, hosts={}), detectors=NEAR), "host-memory-near-kill")
     assert found.evidence[2] == "who holds it is unknown: no probe runs on node1 now; use `ps aux --sort=-rss | head` there"
     assert found.remedy.action is None
+    found = only(looked(of(900, as_of={}), detectors=NEAR), "host-memory-near-kill")
+    assert found.seen is None
+    assert only(after_silence(of(900, as_of={}), 60, detectors=NEAR), "host-memory-near-kill").seen == NOW
 
 
 @pytest.mark.parametrize(("version", "probed", "told"), [("2.44.1", False, True), ("2.60.0", False, False), ("2.44.1", True, False)])
@@ -130,34 +125,33 @@ def test_shared_memory_that_an_old_agent_leaves_out_is_a_doubt(version, probed, 
         )
 
 
-def test_what_is_far_from_the_line_is_not_told_however_fast_it_grows():
-    assert Growing().use(*(300 + 10 * step for step in range(30))) == ()
+@pytest.mark.parametrize(
+    "use",
+    [
+        pytest.param([300 + 10 * step for step in range(30)], id="far from the line"),
+        pytest.param([700 + step for step in range(30)], id="it would take long"),
+        pytest.param([*[600] * 24, 870, *[600] * 5], id="a moment of much"),
+    ],
+)
+def test_growth_that_does_not_come_near_the_line_soon_is_not_told(use):
+    assert Growing().use(*use) == ()
 
 
-def test_what_would_take_long_is_not_told():
-    assert Growing().use(*(700 + step for step in range(30))) == ()
+FULL = HostMemory(990 * GIB, 1000 * GIB)
 
 
-@pytest.mark.parametrize("nodes", [None, (), (node(1, memory=HostMemory(), seen=NOW),), (node(1, memory=HostMemory(5 * GIB), seen=NOW),)])
-def test_what_is_not_known_says_nothing(nodes):
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        None,
+        (),
+        (node(1, memory=HostMemory(), seen=NOW),),
+        (node(1, memory=HostMemory(5 * GIB), seen=NOW),),
+        (node(1, state="DEAD", memory=FULL), node(2, id=None, state="UNKNOWN", memory=FULL)),
+    ],
+)
+def test_of_a_dead_node_a_host_without_ray_and_unknown_memory_nothing_is_told(nodes):
     assert looked(snapshot(nodes=nodes), detectors=NEAR) == ()
-
-
-def test_a_dead_node_and_a_host_without_ray_are_not_told():
-    full = HostMemory(990 * GIB, 1000 * GIB)
-    nodes = (node(1, state="DEAD", memory=full), node(2, id=None, state="UNKNOWN", memory=full))
-    assert looked(snapshot(nodes=nodes), detectors=NEAR) == ()
-
-
-def test_a_moment_of_much_is_not_told():
-    assert Growing().use(*[600] * 24, 870, *[600] * 5) == ()
-
-
-def test_it_ends_at_a_lower_mark_than_it_began():
-    growing = Growing()
-    assert codes(growing.use(*[860] * 10)) == {"host-memory-near-kill"}
-    assert codes(growing.use(*[830] * 40)) == {"host-memory-near-kill"}
-    assert growing.use(*[820] * 10) == ()
 
 
 def test_growth_in_portions_does_not_flicker():
@@ -165,18 +159,6 @@ def test_growth_in_portions_does_not_flicker():
     growing.use(*(650 + 40 * (step // 8) for step in range(24)))
     seen = [codes(growing.use(650 + 40 * (step // 8))) for step in range(24, 48)]
     assert all(seen), seen
-
-
-def test_once_it_falls_it_is_over_soon():
-    growing = Growing()
-    assert growing.use(*(600 + 10 * step for step in range(21)))
-    assert growing.use(*[660] * 5) == ()
-
-
-def test_old_facts_make_no_forecast():
-    found = only(looked(of(900, as_of={}), detectors=NEAR), "host-memory-near-kill")
-    assert found.seen is None
-    assert only(after_silence(of(900, as_of={}), 60, detectors=NEAR), "host-memory-near-kill").seen == NOW
 
 
 def test_a_large_cluster_is_heard_of_every_15_s_and_what_grows_there_is_told_ahead_too():
@@ -214,19 +196,25 @@ def test_what_ray_has_ended_is_told_by_node_with_when_and_what_it_held():
     assert "Ray killed pid 1001, actor actor1 of job ppo-7b, which held 3.0G: Memory on the node" in found.evidence[0]
     assert "Ray killed pid 1002, task rollout of job ppo-7b" in found.evidence[1]
     assert "NODE_OUT_OF_MEMORY" in found.evidence[2]
+    gone = only(killed(kill(actor="f" * 32)), "workers-killed-oom")
+    assert gone.text == "Ray killed 1 worker on node1 2m00s ago (out of memory): actor hog:Hog of job ppo-7b, which held 3.0G"
+    nameless = only(killed(kill(actor=HOG), actors=(actor(1, name=""),)), "workers-killed-oom")
+    assert "actor PolicyModelActor" in nameless.text
+    elsewhere = killed(kill(), kill(node=f"{2:056x}"), kill(node="ab" * 28))
+    assert {each.subject for each in elsewhere} == {"node1", "node2", "abababab"}
 
 
-def test_an_actor_that_is_gone_is_called_as_ray_called_it():
-    found = only(killed(kill(actor="f" * 32)), "workers-killed-oom")
-    assert found.text == "Ray killed 1 worker on node1 2m00s ago (out of memory): actor hog:Hog of job ppo-7b, which held 3.0G"
-
-
-def test_what_the_kernel_has_ended_is_told_too():
+def test_what_the_kernel_has_ended_is_told_too_with_the_limit_at_which_it_did():
     one = kill(4242, by="kernel", node=None, host="node1", name="VLLM::EngineCore", job=None)
     found = only(killed(one), "workers-killed-oom")
     assert found.text == "The kernel killed 1 process on node1 2m00s ago (out of memory): VLLM::EngineCore, which held 3.0G"
     both = only(killed(one, kill(ago=300)), "workers-killed-oom")
     assert both.text.startswith("Ray killed 1 worker and the kernel 1 process on node1, the last 2m00s ago (out of memory): VLLM")
+    one = kill(4242, by="kernel", node=None, host="node1", name="ray::train", job=None, limit=3 * GIB)
+    found = only(killed(one), "workers-killed-oom")
+    assert found.text.endswith("2m00s ago (out of memory): ray::train, which held 3.0G, at the limit of 3.0G of its cgroup")
+    of_job = only(killed(replace(one, slurm="42")), "workers-killed-oom")
+    assert of_job.text.endswith("ray::train, which held 3.0G, at the limit of 3.0G of Slurm job 42")
 
 
 @pytest.mark.parametrize(
@@ -283,7 +271,7 @@ COUNTED = OomKill(
 )
 
 
-def test_a_kill_of_which_only_a_counter_tells_is_told_with_the_limit_and_what_is_in_use_and_names_nobody():
+def test_a_kill_of_which_only_a_counter_tells_is_told_with_the_limit_of_its_container_or_slurm_job():
     found = only(killed(COUNTED), "workers-killed-oom")
     assert found.text == (
         "The kernel killed 1 process on node1 1m00s ago (out of memory): which process it was is unknown; "
@@ -292,30 +280,16 @@ def test_a_kill_of_which_only_a_counter_tells_is_told_with_the_limit_and_what_is
     assert " (or up to 10 s earlier) the kernel killed 1 process: oom_kill in /c/memory.events has grown from 0 to 1" in found.evidence[0]
     assert "but not which process was killed; the kernel's log names it" in found.evidence[2]
     assert not any("slurmstepd" in line for line in found.evidence)
-
-
-def test_in_a_job_of_slurms_the_limit_is_that_of_the_job_and_all_that_a_counter_has_counted_are_told():
     found = only(killed(replace(COUNTED, slurm="42", count=3, used=None)), "workers-killed-oom")
     assert found.text == (
         "The kernel killed 3 processes on node1, the last 1m00s ago (out of memory): which processes they were is unknown; "
         "Slurm job 42 may use 3.0G of memory there"
     )
     assert found.evidence[-1].startswith("if a step had an out-of-memory kill, its output says so at its end: `slurmstepd: error: Detected")
-
-
-def test_a_counter_below_which_no_limit_is_known_says_none():
     found = only(killed(replace(COUNTED, limit=None, within=None)), "workers-killed-oom")
     assert found.text.endswith("1m00s ago (out of memory): which process it was is unknown")
     endless = only(killed(replace(COUNTED, limit=2**63 - 4096)), "workers-killed-oom")
     assert endless.text == found.text
-
-
-def test_the_limit_at_which_the_kernels_log_says_that_one_was_killed_is_told_with_it():
-    one = kill(4242, by="kernel", node=None, host="node1", name="ray::train", job=None, limit=3 * GIB)
-    found = only(killed(one), "workers-killed-oom")
-    assert found.text.endswith("2m00s ago (out of memory): ray::train, which held 3.0G, at the limit of 3.0G of its cgroup")
-    of_job = only(killed(replace(one, slurm="42")), "workers-killed-oom")
-    assert of_job.text.endswith("ray::train, which held 3.0G, at the limit of 3.0G of Slurm job 42")
 
 
 def test_it_is_critical_for_minutes_and_ends_an_hour_after_the_last():
@@ -324,19 +298,11 @@ def test_it_is_critical_for_minutes_and_ends_an_hour_after_the_last():
     assert killed(kill(ago=3601)) == ()
 
 
-def test_each_node_has_its_own():
-    found = killed(kill(), kill(node=f"{2:056x}"), kill(node="ab" * 28))
-    assert {each.subject for each in found} == {"node1", "node2", "abababab"}
-
-
-def test_what_the_kernel_ends_on_a_host_without_ray_is_not_ours():
-    other = replace(snapshot().hosts["node1"], name="laptop", sessions=(), nodes=())
-    assert killed(kill(by="kernel", node=None, host="laptop"), hosts={"laptop": other}) == ()
-
-
-def test_nothing_ended_and_nothing_known_say_nothing():
+def test_nothing_ended_nothing_known_and_what_the_kernel_ends_on_a_host_without_ray_say_nothing():
     assert killed() == ()
     assert looked(snapshot(oom_kills=None), detectors=KILLED) == ()
+    other = replace(snapshot().hosts["node1"], name="laptop", sessions=(), nodes=())
+    assert killed(kill(by="kernel", node=None, host="laptop"), hosts={"laptop": other}) == ()
 
 
 @pytest.mark.parametrize("more", [{"moment": math.nan}, {"moment": None}, {"moment": NOW + 10**9}, {"held": -1, "name": None, "job": None}])
@@ -376,9 +342,6 @@ def test_a_limit_of_slurms_that_ray_does_not_know_of_is_told_with_what_is_in_use
     assert "`--mem=0`" in found.remedy.text
     assert "RAY_memory_usage_threshold=0.38 in the environment of its `ray start`" in found.remedy.text
     assert "in use now" not in only(in_slurm(400, used=None), "memory-limit-cgroup").text
-
-
-def test_where_ray_kills_before_slurm_does_it_is_no_warning():
     assert only(in_slurm(400, kill_at=380), "memory-limit-cgroup").level == "info"
     assert only(in_slurm(400, kill_at=None), "memory-limit-cgroup").level == "warning"
 
@@ -386,8 +349,3 @@ def test_where_ray_kills_before_slurm_does_it_is_no_warning():
 @pytest.mark.parametrize("limit", [1000, 2000, 0, -1])
 def test_a_limit_of_slurms_that_does_not_bind_is_not_told(limit):
     assert in_slurm(limit) == ()
-
-
-def test_an_actor_of_no_name_is_called_by_its_class():
-    found = only(killed(kill(actor=HOG), actors=(actor(1, name=""),)), "workers-killed-oom")
-    assert "actor PolicyModelActor" in found.text

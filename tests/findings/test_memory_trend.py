@@ -59,21 +59,18 @@ def test_of_what_was_never_heard_nothing_is_known(past):
     assert past.memory.owner_tail("node1", "ray", 3) == [None] * 3
 
 
-def test_the_newest_value_is_last_and_a_silence_is_a_gap(past):
+def test_the_newest_value_is_last_and_a_silence_is_a_gap_that_moves_the_past_to_the_left(past):
     past.grow(1, 2)
     past.hear(4 * GIB, wait=3 * STEP_S)
-    assert past.tail() == [GIB, 2 * GIB, None, None, 4 * GIB]
-
-
-def test_a_silence_that_lasts_moves_the_past_to_the_left(past):
-    past.grow(1)
     past.silence(2 * STEP_S)
-    assert past.tail() == [None, None, GIB, None, None]
+    assert past.tail(7) == [GIB, 2 * GIB, None, None, 4 * GIB, None, None]
     past.silence(MAX_STEPS * STEP_S)
     assert past.tail(MAX_STEPS) == [None] * MAX_STEPS
+    past.hear(3 * GIB, wait=-STEP_S)
+    assert past.tail(1) == [3 * GIB], "a clock that goes back breaks nothing"
 
 
-def test_unknown_and_absurd_amounts_are_gaps(past):
+def test_only_new_and_plausible_amounts_are_recorded(past):
     past.grow(1, None)
     for absurd in (-1, 2**70, math.nan, math.inf):
         past.hear(absurd)
@@ -94,55 +91,35 @@ def test_the_past_is_bounded(past):
     assert past.tail(2 * MAX_STEPS)[: MAX_STEPS + 1] == [None] * MAX_STEPS + [MAX_STEPS * GIB]
 
 
-def test_a_clock_that_goes_back_breaks_nothing(past):
-    past.grow(1, 2)
-    past.hear(3 * GIB, wait=-STEP_S)
-    assert past.tail(1) == [3 * GIB]
-
-
-def test_what_grows_evenly_is_told_to_the_byte(past):
-    past.grow(*range(100, 124))
+@pytest.mark.parametrize("used", [range(100, 124), [None if 8 <= number < 14 else 100 + number for number in range(24)]])
+def test_what_grows_evenly_is_told_to_the_byte_also_with_gaps_until_it_is_old(past, used):
+    past.grow(1, 2, 3, 4, 5)
+    assert past.trend is None, "too little"
+    past.silence(MAX_STEPS * STEP_S)
+    past.grow(*used)
     assert past.trend.slope == pytest.approx(GIB / STEP_S)
     assert past.trend.steady
-
-
-def test_too_little_is_no_trend(past):
-    past.grow(1, 2, 3, 4, 5)
+    past.silence(150)
     assert past.trend is None
+
+
+@pytest.mark.parametrize(
+    ("used", "is_steady"),
+    [
+        pytest.param([*[100] * 12, *[200] * 12], False, id="one jump"),
+        pytest.param([*[100] * 8, *[110] * 8, *[120] * 8], True, id="portions"),
+        pytest.param([100 + number % 6 for number in range(24)], False, id="sawtooth"),
+        pytest.param([*range(100, 120), *[60] * 4], False, id="fall"),
+    ],
+)
+def test_growth_is_steady_if_it_comes_in_portions_but_not_in_one_jump_a_sawtooth_or_a_fall(past, used, is_steady):
+    past.grow(*used)
+    assert past.trend.steady is is_steady
 
 
 def test_one_spike_moves_the_slope_little(past):
     past.grow(*(100 + number + (500 if number == 12 else 0) for number in range(24)))
     assert past.trend.slope == pytest.approx(GIB / STEP_S, rel=0.2)
-
-
-def test_one_jump_is_no_steady_growth(past):
-    past.grow(*[100] * 12, *[200] * 12)
-    assert not past.trend.steady
-
-
-def test_memory_that_comes_in_portions_grows_steadily(past):
-    past.grow(*[100] * 8, *[110] * 8, *[120] * 8)
-    assert past.trend.steady
-
-
-def test_a_sawtooth_and_a_fall_do_not_grow_steadily(past):
-    past.grow(*(100 + number % 6 for number in range(24)))
-    assert not past.trend.steady
-    fallen = Past()
-    fallen.grow(*range(100, 120), *[60] * 4)
-    assert not fallen.trend.steady
-
-
-def test_gaps_do_not_bend_a_trend(past):
-    past.grow(*(None if 8 <= number < 14 else 100 + number for number in range(24)))
-    assert past.trend.slope == pytest.approx(GIB / STEP_S)
-
-
-def test_an_old_past_has_no_trend(past):
-    past.grow(*range(100, 124))
-    past.silence(150)
-    assert past.trend is None
 
 
 def test_memory_belongs_to_the_actor_then_the_job_then_to_what_runs(past):
@@ -166,12 +143,15 @@ def test_memory_belongs_to_the_actor_then_the_job_then_to_what_runs(past):
     }
 
 
-def test_the_past_of_an_owner_has_gaps_where_it_was_not_there(past):
+def test_the_past_of_an_owner_has_gaps_and_is_unknown_once_nobody_looks(past):
     hog = process(1, actor="a" * 32, rss=4 * GIB)
     past.hear(GIB, hog)
     past.hear(GIB)
     past.hear(GIB, hog)
     assert past.memory.owner_tail("node1", f"actor:{'a' * 32}", 3) == [4 * GIB, None, 4 * GIB]
+    past.hear(GIB, process(1, rss=GIB))
+    past.silence(STALE_AFTER_S + 2 * STEP_S)
+    assert past.memory.holdings("node1") is None
 
 
 def test_who_grows_is_told(past):
@@ -179,12 +159,6 @@ def test_who_grows_is_told(past):
         past.hear(GIB, process(1, actor="a" * 32, rss=(10 + number) * GIB), process(2, kind="ray", rss=GIB))
     growing = {one.owner.key: one.trend.steady for one in past.memory.holdings("node1")}
     assert growing == {f"actor:{'a' * 32}": True, "ray": False}
-
-
-def test_who_holds_it_is_not_known_once_nobody_looks(past):
-    past.hear(GIB, process(1, rss=GIB))
-    past.silence(STALE_AFTER_S + 2 * STEP_S)
-    assert past.memory.holdings("node1") is None
 
 
 def test_a_process_whose_size_is_not_known_holds_nothing_that_is_told(past):

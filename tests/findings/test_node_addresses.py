@@ -35,7 +35,7 @@ def test_two_nodes_under_one_address_are_both_told():
     assert [(one.code, one.subject) for one in found] == [("node-address-shared", "node2"), ("node-address-shared", "node3")]
 
 
-def test_loopback_is_told_where_others_have_to_reach_it():
+def test_loopback_and_an_address_that_its_host_has_not_are_told_where_others_have_to_reach_it():
     found = only(told(place(1), place(2, ip="127.0.1.1")), "node-address-loopback")
     assert found.text == (
         "Node node2 is registered in Ray as 127.0.1.1, which is loopback: other nodes that connect there reach themselves "
@@ -45,9 +45,6 @@ def test_loopback_is_told_where_others_have_to_reach_it():
     both = told(place(1, ip="127.0.0.1"), place(2, ip="127.0.0.1"))
     assert [one.code for one in both] == ["node-address-loopback", "node-address-loopback"]
     assert told(place(1, ip="127.0.0.1")) == ()
-
-
-def test_an_address_that_its_host_has_not_is_a_warning_because_something_may_forward_it():
     found = only(told(place(1), place(2, ip="203.0.113.9")), "node-address-foreign")
     assert (found.level, "which is no address of that host" in found.text) == ("warning", True)
     assert told(place(2, ip="203.0.113.9")) == ()

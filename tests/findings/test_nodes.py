@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.findings import Limits
 from cockpit.findings.nodes import dead_nodes, silent_agents
 from cockpit.model import Fault, Host, RayProcess
-from tests.findings.detection import HeardAgain, after_silence, codes, looked, only
+from tests.findings.detection import HeardAgain, after_silence, looked, only
 from tests.findings.raylets import cluster, place
 from tests.world import NOW, actor, node, process, snapshot, with_figures
 
@@ -41,13 +41,10 @@ def test_a_dead_node_is_told_with_why_when_and_what_went_with_it():
     )
 
 
-def test_the_address_to_join_is_the_one_that_another_raylet_joined_by():
+def test_the_address_to_join_is_one_that_the_head_reaches():
     joined = Host("node1", ("10.0.0.1",), NOW, rays=(RayProcess("raylet", 5, node=node(1).id, gcs="10.9.9.9:6400"),), nodes=(node(1).id,))
     found = only(looked(with_nodes(dead(), hosts={"node1": joined}), detectors=DEAD), "node-dead")
     assert found.remedy.text.endswith("start Ray there again: `ray start --address=10.9.9.9:6400`")
-
-
-def test_a_node_that_named_an_address_which_its_host_has_not_is_not_just_started_again():
     host = Host("node2", ("10.0.0.2",), NOW)
     found = only(looked(with_nodes(dead(ip="10.7.7.7"), hosts={"node2": host}), detectors=DEAD), "node-dead")
     assert found.remedy.text == (
@@ -73,14 +70,11 @@ def test_an_absurd_time_of_death_is_none(ended):
     assert only(looked(with_nodes(dead(ended=ended, resources={})), detectors=DEAD), "node-dead").text.startswith("node2 died (health")
 
 
-def test_a_node_that_lives_again_at_its_address_ends_it():
+def test_a_node_that_lives_again_at_its_address_ends_it_but_a_raylet_that_lived_beside_it_does_not():
     again = node(9, ip="10.0.0.2", host="node2", started=NOW - 100)
     assert looked(with_nodes(dead(), again), detectors=DEAD) == ()
     assert looked(with_nodes(dead(), replace(again, started=None)), detectors=DEAD) == ()
-
-
-def test_a_raylet_that_lived_beside_it_on_its_host_does_not():
-    beside = node(9, ip="10.0.0.2", host="node2", started=NOW - 8000)
+    beside = replace(again, started=NOW - 8000)
     assert only(looked(with_nodes(dead(), beside), detectors=DEAD), "node-dead").subject == f"node2 ({dead().id[:8]})"
 
 
@@ -102,12 +96,9 @@ def test_what_somebody_ended_is_a_warning_where_work_went_with_it_and_what_the_a
     ]
 
 
-def test_after_a_day_a_dead_node_is_an_info():
+def test_many_that_die_or_are_dead_for_a_day_are_told_as_one():
     found = only(looked(with_nodes(dead(ended=NOW - 90000), dead(3, ended=NOW - 99000)), detectors=DEAD), "nodes-dead-for-long")
     assert (found.level, found.text) == ("info", "2 nodes died more than 1d00h ago and are not back: node2, node3")
-
-
-def test_many_that_die_are_told_as_one():
     found = looked(with_nodes(*(dead(number) for number in range(2, 27))), detectors=DEAD)
     (one,) = found
     assert one.text == "25 nodes died (health check failed due to missing too many heartbeats: 25); lost with them: 200 GPUs"
@@ -121,7 +112,7 @@ def marked(seconds: float = 120, **more):
     return only(looked(with_nodes(dead(), hosts=hosts, processes=(there,)), seconds, detectors=DEAD), "node-dead"), there
 
 
-def test_a_raylet_that_lives_though_it_was_marked_dead_is_told_so():
+def test_a_raylet_that_lives_though_it_was_marked_dead_is_told_so_unless_it_is_ending_itself():
     found, there = marked()
     assert found.text == (
         "Ray marked node2 dead 5m02s ago (health check failed due to missing too many heartbeats), "
@@ -130,9 +121,6 @@ def test_a_raylet_that_lives_though_it_was_marked_dead_is_told_so():
     assert found.evidence[1] == "ps on node2: raylet (pid 77) runs, in state unknown"
     assert (found.remedy.action, found.about) == ("kill", (dead().key, there.key))
     assert "(pid 77, stopped by a signal)" in marked(state="T")[0].text
-
-
-def test_a_raylet_that_ends_itself_after_that_is_not():
     assert marked(5)[0].text.startswith("node2 died")
     assert marked(state="Z")[0].text.startswith("node2 died")
 
@@ -162,6 +150,8 @@ def test_an_agent_that_stands_still_is_told_while_others_go_on():
     assert found.text == "Ray's agent on node2 has not reported for 1m05s; Ray's numbers for its GPUs and memory are that old"
     assert (found.level, found.subject, found.since) == ("warning", "node2", NOW - 67)
     assert "do not kill the agent" in found.remedy.text
+    assert only(looked(reporting(67), detectors=AGENTS), "agent-silent").subject == "node1", "also of the only node"
+    assert looked(reporting(3, 67), 5, detectors=AGENTS) == (), "at first sight a clock that is behind is no silence"
 
 
 def test_to_a_single_look_a_clock_that_is_behind_looks_the_same():
@@ -173,10 +163,6 @@ def test_to_a_single_look_a_clock_that_is_behind_looks_the_same():
     )
     agent = process(88, command="ray::DashboardAgent", state="T", kind="ray")
     assert only(once(reporting(67, 3, processes=(agent,))).findings, "agent-silent").level == "warning", "its process shows it"
-
-
-def test_the_only_node_there_is_has_an_agent_too():
-    assert only(looked(reporting(67), detectors=AGENTS), "agent-silent").subject == "node1"
 
 
 def test_a_stopped_agent_on_a_host_that_is_looked_at_is_named():
@@ -201,18 +187,11 @@ def test_when_all_stand_still_it_is_one_finding():
         reporting(3, 67, faults=(Fault("ray.gcs", "no answer", NOW - 90, cause="gcs"),)),
         reporting(float("nan"), float("-inf"), float("inf")),
         snapshot(nodes=(node(1, seen=NOW - 500, probed=False),), as_of={}),
+        snapshot(nodes=(node(1), node(2))),
     ],
 )
 def test_what_reports_or_can_not_be_judged_is_not_told(fine):
-    assert looked(fine, detectors=AGENTS) == ()
-
-
-def test_at_first_sight_a_clock_that_is_behind_is_no_silence():
-    assert looked(reporting(3, 67), 5, detectors=AGENTS) == ()
-
-
-def test_a_healthy_cluster_has_nothing():
-    assert codes(looked(snapshot(nodes=(node(1), node(2))), detectors=DEAD + AGENTS)) == set()
+    assert looked(fine, detectors=DEAD + AGENTS) == ()
 
 
 def test_a_node_that_died_because_the_head_asked_itself_is_told_so():

@@ -37,7 +37,7 @@ def world(*hosts, workers=3, drivers=1, waiting=4, cpus=2, **more):
     return snapshot(cluster=CLUSTER, nodes=(one, node(2)), hosts={each.name: each for each in hosts}, **facts)
 
 
-def test_a_raylet_without_a_free_port_is_told_while_actors_wait_to_start():
+def test_a_raylet_without_a_free_port_is_told_while_actors_wait_to_start_once_it_has_lasted():
     found = only(looked(world(host(FOUR)), detectors=FEW), "worker-ports-full")
     assert (found.level, found.subject) == ("critical", "node1")
     assert found.text == (
@@ -47,9 +47,6 @@ def test_a_raylet_without_a_free_port_is_told_while_actors_wait_to_start():
     assert found.evidence == ("ps -o args= -p 20 on node1: worker ports 10010-10013",)
     assert "--min-worker-port and --max-worker-port" in found.remedy.text
     assert found.about == (node(1).key, *(engine(number).key for number in range(4)))
-
-
-def test_not_before_it_has_lasted():
     tracker, made = FindingTracker(Limits(worker_ports_age=30), FEW), world(host(FOUR))
     assert codes(tracker(later(made, -29)).findings) == set()
     assert codes(tracker(later(made, 0)).findings) == set()
@@ -74,10 +71,7 @@ def test_not_before_it_has_lasted():
 )  # fmt: skip
 def test_with_room_with_nobody_waiting_or_unknown_nothing_is_told(fine):
     assert looked(fine, detectors=FEW) == ()
-
-
-def test_nothing_follows_from_old_facts():
-    assert looked(world(replace(host(FOUR), taken=NOW - 300)), 0, detectors=FEW) == ()
+    assert looked(world(replace(host(FOUR), taken=NOW - 300)), 0, detectors=FEW) == (), "nothing follows from old facts"
 
 
 def test_fewer_ports_than_cpus_are_an_info():
@@ -89,16 +83,13 @@ def test_fewer_ports_than_cpus_are_an_info():
             "so that no more than 4 workers and drivers can run there"
         ),
     )
-
-
-def test_as_many_ports_as_cpus_are_enough():
     assert looked(world(host(FOUR), workers=0, cpus=4), detectors=FEW) == ()
 
 
 LOCAL = (32768, 60999)
 
 
-def test_workers_ports_among_those_of_connections_are_told_with_both_ranges():
+def test_ports_of_rays_parts_among_those_of_connections_are_told_with_both_ranges():
     made = world(host(RayPorts(((30000, 40000),), {}, LOCAL)), host(RayPorts(((30000, 40000),), {}, LOCAL), number=2))
     found = only(looked(made, detectors=CONNECTIONS), "ports-ephemeral")
     assert (found.level, found.text) == (
@@ -109,9 +100,6 @@ def test_workers_ports_among_those_of_connections_are_told_with_both_ranges():
         ),
     )
     assert "`sysctl -w net.ipv4.ip_local_reserved_ports=32768-40000`" in found.remedy.text
-
-
-def test_a_port_that_somebody_fixed_is_told_by_its_part():
     found = only(looked(world(host(RayPorts((), {"GCS": 6379}, (1024, 65535)), "gcs_server")), detectors=CONNECTIONS), "ports-ephemeral")
     assert found.text.startswith("Ray's port of the GCS on node1 is 6379, within 1024-65535, from which")
 

@@ -60,13 +60,6 @@ def test_a_node_that_nobody_looks_at_or_that_has_died_is_not_asked():
     assert find_wanted_port(job(), replace(there, nodes=(node(1, state="DEAD"),))) is None
 
 
-def test_who_listens_there_now_is_told():
-    found = told(Listener(pid=4711, ticks=5, user="alice", command="python -m  vllm\n.entrypoints"))
-    assert found.evidence[-2] == "process 4711 of alice listens on port 29500 of node1 now: python -m vllm .entrypoints"
-    assert found.about == ("job:raysubmit_1",)
-    assert found.remedy.action is None
-
-
 def test_a_listener_that_is_left_over_is_led_to_and_can_be_ended():
     first = process(7, host="node1", kind="orphan", session="session_old")
     there = replace(world(job(), Port(HERE.host, HERE.port, (Listener(pid=7, ticks=first.ticks, user="train"),))), processes=(first,))
@@ -85,7 +78,11 @@ def test_a_pid_that_is_another_process_now_is_not_taken_for_the_one_that_is_know
     assert (found.about, found.remedy.action) == (("job:raysubmit_1",), None)
 
 
-def test_a_process_that_may_not_be_seen_is_told_by_its_user_and_none_as_none():
+def test_who_listens_there_now_is_told():
+    found = told(Listener(pid=4711, ticks=5, user="alice", command="python -m  vllm\n.entrypoints"))
+    assert found.evidence[-2] == "process 4711 of alice listens on port 29500 of node1 now: python -m vllm .entrypoints"
+    assert found.about == ("job:raysubmit_1",)
+    assert found.remedy.action is None
     assert told(Listener(pid=None, user="root")).evidence[-2] == "a process of root listens on port 29500 of node1 now"
     assert told().evidence[-2] == "nothing listens on port 29500 of node1 now (containers not checked)"
 
@@ -100,15 +97,11 @@ def test_a_listener_s_command_can_do_nothing():
     assert len(told(Listener(pid=1, command="y" * 9999)).evidence[-2]) < 200
 
 
-def test_what_runs_again_has_not_failed_last():
+def test_what_runs_again_has_not_failed_last_and_of_very_many_failures_the_newest_count():
     failed, runs = job(entrypoint="a", started=NOW - 100), Job("b", entrypoint="a", status="RUNNING", started=NOW - 5)
     assert list(last_failures((failed,), NOW, 3600)) == [failed]
     assert list(last_failures((failed, runs), NOW, 3600)) == []
     assert list(last_failures((failed,), NOW + 4000, 3600)) == []
-
-
-def test_of_very_many_failures_the_newest_count():
-    """Each failure is a message that is searched, at every snapshot."""
     jobs = [Job(id=str(number), status="FAILED", entrypoint=f"train {number}", ended=NOW - number) for number in range(3 * MAX_FAILURES)]
     assert {job.id for job in last_failures(reversed(jobs), NOW, 3600)} == {str(number) for number in range(MAX_FAILURES)}
 

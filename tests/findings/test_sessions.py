@@ -31,6 +31,12 @@ def test_two_sessions_that_live_on_a_host_are_told():
     assert (found.level, found.subject, found.remedy.action) == ("warning", "w1", "stop")
     assert found.about == (live[0].key, live[1].key)
     assert only(looked(host(sessions=live, gpus=None), detectors=ALONE), "sessions-several").level == "info"
+    followed = only(looked(replace(host(sessions=live), cluster=Cluster(session=NEW)), detectors=ALONE), "sessions-several")
+    assert followed.text.endswith(f": {OLD} of train, {NEW} of other (this cluster)")
+    assert looked(host(sessions=live), 25, detectors=ALONE) == (), "one may end while the next begins"
+    skypilot = (session(OLD, True, temp="/tmp/ray_skypilot"), session(NEW, True))
+    found = only(looked(host(sessions=skypilot), detectors=ALONE), "sessions-several")
+    assert (found.level, found.remedy.action) == ("info", None), "SkyPilot keeps a Ray for itself"
 
 
 @pytest.mark.parametrize(("gpus", "level"), [(0, "info"), (2, "warning")])
@@ -40,18 +46,6 @@ def test_two_sessions_of_which_the_followed_one_offers_no_gpu_do_not_share_any(g
     found = only(looked(replace(seen, cluster=Cluster(session=NEW), nodes=(offers,)), detectors=ALONE), "sessions-several")
     assert found.level == level
     assert ("may offer the same" in found.text) == (gpus > 0)
-
-
-def test_of_several_sessions_the_one_that_is_followed_is_marked():
-    live = (session(OLD, True), session(NEW, True, "other"))
-    found = only(looked(replace(host(sessions=live), cluster=Cluster(session=NEW)), detectors=ALONE), "sessions-several")
-    assert found.text.endswith(f": {OLD} of train, {NEW} of other (this cluster)")
-
-
-def test_the_ray_that_skypilot_keeps_for_itself_is_as_it_should_be():
-    live = (session(OLD, True, temp="/tmp/ray_skypilot"), session(NEW, True))
-    found = only(looked(host(sessions=live), detectors=ALONE), "sessions-several")
-    assert (found.level, found.remedy.action) == ("info", None)
 
 
 def test_a_gcs_that_a_failed_start_has_left_hands_out_nothing_and_is_in_the_way():
@@ -79,10 +73,6 @@ def test_one_that_lives_beside_dead_or_unknown_ones_is_fine(sessions):
     assert looked(host(sessions=sessions), detectors=ALONE) == ()
 
 
-def test_one_that_ends_while_the_next_begins_is_not_told():
-    assert looked(host(sessions=(session(OLD, True), session(NEW, True))), 25, detectors=ALONE) == ()
-
-
 LATEST = Pointer("/tmp/ray/session_latest", f"/tmp/ray/{OLD}", False)
 CURRENT = Pointer("/tmp/ray/ray_current_cluster", "10.0.0.1:6379", False)
 
@@ -93,6 +83,8 @@ def test_a_pointer_to_a_dead_session_while_another_lives_is_told():
     assert (found.level, found.subject, found.remedy.action) == ("warning", "w1 /tmp/ray", "clean")
     assert found.evidence == (f"readlink /tmp/ray/session_latest: /tmp/ray/{OLD}",)
     assert found.about == (session(OLD, False).key,)
+    left = host(pointers=(LATEST,), sessions=(session(OLD, False),))
+    assert only(looked(left, detectors=ALONE), "pointer-dead").level == "info", "every `ray stop` leaves it"
 
 
 def test_the_address_of_a_dead_cluster_is_told_with_what_fails_by_it():
@@ -101,12 +93,9 @@ def test_the_address_of_a_dead_cluster_is_told_with_what_fails_by_it():
         f"On w1 /tmp/ray/session_latest points at the dead {OLD} and /tmp/ray/ray_current_cluster names 10.0.0.1:6379, "
         "where no Ray runs: `ray.init()` and `ray status` fail"
     )
-    assert found.about == ("node:w1",), "an act on it must not be aimed at every host"
+    assert found.about == ("node:w1",), "an action on it must not be aimed at every host"
     assert found.level == "warning"
-
-
-def test_what_every_ray_stop_leaves_is_an_info():
-    assert only(looked(host(pointers=(LATEST,), sessions=(session(OLD, False),)), detectors=ALONE), "pointer-dead").level == "info"
+    assert looked(host(pointers=(LATEST, CURRENT)), 55, detectors=ALONE) == (), "while a Ray starts, its pointer may be ahead of it"
 
 
 @pytest.mark.parametrize(
@@ -114,10 +103,6 @@ def test_what_every_ray_stop_leaves_is_an_info():
 )
 def test_pointers_that_are_good_or_unknown_are_not_told(pointers):
     assert looked(host(pointers=pointers), detectors=ALONE) == ()
-
-
-def test_while_a_ray_starts_its_pointer_may_be_ahead_of_it():
-    assert looked(host(pointers=(LATEST, CURRENT)), 55, detectors=ALONE) == ()
 
 
 def test_a_temp_dir_of_another_user_is_told():

@@ -69,6 +69,7 @@ def test_a_rank_that_lags_for_minutes_is_told_with_its_figures_and_the_others():
 def test_it_is_told_after_ten_minutes_and_not_before():
     assert watched(11, *[WORKS] * 7, LAGS) == ()
     assert watched(13, *[WORKS] * 7, LAGS) != ()
+    assert HeardAgain(Limits(), LAGGING, assumed=60.0)(world(0, *[WORKS] * 7, LAGS)).findings == (), "a single look"
 
 
 def test_ranks_that_have_phases_together_are_compared_by_their_average():
@@ -140,10 +141,6 @@ def test_a_rank_that_catches_up_for_a_while_begins_anew():
         return WORKS if at % 500 < 200 else LAGS
 
     assert watched(40, *[WORKS] * 7, often) == ()
-
-
-def test_a_single_look_tells_nothing():
-    assert HeardAgain(Limits(), LAGGING, assumed=60.0)(world(0, *[WORKS] * 7, LAGS)).findings == ()
 
 
 @settings(max_examples=30)

@@ -170,15 +170,12 @@ def test_where_all_is_fresh_the_snapshot_stays_the_same_value():
     assert fresh(facts) is facts
 
 
-def test_gpus_that_nvml_has_not_shown_for_long_are_unknown_and_processes_hold_nothing_of_them():
+def test_gpus_and_processes_that_nobody_has_shown_for_long_are_unknown():
     seen = fresh(lately(nvml=30))
     assert (seen.hosts["w1"].gpus, seen.index.machine(seen.nodes[0]).gpus) == (None, None)
     assert [process.gpus for process in seen.processes] == [(), (), ()]
     assert seen.hosts["w1"].memory == troubled(NOW).hosts["w1"].memory
     assert (seen.nodes[0].host, seen.nodes[0].state) == ("w1", "ALIVE")
-
-
-def test_processes_that_nobody_has_listed_for_long_are_not_there():
     assert fresh(lately(processes=30)).processes == ()
 
 
@@ -197,12 +194,9 @@ def test_a_list_that_fails_is_old_sooner(ago, fails, is_known):
     assert (seen.jobs is not None) is is_known
 
 
-def test_while_the_gcs_is_lost_the_dashboard_only_repeats_itself():
+def test_while_the_gcs_or_the_node_list_is_lost_the_dashboard_proves_nothing():
     lost = replace(troubled(NOW), as_of={"ray.actors": NOW - 1}, faults=(Fault("ray.gcs", "no answer", NOW - 100, cause="gcs"),))
     assert fresh(lost).actors is None
-
-
-def test_where_the_list_of_nodes_is_old_only_a_node_whose_raylet_a_probe_sees_is_alive():
     old = replace(troubled(NOW), as_of={"ray.nodes": NOW - 100})
     assert [one.state for one in fresh(old).nodes] == ["ALIVE", "UNKNOWN", "UNKNOWN"]
 

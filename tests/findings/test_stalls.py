@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.stalls import most_watts, stalled_jobs
 from cockpit.model import Cluster, Finding, Gpu, Hold, Host, Job, Process, Snapshot
-from tests.findings.detection import codes, later, looked, only
+from tests.findings.detection import codes, later, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot
 
 STALLED = (stalled_jobs,)
@@ -74,26 +74,16 @@ def test_idle_gpus_and_a_silent_log_are_an_info_at_first_and_then_a_warning():
     assert told.since == NOW - 12 * MINUTE
 
 
-def test_the_log_must_have_been_silent_for_as_long():
+def test_the_log_must_have_been_silent_for_as_long_and_without_a_log_it_takes_longer():
     assert found(world(IDLE, IDLE, silent=4 * MINUTE), 20) == ()
     assert only(found(world(IDLE, IDLE, silent=7 * MINUTE), 20), "job-stalled").level == "info"
-
-
-def test_where_no_log_can_be_seen_it_takes_longer_and_says_so():
     assert found(world(IDLE, IDLE), 29) == ()
     told = only(found(world(IDLE, IDLE), 30), "job-stalled")
-    assert (told.level, told.text) == (
-        "warning",
-        "Both GPUs of job train1 have been at 0% for 30m00s, with 120G of memory in use; whether its log still grows is unknown",
-    )
-
-
-def test_a_log_that_goes_on_makes_it_worth_knowing_and_no_more():
+    unknown = "Both GPUs of job train1 have been at 0% for 30m00s, with 120G of memory in use; whether its log still grows is unknown"
+    assert (told.level, told.text) == ("warning", unknown)
     told = only(found(world(IDLE, silent=10), 40), "job-stalled")
-    assert (told.level, told.text) == (
-        "info",
-        "The only GPU of job train1 has been at 0% for 40m00s, with 60G of memory in use; its log still grows",
-    )
+    grows = "The only GPU of job train1 has been at 0% for 40m00s, with 60G of memory in use; its log still grows"
+    assert (told.level, told.text) == ("info", grows)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +104,7 @@ def test_a_log_that_goes_on_makes_it_worth_knowing_and_no_more():
         world(*[{"utilization": 100.0, "power": 240.0, "power_limit": None}] * 8, silent=3600),
         world(*[{"utilization": 60.0, "power": 120.0}] * 8, silent=3600),
         world(SPINS, silent=3600),
+        snapshot(),
     ],
 )
 def test_what_works_or_is_not_known_is_not_told(fine: Snapshot):
@@ -137,11 +128,17 @@ def test_what_gpus_draw_at_most_is_known_by_the_names_that_nvml_gives(name: str 
     assert most_watts(name) == watts
 
 
-def test_one_look_at_work_begins_it_anew():
+def test_one_look_at_work_begins_it_anew_and_old_facts_do_not_make_it_longer():
     stall, judge = world(IDLE, IDLE, silent=3600), FindingTracker(Limits(), STALLED)
     for minute in range(60):
         seen = world(WORKS, IDLE, silent=3600) if minute % 4 == 3 else stall
         assert judge(later(seen, 60 * minute - 3600)).findings == ()
+    stall = world(IDLE, IDLE, silent=3600)
+    judge = FindingTracker(Limits(), STALLED)
+    for minute in range(60):
+        seen = later(stall, 60 * minute)
+        told = judge(seen if minute < 4 else replace(seen, hosts=later(stall, 200).hosts)).findings
+    assert told == ()
 
 
 def test_engines_of_whom_nobody_knows_whose_they_are_may_be_the_jobs_own():
@@ -151,15 +148,6 @@ def test_engines_of_whom_nobody_knows_whose_they_are_may_be_the_jobs_own():
     two = replace(here, nodes=(*here.nodes, away), processes=(*here.processes, engine))
     assert codes(found(two, 20)) == {"job-stalled"}
     assert found(replace(two, actors=(actor(1, node=f"{2:056x}"),)), 20) == ()
-
-
-def test_facts_that_are_old_do_not_make_it_longer():
-    stall = world(IDLE, IDLE, silent=3600)
-    judge = FindingTracker(Limits(), STALLED)
-    for minute in range(60):
-        seen = later(stall, 60 * minute)
-        told = judge(seen if minute < 4 else replace(seen, hosts=later(stall, 200).hosts)).findings
-    assert told == ()
 
 
 def test_gpus_that_wait_for_each_other_are_told_with_the_odd_one_out():
@@ -177,15 +165,12 @@ def test_gpus_that_wait_for_each_other_are_told_with_the_odd_one_out():
     assert only(found(hang, 10), "job-hung").level == "critical"
 
 
-def test_where_all_are_at_100_percent_the_odd_one_draws_another_power():
+def test_the_one_that_the_others_wait_for_draws_another_power_or_is_lost():
     told = only(found(world(*[SPINS] * 7, {"utilization": 100.0, "power": 70.0}), 6), "job-hung")
     assert "All 8 GPUs of job train1 have been at 100%" in told.text
     assert "different from the others: node1 GPU 7" in told.text
     assert "odd one out" not in only(found(world(*[SPINS] * 8), 6), "job-hung").text
     assert "odd one out" not in only(found(world(*[SPINS] * 4, *[IDLE] * 4), 6), "job-hung").text
-
-
-def test_a_lost_gpu_is_the_one_that_the_others_wait_for():
     hang = world(*[SPINS] * 7, IDLE)
     lost = (*hang.index.machine(hang.nodes[0]).gpus[:7], Gpu(7, fault="GPU is lost"))
     told = only(found(replace(hang, nodes=(node(1, gpus=lost, seen=NOW),)), 6), "job-hung")
@@ -225,10 +210,6 @@ def test_many_nodes_are_summed_up():
     told = only(found(world(silent=3600, nodes=nodes, processes=ranks), 12), "job-stalled")
     assert len(told.evidence) == 10
     assert told.evidence[8] == "the same on 4 more nodes"
-
-
-def test_the_world_with_trouble_in_it_has_no_stall():
-    assert looked(snapshot(), 300, detectors=STALLED) == ()
 
 
 def test_what_another_ray_writes_for_a_job_of_the_same_name_says_nothing_of_ours():

@@ -29,7 +29,7 @@ def of_user(used, limit=4096):
     return TaskLimit("user", used, limit)
 
 
-def test_a_user_near_its_limit_is_told_with_the_command_that_raises_it():
+def test_a_user_near_its_limit_is_told_with_the_command_that_raises_it_until_it_is_further_down():
     found = only(looked(seen(of_user(3500)), detectors=TASKS), "task-limit-near")
     assert found.text == (
         "User ann on node1 has 3500 of at most 4096 processes and threads (ulimit -u): "
@@ -38,12 +38,16 @@ def test_a_user_near_its_limit_is_told_with_the_command_that_raises_it():
     assert (found.level, found.subject, found.about) == ("warning", "node1 user ann", (node(1).key,))
     assert found.evidence == ("/proc/21/limits: Max processes 4096", "ps -L -U ann --no-headers | wc -l: 3500")
     assert "`prlimit --pid 21 --nproc=65536`" in found.remedy.text
+    judge = HeardAgain(Limits(), TASKS)
+    told = [[found.code for found in judge(seen(of_user(used, 1000))).findings] for used in (799, 800, 701, 699)]
+    assert told == [[], ["task-limit-near"], ["task-limit-near"], []]
 
 
 @pytest.mark.parametrize(
     ("limit", "text", "remedy"),
     [
         (TaskLimit("cgroup", 990, 1000, CGROUP), "The cgroup of raylet (pid 21) on node1 has 990 of at most 1000 ", "TasksMax"),
+        (of_user(9000), "User ann on node1 has 9000 of at most 4096 ", "prlimit"),
         (TaskLimit("threads", 126_000, 127_000), "node1 has 126000 of at most 127000 ", "`sysctl -w kernel.threads-max=254000`"),
         (TaskLimit("pids", 32_700, 32_768), "node1 has 32700 of at most 32768 ", "`sysctl -w kernel.pid_max=65536`"),
     ],
@@ -52,39 +56,20 @@ def test_every_limit_has_its_words_and_its_remedy(limit, text, remedy):
     found = only(looked(seen(limit), detectors=TASKS), "task-limit-reached")
     assert (found.level, found.text.startswith(text)) == ("critical", True), found.text
     assert remedy in found.remedy.text
+    if limit.path:
+        assert found.evidence == (f"{CGROUP}: 1000", "/sys/fs/cgroup/user.slice/pids.current: 990")
 
 
-def test_a_cgroup_is_named_by_its_file():
-    found = only(looked(seen(TaskLimit("cgroup", 990, 1000, CGROUP)), detectors=TASKS), "task-limit-reached")
-    assert found.evidence == (f"{CGROUP}: 1000", "/sys/fs/cgroup/user.slice/pids.current: 990")
-
-
-def test_a_limit_lower_than_what_others_of_that_user_have_is_reached():
-    assert only(looked(seen(of_user(9000)), detectors=TASKS), "task-limit-reached").level == "critical"
-
-
-def test_that_mark_is_left_only_further_down():
-    judge = HeardAgain(Limits(), TASKS)
-    told = [[found.code for found in judge(seen(of_user(used, 1000))).findings] for used in (799, 800, 701, 699)]
-    assert told == [[], ["task-limit-near"], ["task-limit-near"], []]
-
-
-def test_several_raylets_of_a_user_make_one_finding():
-    beside = RayProcess("raylet", 22, SESSION, node(1).id, "S", tasks=(of_user(3500),))
-    assert len(looked(seen(of_user(3500), more=(replace(beside, pid=21),)), detectors=TASKS)) == 1
-
-
-def test_the_limit_of_another_ray_is_nothing_of_ours():
+def test_several_raylets_of_a_user_make_one_finding_and_those_of_another_ray_or_without_a_limit_none():
+    beside = RayProcess("raylet", 21, SESSION, node(1).id, "S", tasks=(of_user(3500),))
+    assert len(looked(seen(of_user(3500), more=(beside,)), detectors=TASKS)) == 1
     other = RayProcess("raylet", 707, "session_2", "f" * 56, tasks=(of_user(4000),))
     assert looked(seen(more=(other,)), detectors=TASKS) == ()
+    here = seen()
+    unknown = replace(here.hosts["node1"], rays=(replace(here.hosts["node1"].rays[0], tasks=None),))
+    assert looked(replace(here, hosts={"node1": unknown}), detectors=TASKS) == ()
 
 
 @pytest.mark.parametrize("limit", [of_user(None), of_user(4000, None), of_user(4000, 0), of_user(-1, -1), of_user(1 << 60), of_user(0)])
 def test_what_is_unknown_or_can_not_be_is_not_told(limit):
     assert looked(seen(limit), detectors=TASKS) == ()
-
-
-def test_a_raylet_of_which_no_limit_is_known_is_fine():
-    here = seen()
-    unknown = replace(here.hosts["node1"], rays=(replace(here.hosts["node1"].rays[0], tasks=None),))
-    assert looked(replace(here, hosts={"node1": unknown}), detectors=TASKS) == ()

@@ -24,11 +24,16 @@ def trips(facts):
     raise ValueError("token=hunter2hunter2hunter2")
 
 
-def test_a_finding_stands_since_it_was_first_seen_or_since_when_it_knows_itself():
-    judge = FindingTracker(Limits(), (said(Finding("a", "info", "w1", "…"), Finding("b", "info", "w1", "…", since=NOW - 600)),))
+def test_a_finding_stands_since_it_was_first_seen_again_or_since_when_it_knows_itself():
+    here = [Finding("a", "info", "w1", "…"), Finding("b", "info", "w1", "…", since=NOW - 600)]
+    judge = FindingTracker(Limits(), (lambda facts: list(here),))
     judge(snapshot())
     told = judge(replace(snapshot(), taken=NOW + 60)).findings
     assert {finding.code: finding.since for finding in told} == {"a": NOW, "b": NOW - 600}
+    gone = here.pop(0)
+    judge(replace(snapshot(), taken=NOW + 70))
+    here.append(gone)
+    assert [one.since for one in judge(replace(snapshot(), taken=NOW + 90)).findings if one.code == "a"] == [NOW + 90]
 
 
 def test_it_is_judged_again_after_a_pause_or_when_much_more_will_be_known_and_stays_found_until_then():
@@ -42,16 +47,6 @@ def test_it_is_judged_again_after_a_pause_or_when_much_more_will_be_known_and_st
     assert [finding.code for finding in judge.with_findings(later).findings] == ["a"]
 
 
-def test_what_has_gone_and_comes_again_begins_anew():
-    here = [Finding("a", "info", "w1", "…")]
-    judge = FindingTracker(Limits(), (lambda facts: here,))
-    judge(snapshot())
-    here.clear()
-    judge(replace(snapshot(), taken=NOW + 60))
-    here.append(Finding("a", "info", "w1", "…"))
-    assert judge(replace(snapshot(), taken=NOW + 90)).findings[0].since == NOW + 90
-
-
 def test_the_worst_come_first_and_of_these_the_oldest():
     told = (
         Finding("new", "warning", "w1", "…", since=NOW - 1),
@@ -62,11 +57,15 @@ def test_the_worst_come_first_and_of_these_the_oldest():
 
 
 @pytest.mark.parametrize(
-    ("seen", "text"),
-    [(40, "It is full, as of 40s ago"), (20, "It is full"), (-60, "It is full"), (math.nan, "It is full"), (math.inf, "It is full")],
+    ("seen", "said_text", "text"),
+    [
+        (40, "It is full", "It is full, as of 40s ago"),
+        (40, "job a failed: it died.", "job a failed: it died, as of 40s ago"),
+        *((seen, "It is full", "It is full") for seen in (20, -60, math.nan, math.inf)),
+    ],
 )
-def test_what_follows_from_old_facts_says_so(seen, text):
-    told = FindingTracker(Limits(), (said(Finding("a", "info", "w1", "It is full", seen=NOW - seen)),))(snapshot())
+def test_what_follows_from_old_facts_says_so(seen, said_text, text):
+    told = FindingTracker(Limits(), (said(Finding("a", "info", "w1", said_text, seen=NOW - seen)),))(snapshot())
     assert told.findings[0].text == text
 
 
@@ -104,11 +103,6 @@ def test_what_nobody_has_watched_has_not_lasted():
     judge.skip_gap(3600.0)
     judge.run_detectors(Snapshot(taken=3712.0))
     assert lasted == [0.0, 10.0, 12.0]
-
-
-def test_words_of_ray_that_end_with_a_full_stop_lose_it_before_their_age():
-    told = FindingTracker(Limits(), (said(Finding("a", "info", "w1", "job a failed: it died.", seen=NOW - 40)),))(snapshot())
-    assert told.findings[0].text == "job a failed: it died, as of 40s ago"
 
 
 def test_what_is_being_judged_while_its_cluster_is_left_is_not_told_of_the_next():

@@ -26,7 +26,7 @@ def hosts(*looked_at, **more):
     return snapshot(hosts={one.name: one for one in looked_at}, **facts)
 
 
-def test_the_odd_ones_are_named():
+def test_the_odd_ones_are_named_also_one_raylet_against_the_dashboard():
     made = hosts(host(1), host(2, ray="2.52.0", python="3.10.15", driver="535.1"), host(3), host(4, driver="535.1"))
     told = {found.code: found for found in looked(made, detectors=VERSIONS)}
     assert told["ray-versions"].text == "Ray is 2.52.0 on node2, but the cluster has 2.60.0"
@@ -36,9 +36,6 @@ def test_the_odd_ones_are_named():
         "ray-versions": "warning", "python-versions": "warning", "driver-versions": "info",
     }  # fmt: skip
     assert told["ray-versions"].about == (node(2).key,)
-
-
-def test_a_raylet_of_another_version_than_the_dashboard_is_told_though_it_is_the_only_one_seen():
     found = only(looked(hosts(host(1, ray="2.52.0")), detectors=VERSIONS), "ray-versions")
     assert found.evidence == ("2.52.0: node1", "2.60.0: the dashboard")
 
@@ -66,15 +63,12 @@ def test_where_no_ray_answers_two_that_live_on_one_host_are_not_held_against_eac
     assert only(looked(hosts(one, host(2, ray="2.44.1"), **silent), detectors=VERSIONS), "ray-versions")
 
 
-def test_a_raylet_near_its_limit_of_open_files_is_told():
+def test_a_raylet_near_its_limit_of_open_files_is_told_until_it_is_further_down():
     found = only(looked(hosts(host(1, files=60000, files_limit=65536)), detectors=FILES), "open-files")
     assert found.text == "Raylet (pid 21) on node1 has 60000 of 65536 files open: at the limit no more workers can register"
     assert (found.level, found.evidence[0]) == ("warning", "ls /proc/21/fd | wc -l: 60000")
     assert "prlimit --pid 21 --nofile=131072" in found.remedy.text
     assert only(looked(hosts(host(1, files=65000, files_limit=65536)), detectors=FILES), "open-files-full").level == "critical"
-
-
-def test_that_mark_is_left_only_further_down():
     judge = FindingTracker(Limits(), FILES)
     told = [
         [found.code for found in judge(hosts(host(1, files=files, files_limit=100000))).findings] for files in (79000, 80000, 71000, 69000)

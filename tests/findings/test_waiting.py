@@ -19,15 +19,12 @@ def test_actors_of_one_class_and_job_are_one_finding_with_the_count_and_the_reas
     assert found.evidence[-1] == "`ray list actors --filter state=PENDING_CREATION` lists actor1, actor2, actor3 and 1 more"
     assert (found.level, found.since, len(found.about)) == ("info", NOW - 60, 4)
     assert only(seen(waits()), "actor-pending").text == f"Actor Critic of job train2 waits: {HELD}"
-
-
-def test_other_classes_and_other_jobs_are_told_apart():
     found = seen(waits(1), waits(2, class_="Reward"), waits(3, job="01000000"), waits(4, job=None))
     subjects = {finding.subject for finding in found}
     assert subjects == {"Critic of job train2", "Reward of job train2", "Critic of job train1", "Critic of an unknown job"}
 
 
-def test_of_several_reasons_the_worst_is_told_and_the_others_are_evidence():
+def test_of_several_reasons_the_worst_is_told_and_a_reason_before_none():
     found = only(seen(*map(waits, range(1, 4)), waits(4, why="never fits on these nodes: needs 9 GPUs", wait="never")), "actor-pending")
     assert found.text == (
         "1 of 4 actors Critic of job train2 waits: never fits on these nodes: needs 9 GPUs; 3 more wait for other reasons"
@@ -35,6 +32,12 @@ def test_of_several_reasons_the_worst_is_told_and_the_others_are_evidence():
     assert found.evidence[0] == f"3 of these 4: {HELD}"
     assert "needs 9 GPUs" not in "".join(found.evidence)
     assert found.level == "critical"
+    silent, told = [waits(number, why=None, wait=None) for number in (1, 2)], [waits(3), waits(4)]
+    assert only(seen(*silent, *told), "actor-pending").text == (
+        f"2 of 4 actors Critic of job train2 wait: {HELD}; 2 more wait for other reasons"
+    )
+    more = only(seen(*silent, told[0]), "actor-pending")
+    assert more.text == "2 of 3 actors Critic of job train2 wait, and Ray gives no reason; 1 more waits for another reason"
 
 
 @pytest.mark.parametrize(
@@ -60,15 +63,6 @@ def test_of_several_reasons_the_worst_is_told_and_the_others_are_evidence():
 def test_how_bad_it_is_depends_on_the_reason_and_on_how_long_it_lasts(wait, seconds, level):
     found = seen(waits(seconds=seconds, wait=wait))
     assert [finding.level for finding in found] == [level] * (level is not None)
-
-
-def test_of_as_many_with_and_without_a_reason_the_reason_is_told():
-    silent, told = [waits(number, why=None, wait=None) for number in (1, 2)], [waits(3), waits(4)]
-    assert only(seen(*silent, *told), "actor-pending").text == (
-        f"2 of 4 actors Critic of job train2 wait: {HELD}; 2 more wait for other reasons"
-    )
-    more = only(seen(*silent, told[0]), "actor-pending")
-    assert more.text == "2 of 3 actors Critic of job train2 wait, and Ray gives no reason; 1 more waits for another reason"
 
 
 def test_groups_that_wait_for_several_reasons_are_named_with_each_and_who_holds_what_they_need_is_told_once():
@@ -146,10 +140,7 @@ def test_while_nodes_still_join_they_may_be_what_is_waited_for():
 def test_what_lives_is_dead_or_is_rays_own_does_not_wait():
     supervisor = waits(3, internal=True, name="_ray_internal_job_actor_x")
     assert seen(actor(1), actor(2, state="DEAD"), supervisor, groups=(group(state="CREATED"), group(2, state="REMOVED"))) == ()
-
-
-def test_unknown_actors_and_groups_are_no_finding():
-    assert looked(snapshot(actors=None, placement_groups=None, jobs=None), 0, detectors=ALONE) == ()
+    assert looked(snapshot(actors=None, placement_groups=None, jobs=None), 0, detectors=ALONE) == (), "unknown"
 
 
 def test_a_group_is_told_with_the_actors_that_wait_for_it_and_they_are_no_findings():
@@ -222,11 +213,15 @@ def test_actors_can_be_in_a_deadlock_too_and_it_is_long_no_more_than_told():
     assert seen(*alive, *[waits(number, 5, job=f"0{number - 2}000000", wait="deadlock") for number in (3, 4)]) == ()
 
 
-def test_where_no_job_of_a_deadlock_can_be_stopped_its_driver_can():
+def test_who_can_end_a_deadlock_and_who_holds_what_are_told_once():
     drivers = tuple(Job(f"0{number}000000", f"0{number}000000", None, "RUNNING") for number in (1, 2))
     wanted = [waits(number, 60, job=f"0{number}000000", wait="deadlock") for number in (1, 2)]
     (found,) = seen(*wanted, jobs=drivers)
     assert (found.remedy.action, found.remedy.text) == (None, "kill the driver of one of them: then the others continue")
+    why = f"{DEADLOCK}needs 8 GPUs on one node; node1 has 8 but 8 are reserved by job train1 (group vllm1)"
+    wanted = [group(number, 100, job=f"0{number}000000", why=why, wait="deadlock") for number in (1, 2)]
+    (found,) = seen(groups=tuple(wanted))
+    assert found.evidence[0] == why.removeprefix(DEADLOCK)
 
 
 def test_hostile_names_and_times_make_no_nonsense():
@@ -251,10 +246,3 @@ def test_a_deadlock_that_was_there_before_anybody_looked_is_critical_at_once(ass
     wanted = [waits(number, 1, job=f"0{number}000000", at_least=True, wait="deadlock") for number in (1, 2)]
     (found,) = HeardAgain(Limits(), ALONE, assumed=assumed)(snapshot(actors=tuple(wanted), placement_groups=(), jobs=JOBS)).findings
     assert (found.code, found.level) == ("deadlock", "critical")
-
-
-def test_a_deadlock_tells_once_who_holds_what():
-    why = f"{DEADLOCK}needs 8 GPUs on one node; node1 has 8 but 8 are reserved by job train1 (group vllm1)"
-    wanted = [group(number, 100, job=f"0{number}000000", why=why, wait="deadlock") for number in (1, 2)]
-    (found,) = seen(groups=tuple(wanted))
-    assert found.evidence[0] == why.removeprefix(DEADLOCK)

@@ -21,17 +21,16 @@ def seen(*demand: Demand, seconds: float = 60):
     return looked(snapshot(demand=demand), seconds, detectors=ALONE)
 
 
-def test_they_are_told_with_their_number_what_they_need_and_why():
+def test_they_are_told_with_their_number_what_they_need_and_why_but_not_a_queue_that_moves():
     found = only(seen(QUEUE, LARGE), "task-pending")
     assert found.text == f"2 tasks wait for 16 GPUs, 1 CPU: {WHY}"
     assert (found.level, found.subject, found.since) == ("critical", "16 GPUs, 1 CPU", NOW - 60)
     assert found.remedy is not None
     assert found.about == (LARGE.key,)
-
-
-def test_a_queue_that_moves_is_no_finding():
     assert seen(QUEUE, seconds=3600) == ()
     assert looked(snapshot(demand=None), 60, detectors=ALONE) == ()
+    found = only(HeardAgain(Limits(), ALONE, assumed=60.0)(snapshot(demand=(LARGE,))).findings, "task-pending")
+    assert (found.level, found.since) == ("critical", None)
 
 
 @pytest.mark.parametrize(
@@ -47,11 +46,6 @@ def test_a_queue_that_moves_is_no_finding():
 )
 def test_how_bad_it_is_depends_on_how_long_it_lasts(demand, seconds, level):
     assert [found.level for found in seen(demand, seconds=seconds)] == [level] * (level is not None)
-
-
-def test_who_looks_once_is_told_what_a_minute_would_tell():
-    found = only(HeardAgain(Limits(), ALONE, assumed=60.0)(snapshot(demand=(LARGE,))).findings, "task-pending")
-    assert (found.level, found.since) == ("critical", None)
 
 
 def test_while_nodes_still_join_they_may_be_what_is_waited_for():

@@ -23,13 +23,10 @@ HEAD = node(1, name="head", head=True, probed=True)
 W1 = node(2, name="w1", ip="10.0.0.1", host="node1", probed=True)
 
 
-def test_a_host_is_called_as_its_node_by_every_name_it_has():
+def test_a_host_is_called_as_its_node_or_the_head_among_several_by_every_name_it_has():
     known = titles(HEAD, vm=vm(HEAD))
     assert {known.of_host(name) for name in ("vm", "head", HEAD.ip, HEAD.host, HEAD.id)} == {"head"}
     assert known.of_host("ssh-name", HEAD.ip) == "head"
-
-
-def test_a_machine_with_several_nodes_is_called_as_the_head_among_them_dead_or_alive():
     assert titles(W1, HEAD, vm=vm(W1, HEAD)).of_host("vm") == "head"
     dead = node(1, name="head", head=True, probed=True, state="DEAD")
     assert titles(dead, vm=vm()).of_host("vm") == "head"
@@ -51,12 +48,9 @@ def test_a_false_raylet_gives_its_host_no_name_of_another_node():
     assert known.names_of("w1") == {"one"}
 
 
-def test_a_node_that_several_hosts_claim_without_its_address_names_none_of_them():
+def test_a_host_that_claims_a_node_without_its_address_is_called_so_only_if_no_other_does():
     known = titles(W1, a=vm(W1, name="a", addresses=("172.17.0.1",)), b=vm(W1, name="b", addresses=("172.18.0.1",)))
     assert (known.of_host("a"), known.of_host("b")) == ("a", "b")
-
-
-def test_the_only_host_that_claims_a_node_is_called_so_without_its_address():
     assert titles(W1, a=vm(W1, name="a", addresses=("172.17.0.1",))).of_host("a") == "w1"
     same = {name: vm(W1, name=name, addresses=("172.17.0.1",), machine="boot 1") for name in ("a", "b")}
     assert titles(W1, **same).names_of("w1") == {"a", "b"}

@@ -37,16 +37,14 @@ async def answers(*rays: OtherRay, strangers: bool = False) -> list[bool | None]
     return [ray.answers for ray in await ask_rays(rays, lambda: 0.0, strangers=strangers)]
 
 
-async def test_a_ray_that_reports_its_session_answers():
-    async with listener(json.dumps(VERSION).encode()) as (url, _):
+async def test_a_ray_that_reports_its_session_answers_and_gets_no_token(monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "s3cret-s3cret")
+    async with listener(json.dumps(VERSION).encode()) as (url, asked):
         assert await answers(OtherRay(url, SESSION)) == [True]
         assert await answers(OtherRay(url, "session_of_another")) == [False]
-
-
-async def test_a_ray_does_not_answer_if_nothing_listens():
-    async with listener(b"") as (url, _):
-        pass
-    assert await answers(OtherRay(url, SESSION)) == [False]
+        assert asked
+        assert not any(b"s3cret" in request for request in asked)
+    assert await answers(OtherRay(url, SESSION)) == [False], "nothing listens there any more"
 
 
 async def test_another_users_ray_is_asked_only_if_a_person_wants_it():
@@ -57,16 +55,11 @@ async def test_another_users_ray_is_asked_only_if_a_person_wants_it():
         assert await answers(hers, strangers=True) == [True]
 
 
-async def test_no_token_is_sent(monkeypatch):
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "s3cret-s3cret")
-    async with listener(json.dumps(VERSION).encode()) as (url, asked):
-        assert await answers(OtherRay(url, SESSION)) == [True]
-        assert asked
-        assert not any(b"s3cret" in request for request in asked)
-
-
-async def test_a_ray_that_sends_megabytes_does_not_answer():
-    async with listener(json.dumps({**VERSION, "more": "x" * (1 << 20)}).encode()) as (url, _):
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b'{"session_name": 3}', b"\xff" * 100, json.dumps({**VERSION, "more": "x" * (1 << 20)}).encode()]
+)
+async def test_an_answer_that_is_not_rays_or_has_megabytes_counts_as_none(body):
+    async with listener(body) as (url, _):
         assert await answers(OtherRay(url, SESSION)) == [False]
 
 
@@ -77,9 +70,3 @@ async def test_of_thousands_of_rays_only_some_are_asked_ours_first():
     assert (found[0].owner, found[0].answers) == (None, True)
     assert len([ray for ray in found if ray.answers is not None]) == MAX_ASKED
     assert len(found) == 1001
-
-
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"session_name": 3}', b"\xff" * 100])
-async def test_an_answer_that_is_not_rays_counts_as_none(body):
-    async with listener(body) as (url, _):
-        assert await answers(OtherRay(url, SESSION)) == [False]

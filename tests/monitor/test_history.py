@@ -32,43 +32,27 @@ def past():
     return Past()
 
 
-def test_an_unknown_series_has_no_values(past):
+def test_a_tail_ends_with_the_newest_value_and_has_exactly_the_requested_steps(past):
     assert past.tail() == [None] * 5
     assert past.history.tail("node:nobody", "gpu", 0, 3) == [None] * 3
-
-
-def test_the_newest_value_is_last(past):
     for value in (10, 20, 30):
         past.record(value)
     assert past.tail() == [None, None, 10, 20, 30]
-
-
-def test_a_tail_has_exactly_the_requested_steps(past):
-    for value in range(10):
-        past.record(value)
-    assert past.tail(width=3) == [7, 8, 9]
+    assert past.tail(width=2) == [20, 30]
     assert len(past.tail(width=2 * STEPS_KEPT)) == 2 * STEPS_KEPT
 
 
-def test_a_silence_is_a_gap_and_not_a_zero(past):
+def test_a_silence_is_a_gap_and_moves_the_past_to_the_left(past):
     past.record(10)
     past.record(40, wait=3 * STEP_S)
-    assert past.tail() == [None, 10, None, None, 40]
-
-
-def test_a_silence_that_lasts_still_moves_the_past_to_the_left(past):
-    past.record(10)
     past.silence(2 * STEP_S)
-    assert past.tail() == [None, None, 10, None, None]
+    assert past.tail(width=7) == [None, 10, None, None, 40, None, None]
+    past.history.record(Snapshot(taken=past.now + STEP_S, nodes=None))
+    assert past.tail(width=4) == [40, None, None, None]
     past.silence(100 * STEP_S)
     assert past.tail() == [None] * 5
-
-
-def test_a_long_silence_leaves_no_more_than_a_gap(past):
-    past.record(10)
     past.record(20, wait=10 * STEPS_KEPT * STEP_S)
-    assert past.tail() == [None, None, None, None, 20]
-    assert set(past.tail(width=STEPS_KEPT)) == {None, 20}
+    assert past.tail(width=STEPS_KEPT) == [None] * (STEPS_KEPT - 1) + [20]
 
 
 def test_two_values_within_a_step_are_one(past):
@@ -83,29 +67,16 @@ def test_an_idle_gpu_is_zero_and_one_without_a_rate_is_unknown(past):
     assert past.tail(width=2) == [0, None]
 
 
-def test_facts_that_did_not_change_are_not_recorded_again(past):
-    seen = past.now
-    for _ in range(3):
-        past.record(50, seen=seen)
-    assert past.tail() == [None, None, 50, None, None]
-
-
-def test_facts_that_were_old_when_they_came_are_not_of_now(past):
+def test_only_new_facts_are_recorded(past):
+    past.history.record(Snapshot(taken=past.now, nodes=(node(1, seen=None),)))
     past.record(50, seen=past.now + STEP_S - STALE_AFTER_S - 1)
     assert past.tail() == [None] * 5
     past.record(60, seen=past.now + STEP_S - STALE_AFTER_S + 1)
     assert past.tail() == [None] * 4 + [60]
-
-
-def test_a_node_without_a_sample_is_not_recorded(past):
-    past.history.record(Snapshot(taken=past.now, nodes=(node(1, seen=None),)))
-    assert past.tail() == [None] * 5
-
-
-def test_no_nodes_known_is_no_news(past):
-    past.record(10)
-    past.history.record(Snapshot(taken=past.now + STEP_S, nodes=None))
-    assert past.tail(width=2) == [10, None]
+    seen = past.now
+    for _ in range(3):
+        past.record(50, seen=seen)
+    assert past.tail() == [None, 60, 50, None, None]
 
 
 def test_a_clock_that_goes_back_breaks_nothing(past):
@@ -116,6 +87,10 @@ def test_a_clock_that_goes_back_breaks_nothing(past):
 
 def test_memory_is_a_percentage_and_a_node_is_the_mean_of_its_gpus(past):
     gpus = (gpu(0, 20, utilization=100.0), gpu(1, 60, utilization=50.0), gpu(2, utilization=None, memory_used=None))
+    past.record(gpus=(), memory=HostMemory())
+    past.record(gpus=None)
+    assert past.tail("gpu", None) == [None] * 5
+    assert past.tail("host", None, 2)[0] is None
     past.record(gpus=gpus, memory=HostMemory(25 * GIB, 100 * GIB))
     assert past.tail("memory", 0, 1) == [25]
     assert past.tail("memory", 2, 1) == [None]
@@ -124,26 +99,12 @@ def test_memory_is_a_percentage_and_a_node_is_the_mean_of_its_gpus(past):
     assert past.tail("host", None, 1) == [25]
 
 
-def test_the_memory_of_a_host_that_does_not_say_is_unknown(past):
-    past.record(10, memory=HostMemory())
-    assert past.tail("host", None, 1) == [None]
-
-
-def test_a_node_without_gpus_has_no_past_of_them(past):
-    past.record(gpus=())
-    past.record(gpus=None)
-    assert past.tail("gpu", None) == [None] * 5
-
-
-def test_the_past_is_bounded(past):
+def test_a_past_is_kept_of_so_many_steps_and_nodes_and_no_more(past):
     for value in range(3 * STEPS_KEPT):
         past.record(value % 100)
     kept = past.history._pasts[node(1).key].steps
     assert STEPS_KEPT <= len(kept) <= 2 * STEPS_KEPT
     assert past.tail(width=2) == [(3 * STEPS_KEPT - 2) % 100, (3 * STEPS_KEPT - 1) % 100]
-
-
-def test_nodes_that_come_and_go_for_ever_do_not_fill_the_memory():
     history = History()
     for number in range(300):
         history.record(Snapshot(taken=NOW + number, nodes=(node(number, seen=NOW + number, gpus=()),)))
@@ -199,18 +160,13 @@ def step(history, number, *gpus, jobs=("ppo",), holds=((1, 0), (1, 1)), **more):
     history.record(Snapshot(taken=now, **{**facts, **more}))
 
 
-def test_the_past_of_a_job_is_that_of_the_gpus_its_processes_hold():
+def test_the_past_of_a_job_is_that_of_the_gpus_its_processes_hold_each_counted_once():
     history = History()
     step(history, 1, gpu(0, 20, utilization=100.0), gpu(1, 60, utilization=50.0), gpu(2, 80, utilization=0.0))
     step(history, 2, gpu(0, 0, utilization=0.0), gpu(1, 40, utilization=0.0), gpu(2, 80, utilization=100.0))
-    assert history.job_tail("01000000", "gpu", 3) == [None, 75, 0]
-    assert history.job_tail("01000000", "memory", 3) == [None, 50, 25]
-
-
-def test_a_gpu_that_several_of_its_processes_hold_counts_once():
-    history = History()
-    step(history, 1, gpu(0, utilization=100.0), gpu(1, utilization=0.0), holds=((1, 0), (1, 0), (1, 1)))
-    assert history.job_tail("01000000", "gpu", 1) == [50]
+    step(history, 3, gpu(0, utilization=100.0), gpu(1, utilization=0.0), holds=((1, 0), (1, 0), (1, 1)))
+    assert history.job_tail("01000000", "gpu", 4) == [None, 75, 0, 50]
+    assert history.job_tail("01000000", "memory", 3)[:2] == [50, 25]
 
 
 @pytest.mark.parametrize(
@@ -231,25 +187,15 @@ def test_a_job_with_unknown_gpus_has_a_gap_and_not_a_zero(unknown):
     assert history.job_tail("01000000", "memory", 2) == [None, None]
 
 
-def test_a_job_that_holds_no_gpu_for_a_while_has_a_gap_there():
+def test_a_job_has_a_gap_while_it_holds_no_gpu_and_its_past_goes_with_it():
     history = History()
     for number, holds in enumerate((((1, 0),), (), ((1, 0),))):
         step(history, number, gpu(0, utilization=40.0), holds=holds)
     assert history.job_tail("01000000", "gpu", 3) == [40, None, 40]
-
-
-def test_the_past_of_a_job_goes_with_it():
     history = History()
     step(history, 1, gpu(0, utilization=90.0), holds=((1, 0),))
     step(history, 2, gpu(0, utilization=90.0), holds=((1, 0),), jobs=())
     assert history.job_tail("01000000", "gpu", 2) == [None, None]
-
-
-def test_the_processes_are_gone_through_once_a_step():
-    history = History()
-    step(history, 1, gpu(0, utilization=90.0), holds=((1, 0),))
-    step(history, 1.5, gpu(0, utilization=10.0), holds=((1, 0),))
-    assert history.job_tail("01000000", "gpu", 1) == [90]
 
 
 def test_a_past_is_kept_of_so_many_jobs_and_no_more():

@@ -39,20 +39,18 @@ def node_facts(*nodes, workers=(), holders=()):
     return NodeFacts(nodes=tuple(replace(each, probe=None) for each in nodes), workers=workers, holders=holders)
 
 
-def test_without_answers_everything_is_unknown_and_not_empty():
-    snapshot = joined()
-    assert snapshot.nodes is None
-    assert snapshot.processes is None
-    assert snapshot.sessions is None
-
-
-def test_a_probe_wins_on_what_is_physical():
+def test_a_probe_wins_on_what_is_physical_once_it_has_spoken():
     snapshot = joined(nodes=node_facts(node(1), node(2)), hosts={"node1": host()})
     first, second = snapshot.nodes
     assert (first.probe, first.agent.memory) == ("node1", None), "what the probe sees is in its host alone"
     assert snapshot.index.machine(first).memory == HostMemory(5, 10)
     assert second.probe is None
     assert snapshot.index.machine(second).memory == node(2).agent.memory
+    assert joined(nodes=node_facts(node(1)), hosts={"node1": host(taken=None)}).nodes[0] == node(1, probed=False)
+    snapshot = joined()
+    assert snapshot.nodes is None
+    assert snapshot.processes is None
+    assert snapshot.sessions is None
 
 
 def test_a_false_raylet_on_another_host_gives_a_node_none_of_its_facts():
@@ -69,10 +67,6 @@ def test_a_living_node_has_the_name_of_the_pod_at_its_address_and_a_dead_one_has
     assert [each.pod for each in joined(nodes=known, kubernetes=RayCluster("default", "ray")).nodes] == [None] * 4
 
 
-def test_a_probe_that_has_not_spoken_changes_nothing():
-    assert joined(nodes=node_facts(node(1)), hosts={"node1": host(taken=None)}).nodes[0] == node(1, probed=False)
-
-
 def test_gpus_of_another_raylet_on_the_same_host_stay_its_own():
     mine, others = node(1, gpus=(gpu(0, uuid="a"),)), node(2, ip="10.0.0.1", gpus=(gpu(0, uuid="b"),))
     first, second = machines(nodes=node_facts(mine, others), hosts={"node1": host(gpus=(gpu(0, 1, uuid="a"),))})
@@ -80,8 +74,9 @@ def test_gpus_of_another_raylet_on_the_same_host_stay_its_own():
     assert second.gpus == others.agent.gpus
 
 
-def test_gpus_that_the_agent_can_t_see_are_taken_from_the_probe():
-    assert machines(nodes=node_facts(node(1, gpus=None)), hosts={"node1": host()})[0].gpus == (gpu(0),)
+@pytest.mark.parametrize("state", ["ALIVE", "DEAD"])
+def test_gpus_that_the_agent_can_t_see_are_taken_from_the_probe(state):
+    assert machines(nodes=node_facts(node(1, state=state, gpus=None)), hosts={"node1": host()})[0].gpus == (gpu(0),)
 
 
 def test_a_dead_node_gives_way_to_the_living_one_on_its_host():
@@ -91,21 +86,17 @@ def test_a_dead_node_gives_way_to_the_living_one_on_its_host():
     assert second.probed
 
 
-def test_a_dead_node_alone_on_its_host_shows_what_the_probe_sees():
-    assert machines(nodes=node_facts(node(1, state="DEAD", gpus=None)), hosts={"node1": host()})[0].gpus == (gpu(0),)
-
-
-def test_a_host_without_ray_is_a_row_of_its_own():
+def test_a_row_is_made_of_a_host_without_ray_and_of_one_of_the_config_without_any_facts():
     snapshot = joined(hosts={"node1": host()})
     (only,) = snapshot.nodes
     assert only.id is None
     assert snapshot.index.machine(only).gpus == (gpu(0),)
-
-
-def test_a_host_of_the_config_without_any_facts_is_listed_as_unknown():
     snapshot = joined(nodes=node_facts(node(1)), expected=(("node1", "10.0.0.1"), ("w7", "w7"), ("other-name", "10.0.0.1")))
     assert [item.host for item in snapshot.nodes] == ["node1", "w7"]
     assert snapshot.index.machine(snapshot.nodes[1]).memory.used is None
+    laptop = Host("laptop", ("192.168.1.7",), NOW, gpus=(), processes=(), sessions=(), local=True)
+    assert [item.host for item in joined(nodes=node_facts(node(1)), hosts={"laptop": laptop}).nodes] == ["node1"]
+    assert [item.host for item in joined(hosts={"laptop": laptop}).nodes] == ["laptop"]
 
 
 def test_used_resources_come_from_the_monitor_and_are_unknown_without_it():
@@ -139,45 +130,32 @@ def test_an_ended_worker_that_ray_still_reports_is_not_listed_beside_its_success
     assert [one.pid for one in joined(nodes=facts, hosts={"node1": host(processes=(raylet,), rays=rays)}).processes] == listed
 
 
-def test_a_child_belongs_to_the_actor_it_descends_from():
+def test_a_child_belongs_to_the_actor_it_descends_from_and_parents_that_form_a_loop_end():
     forest = (process(77, node=None), process(78, node=None, parent=77, kind="child"), process(79, node=None, parent=78, kind="child"))
     facts = node_facts(node(1), workers=(Worker(HEAD, 77, "02000000", "actor"),))
     assert [item.actor for item in joined(nodes=facts, hosts={"node1": host(processes=forest)}).processes] == ["actor"] * 3
-
-
-def test_parents_that_form_a_loop_end():
     forest = (process(77, parent=78), process(78, parent=77))
     assert len(joined(hosts={"node1": host(processes=forest)}).processes) == 2
 
 
 def test_whether_an_abandoned_child_is_an_orphan_hangs_on_its_job():
-    left = process(
-        90,
-        kind="unknown",
-        undecided="job",
-        session="session_1",
-        job="02000000",
-        why=("its worker 77 is gone", "it comes from raylet 5, which still runs", "only Ray knows whether job 02000000 still runs"),
-    )
+    reasons = ("its worker 77 is gone", "it comes from raylet 5, which still runs", "only Ray knows whether job 02000000 still runs")
+    left = process(90, kind="unknown", undecided="job", session="session_1", job="02000000", why=reasons)
 
-    def settled(*jobs, session="session_1"):
-        (only,) = joined(cluster=Cluster(session=session), jobs=JobFacts(jobs=jobs), hosts={"node1": host(processes=(left,))}).processes
+    def settled(*jobs, session="session_1", asked=True):
+        listed = JobFacts(jobs=jobs) if asked else None
+        (only,) = joined(cluster=Cluster(session=session), jobs=listed, hosts={"node1": host(processes=(left,))}).processes
         return only
 
-    def kind(*jobs, session="session_1"):
-        return settled(*jobs, session=session).kind
-
-    assert settled(Job("a", "02000000", status="FAILED")).why == (
-        "its worker 77 is gone and its job a FAILED; nothing alive owns it",
-        "it comes from raylet 5, which still runs",
+    failed = Job("a", "02000000", status="FAILED")
+    assert (settled(failed).kind, settled(failed).why) == (
+        "orphan",
+        ("its worker 77 is gone and its job a FAILED; nothing alive owns it", "it comes from raylet 5, which still runs"),
     )
-
-    assert kind(Job("a", "02000000", status="RUNNING")) == "child"
-    assert kind(Job("a", "02000000", status="FAILED")) == "orphan"
-    assert kind(Job("b", "03000000", status="FAILED")) == "unknown"
-    assert kind(Job("a", "02000000", status="FAILED"), session="session_2") == "unknown"
-    (unasked,) = joined(cluster=Cluster(session="session_1"), hosts={"node1": host(processes=(left,))}).processes
-    assert unasked.kind == "unknown"
+    assert settled(Job("a", "02000000", status="RUNNING")).kind == "child"
+    assert settled(Job("b", "03000000", status="FAILED")).kind == "unknown"
+    assert settled(failed, session="session_2").kind == "unknown"
+    assert settled(asked=False).kind == "unknown"
 
 
 def test_a_process_that_ray_knows_as_a_driver_is_one():
@@ -185,18 +163,6 @@ def test_a_process_that_ray_knows_as_a_driver_is_one():
     jobs = JobFacts(jobs=(Job("a", "02000000", status="RUNNING", driver_pid=50, driver_node=HEAD),))
     (only,) = joined(nodes=node_facts(node(1)), jobs=jobs, hosts={"node1": host(processes=(plain,))}).processes
     assert only.kind == "driver"
-
-
-def test_unchanged_parts_stay_the_same_objects():
-    join, facts = Join(), node_facts(node(1))
-    parts = Parts(nodes=facts)
-    assert join(parts, NOW).nodes is join(parts, NOW + 1).nodes
-
-
-def test_a_laptop_from_which_a_cluster_is_watched_is_not_a_row_of_it():
-    laptop = Host("laptop", ("192.168.1.7",), NOW, gpus=(), processes=(), sessions=(), local=True)
-    assert [item.host for item in joined(nodes=node_facts(node(1)), hosts={"laptop": laptop}).nodes] == ["node1"]
-    assert [item.host for item in joined(hosts={"laptop": laptop}).nodes] == ["laptop"]
 
 
 def test_gpus_that_the_probe_does_not_see_are_held_as_ray_reports():
@@ -223,10 +189,11 @@ def kills_of(*recorded, **of_host):
     return joined(nodes=node_facts(node(1)), oom=OomFacts(recorded) if recorded else None, hosts={"node1": host(**of_host)}).oom_kills
 
 
-def test_kills_are_unknown_without_a_source_and_empty_without_a_kill():
+def test_kills_are_unknown_without_a_source_empty_without_a_kill_and_forgotten_with_ray():
     assert kills_of() is None
     assert joined(oom=OomFacts(())).oom_kills == ()
     assert kills_of(oom_kills=()) == ()
+    assert Parts(oom=OomFacts((oom(node=HEAD),))).forget_ray().oom is None
 
 
 def test_a_kill_in_rays_records_and_in_its_log_is_one_with_the_facts_of_both():
@@ -248,53 +215,23 @@ def test_kills_of_others_stay_apart_and_the_newest_is_first():
     ]
 
 
-def test_another_cluster_has_had_no_kills():
-    assert Parts(oom=OomFacts((oom(node=HEAD),))).forget_ray().oom is None
-
-
-class Counted(tuple):  # noqa: SLOT001 it counts
-    """How often somebody has gone through it."""
-
-    times = 0
-
-    def __iter__(self):
-        Counted.times += 1
-        return super().__iter__()
-
-
-def test_a_thousand_hosts_cost_no_look_at_all_of_rays_workers_each():
-    homes = [f"{number:056x}" for number in range(50)]
-    nodes = tuple(node(number, ip=f"10.0.1.{number}") for number in range(50))
-    workers = Counted(Worker(home, 100) for home in homes)
-    hosts = {home: Host(home, addresses=(), taken=NOW, nodes=(home,), processes=(process(100, host=home, node=None),)) for home in homes}
-    Counted.times = 0
-    found = joined(nodes=node_facts(*nodes, workers=workers), hosts=hosts).processes
-    assert found
-    assert {one.node for one in found if one.pid == 100} == set(homes)
-    assert Counted.times < len(homes) // 4
-
-
 APART = (RayProcess("raylet", 301, node=HEAD, apart=True),)
 
 
 @pytest.mark.parametrize(
-    ("others", "line"),
+    ("own", "others", "line"),
     [
-        ((), 9),
-        ((RayProcess("raylet", 400, kill_at=1),), 9),
-        ((RayProcess("raylet", 400, node="of another Ray", kill_at=1),), 9),
-        ((RayProcess("raylet", 400, node=HEAD, kill_at=1),), None),
+        (HEAD, (), 9),
+        (None, (), 9),
+        (HEAD, (RayProcess("raylet", 400, kill_at=1),), 9),
+        (HEAD, (RayProcess("raylet", 400, node="of another Ray", kill_at=1),), 9),
+        (HEAD, (RayProcess("raylet", 400, node=HEAD, kill_at=1),), None),
     ],
 )
-def test_the_kill_line_is_that_of_the_nodes_own_raylet(others, line):
-    rays = (RayProcess("raylet", 301, node=HEAD, kill_at=9), *others)
+def test_the_kill_line_is_that_of_the_nodes_own_raylet(own, others, line):
+    rays = (RayProcess("raylet", 301, node=own, kill_at=9), *others)
     (seen,) = machines(nodes=node_facts(node(1)), hosts={"node1": host(rays=rays)})
     assert seen.memory.kill_at == line
-
-
-def test_the_kill_line_of_a_raylet_that_does_not_say_which_node_it_is():
-    (seen,) = machines(nodes=node_facts(node(1)), hosts={"node1": host(rays=(RayProcess("raylet", 301, kill_at=9),))})
-    assert seen.memory.kill_at == 9
 
 
 def test_of_an_unprobed_container_the_memory_limit_is_rays_and_the_shm_is_unknown():

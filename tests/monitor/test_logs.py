@@ -99,16 +99,13 @@ async def lines_of(log, *, on=False):
     return [line async for batch in log.follow(100, on) for line in batch]
 
 
-async def test_an_actor_has_its_own_logs_then_its_jobs(world):
+async def test_an_actor_has_its_own_logs_then_its_jobs_and_a_dead_one_its_stderr_first(world):
     world.put(NODE1, worker(), worker(suffix="err"), worker(1002), "raylet.out", lines=["hello"])
     logs = await world.finder.logs_of(actor(1))
     assert [(log.label, log.where) for log in logs] == [("out", "node1"), ("err", "node1"), ("job", "")]
     assert await lines_of(logs[0]) == ["hello"]
     assert await lines_of(logs[2]) == ["log of ppo-7b"]
     assert logs[0].title == "worker-a1a1a1a1-02000000-1001.out on node1"
-
-
-async def test_of_a_dead_actor_stderr_comes_first(world):
     world.put(NODE1, worker(1009), worker(1009, "err"))
     assert await world.labels(actor(9, state="DEAD")) == ["err", "out", "job"]
 
@@ -172,14 +169,11 @@ async def test_an_unreadable_answer_of_a_probe_is_raised(world):
         await lines_of(own)
 
 
-async def test_a_dead_node_is_not_asked_through_ray(world):
+async def test_a_dead_node_is_asked_through_its_probe_alone(world):
     world.seen = snapshot(nodes=(node(1, state="DEAD"),), cluster=Cluster("http://h", "2.60.0", SESSION))
     world.probes.names = ("raylet.out",)
     assert await world.labels(node(1, state="DEAD")) == ["raylet.out"]
     assert world.ray.asked == []
-
-
-async def test_of_a_dead_node_only_the_probes_error_is_raised(world):
     world.seen = snapshot(nodes=(node(1, state="DEAD"),), cluster=Cluster("http://h", "2.60.0", SESSION))
     world.probes.names = SourceError("ssh: refused")
     with pytest.raises(SourceError, match=r"^ssh: refused$"):
@@ -202,30 +196,25 @@ async def test_of_several_raylets_on_a_host_the_nodes_own_is_opened(world):
     assert await world.labels(node(2)) == ["raylet.1.out", "dashboard_agent.1.log"]
 
 
-async def test_a_worker_and_what_it_started_have_the_workers_log(world):
+async def test_a_worker_what_it_started_and_what_it_left_behind_have_the_workers_log(world):
     world.put(NODE1, worker())
     own = process(1001, job="02000000")
     child = process(1100, parent=1001, kind="child", job="02000000")
     world.seen = snapshot(processes=(own, child), cluster=Cluster("http://h", "2.60.0", SESSION))
     assert await world.labels(own) == ["out", "job"]
     assert await world.labels(child) == ["out", "job"]
-
-
-async def test_an_orphan_has_the_log_of_its_worker_though_that_is_gone(world):
     world.put(NODE1, worker(1001))
     left = process(1100, parent=1, kind="orphan", job="02000000", worker=1001)
     assert await world.labels(left) == ["out", "job"]
-
-
-async def test_in_a_container_ray_counts_pids_in_its_own_way(world):
     world.put(NODE1, worker(77))
     assert await world.labels(process(5001, ns_pid=77)) == ["out"]
 
 
-async def test_a_part_of_ray_has_its_own_log(world):
+async def test_a_part_of_ray_and_a_group_have_a_log(world):
     world.put(NODE1, "dashboard_agent.out", "dashboard_agent.log", "raylet.out", "dashboard_agent.err")
     agent = process(40, kind="ray", command="python -u /x/ray/dashboard/agent.py --node-ip=1")
     assert await world.labels(agent) == ["dashboard_agent.log", "dashboard_agent.out", "dashboard_agent.err"]
+    assert await world.labels(PlacementGroup("7" * 36, job="02000000")) == ["job"]
 
 
 async def test_the_log_of_another_rays_process_is_read_in_its_session_by_a_probe(world):
@@ -234,10 +223,6 @@ async def test_the_log_of_another_rays_process_is_read_in_its_session_by_a_probe
     assert await world.labels(left) == ["out"]
     assert world.probes.asked == [("node1", "logs", "session_old", "worker-*-1300.*")]
     assert world.ray.asked == []
-
-
-async def test_a_group_has_the_log_of_its_job(world):
-    assert await world.labels(PlacementGroup("7" * 36, job="02000000")) == ["job"]
 
 
 def supervisor(job, **more):
@@ -288,10 +273,12 @@ async def test_a_finding_of_a_restart_loop_opens_the_log_that_it_names(world):
     assert [log.label for log in await world.finder.logs_about(found, [one])] == ["err-before", "err", "out-before", "out", "job"]
 
 
-async def test_a_finding_opens_the_log_of_the_first_thing_that_has_one(world):
+async def test_a_finding_opens_the_log_of_the_first_thing_that_has_one_or_says_that_there_is_none(world):
     world.put(NODE2, "raylet.out")
     (first, *_) = await world.finder.logs_about(finding(), [node(1), node(2)])
     assert (first.label, first.where) == ("raylet.out", "node2")
+    with pytest.raises(SourceError, match="no log: what this finding is about has none"):
+        await world.finder.logs_about(finding(), [])
 
 
 async def test_a_finding_about_a_runtime_environment_opens_the_log_of_its_setup(world):
@@ -306,8 +293,3 @@ async def test_a_finding_about_ray_itself_opens_the_log_on_the_head_that_it_name
     world.put(NODE1, "raylet.out", "gcs_server.out")
     remedy = Remedy("read logs/gcs_server.out on the head")
     assert [log.label for log in await world.finder.logs_about(finding(remedy=remedy), [])] == ["gcs_server.out", "raylet.out"]
-
-
-async def test_a_finding_without_any_log_is_an_error_that_says_so(world):
-    with pytest.raises(SourceError, match="no log: what this finding is about has none"):
-        await world.finder.logs_about(finding(), [])

@@ -26,7 +26,7 @@ from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import ProbeTimings
 from cockpit.sources.ray.client import JobFacts, NodeFacts
 from cockpit.sources.source import Source, SourceError
-from cockpit.trust import peer as trust_module
+from cockpit.trust import peer as peer_module
 from cockpit.trust.sockets import Server
 from tests.world import NOW, node, process, snapshot, theirs
 
@@ -138,10 +138,16 @@ async def published(monitor, host):
 # Which cluster
 
 
-async def test_a_given_address_is_followed_at_once(look):
-    monitor = look(Config(address="http://head:8265"))
+async def test_a_given_address_is_followed_at_once_and_never_left(look):
+    monitor = look(Config(address="http://head:8265", origins={"address": "--address"}))
     await until(lambda: monitor.choice.address)
+    monitor.choice.follow(Address("http://head:8265", "again"))
     assert (monitor.choice.address.url, [made.address for made in Ray.made]) == ("http://head:8265", ["http://head:8265"])
+    assert await monitor.dead_actors() == ("the dead",)
+    assert [batch async for batch in monitor.follow_log("ppo")] == [["log of ppo"]]
+    await until(lambda: monitor.poller.parts.cluster.reachable is False)
+    await published(monitor, here(session("session_1", 9777)))
+    assert monitor.choice.address.url == "http://head:8265"
 
 
 async def test_a_monitor_that_was_started_early_publishes_its_facts_when_it_is_run(look):
@@ -181,34 +187,37 @@ async def test_in_a_slurm_job_no_ray_is_followed_before_its_slurm_job_is_known(l
     assert (monitor.choice.address, offered) == (None, [(Address("http://10.0.0.1:9265", "session_1", owner="Slurm job 41"),)])
 
 
-async def test_no_ray_is_followed_before_the_probe_has_listed_the_sessions(look):
+async def test_no_ray_is_followed_nor_asked_before_the_probe_has_listed_the_sessions(look):
     monitor = look()
     await asyncio.sleep(0.02)
     assert monitor.choice.address is None
+    with pytest.raises(SourceError, match="no Ray dashboard is known yet"):
+        await monitor.dead_actors()
+    with pytest.raises(SourceError, match="no Ray dashboard is known yet"):
+        monitor.follow_log("ppo")
     monitor.poller.update_host(here(session("session_1", 9265)))
     await until(lambda: monitor.choice.address)
     assert monitor.choice.address == Address("http://10.0.0.1:9265", "session_1")
 
 
-async def test_a_dead_session_is_not_followed(look):
-    monitor = look()
-    monitor.poller.update_host(here(session("session_1", 9265, live=False), session("session_2", 9266)))
-    await until(lambda: monitor.choice.address)
-    assert monitor.choice.address.origin == "session_2"
-
-
-async def test_a_silent_probe_is_waited_for_only_so_long(look, monkeypatch):
+async def test_a_silent_probe_is_waited_for_only_so_long_and_a_session_started_later_is_found(look, monkeypatch):
     monkeypatch.setattr(choice_module, "LOCAL_PROBE_TIMEOUT_S", 0.02)
     monitor = look()
-    await until(lambda: monitor.choice.address)
+    await until(lambda: monitor.poller.parts.cluster.reachable is False)
     assert monitor.choice.address == Address("http://127.0.0.1:8265", "default")
+    await published(monitor, here(session("session_1", 9777)))
+    assert monitor.choice.address.url == "http://10.0.0.1:9777"
 
 
-async def test_a_failing_probe_is_not_awaited(look):
+async def test_before_the_first_sample_a_failing_probe_is_not_awaited_and_a_dead_session_is_not_followed(look):
     monitor = look()
     monitor.poller.report_fault("probe", "no Python there", HERE)
     await until(lambda: monitor.choice.address)
     assert monitor.choice.address.origin == "default"
+    monitor = look()
+    monitor.poller.update_host(here(session("session_1", 9265, live=False), session("session_2", 9266)))
+    await until(lambda: monitor.choice.address)
+    assert monitor.choice.address.origin == "session_2"
 
 
 async def test_the_default_address_is_not_followed_if_the_kernel_cant_tell_its_owner(look, monkeypatch):
@@ -229,6 +238,7 @@ async def test_between_two_sessions_a_person_must_choose(look):
     two = (session("session_1", 9265), session("session_2", 9266))
     await published(monitor, here(*two))
     await until(lambda: monitor.choice.choices)
+    await until(lambda: monitor.coverage.is_complete())
     await published(monitor, here(*two))
     assert offered == [(Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))]
     assert monitor.choice.address is None
@@ -309,15 +319,6 @@ async def test_a_session_that_comes_back_on_another_port_is_followed(look):
     assert monitor.poller.parts.jobs is None
 
 
-async def test_a_session_started_after_cockpit_is_found(look, monkeypatch):
-    monkeypatch.setattr(choice_module, "LOCAL_PROBE_TIMEOUT_S", 0.01)
-    monitor = look()
-    await until(lambda: monitor.poller.parts.cluster.reachable is False)
-    assert monitor.choice.address.origin == "default"
-    await published(monitor, here(session("session_1", 9777)))
-    assert monitor.choice.address.url == "http://10.0.0.1:9777"
-
-
 async def test_a_dashboard_that_answers_is_not_left_for_another(look):
     Ray.answer = Cluster("http://10.0.0.1:9265", "2.60.0", "session_1", reachable=True)
     monitor = look()
@@ -325,13 +326,6 @@ async def test_a_dashboard_that_answers_is_not_left_for_another(look):
     await until(lambda: monitor.poller.parts.cluster.reachable)
     await published(monitor, here(session("session_1", 9265), session("session_2", 9777)))
     assert monitor.choice.address.url == "http://10.0.0.1:9265"
-
-
-async def test_an_address_that_a_person_gave_is_never_left(look):
-    monitor = look(Config(address="http://head:8265", origins={"address": "--address"}))
-    await until(lambda: monitor.poller.parts.cluster.reachable is False)
-    await published(monitor, here(session("session_1", 9777)))
-    assert monitor.choice.address.url == "http://head:8265"
 
 
 async def test_a_session_that_a_person_has_chosen_is_never_left_for_another(look):
@@ -398,13 +392,6 @@ async def test_a_ray_that_was_restarted_at_its_address_is_followed(look):
     assert monitor.choice.address == Address("http://10.0.0.1:9265", "session_2")
 
 
-async def test_following_the_same_address_again_changes_nothing(look):
-    monitor = look(Config(address="http://head:8265"))
-    await until(lambda: Ray.made)
-    monitor.choice.follow(Address("http://head:8265", "again"))
-    assert len(Ray.made) == 1
-
-
 # Which hosts
 
 
@@ -421,34 +408,30 @@ def idle(look):
     return make
 
 
-def test_while_ray_is_up_no_other_host_is_probed(idle):
-    assert not select(idle(hosts=(HostEntry("w7"),)), nodes=(node(1), WORKER))
+W7 = {"hosts": (HostEntry("w7", "10.0.0.7"),)}
+DOWN = Cluster("http://10.0.0.1:8265", reachable=False)
 
 
-def test_when_ray_is_down_every_known_node_and_host_is_probed(idle):
-    down = Cluster("http://10.0.0.1:8265", reachable=False)
-    found = select(idle(hosts=(HostEntry("w7", "10.0.0.7"),)), cluster=down, nodes=(node(1), WORKER))
-    assert found == {"node2": "10.0.0.2", "w7": "10.0.0.7"}
+@pytest.mark.parametrize(
+    ("config", "facts", "probed"),
+    [
+        pytest.param(W7, {}, {}, id="Ray is up"),
+        pytest.param(W7, {"cluster": DOWN}, {"node2": "10.0.0.2", "w7": "10.0.0.7"}, id="Ray is down"),
+        pytest.param(W7, {"cluster": Cluster(reachable=None)}, {}, id="the dashboard has not answered yet"),
+        pytest.param({**W7, "probe_hosts": "always"}, {}, {"w7": "10.0.0.7"}, id="always"),
+        pytest.param({}, {"nodes": (node(1), WORKER, node(3, state="DEAD"))}, {"node3": "10.0.0.3"}, id="dead node"),
+        pytest.param({}, {"nodes": (node(1), WORKER, node(3, state="UNKNOWN"))}, {"node3": "10.0.0.3"}, id="unknown node"),
+        pytest.param({}, {"nodes": (node(1), node(9, id=None, state="UNKNOWN"))}, {}, id="node without an id"),
+    ],
+)
+def test_the_hosts_that_are_probed(idle, config, facts, probed):
+    assert select(idle(**config), **{"nodes": (node(1), WORKER), **facts}) == probed
 
 
-def test_before_its_first_answer_the_dashboard_is_not_down(idle):
-    assert not select(idle(hosts=(HostEntry("w7"),)), cluster=Cluster(reachable=None), nodes=(node(1), WORKER))
-
-
-@pytest.mark.parametrize("state", ["DEAD", "UNKNOWN"])
-def test_the_host_of_a_node_that_is_not_alive_is_probed(idle, state):
-    assert select(idle(), nodes=(node(1), WORKER, node(3, state=state))) == {"node3": "10.0.0.3"}
-
-
-@pytest.mark.parametrize("kind", ["unknown", "orphan", "stale"])
-def test_the_host_of_an_unknown_gpu_process_is_probed(idle, kind):
-    suspect = process(77, kind=kind, node=WORKER.id)
-    assert select(idle(), nodes=(node(1), WORKER, node(3)), processes=(suspect,)) == {"node2": "10.0.0.2"}
-
-
-@pytest.mark.parametrize("kind", ["worker", "child", "driver", "ray", "foreign"])
-def test_the_host_of_a_known_process_is_not_probed(idle, kind):
-    assert not select(idle(), nodes=(node(1), WORKER), processes=(process(77, kind=kind, node=WORKER.id),))
+@pytest.mark.parametrize("kind", ["unknown", "orphan", "stale", "worker", "child", "driver", "ray", "foreign"])
+def test_the_host_of_a_gpu_process_is_probed_if_nobody_alive_is_known_to_own_it(idle, kind):
+    found = select(idle(), nodes=(node(1), WORKER, node(3)), processes=(process(77, kind=kind, node=WORKER.id),))
+    assert found == ({"node2": "10.0.0.2"} if kind in ("unknown", "orphan", "stale") else {})
 
 
 def test_a_host_on_which_another_ray_holds_gpus_stays_probed(idle):
@@ -463,25 +446,14 @@ def test_this_host_is_never_probed_as_another_host(idle):
     assert not select(idle(hosts=local, probe_hosts="always"), nodes=(node(1), node(4, ip="127.0.0.1", state="DEAD")), processes=suspects)
 
 
-def test_always_means_every_host_of_the_config(idle):
-    assert select(idle(hosts=(HostEntry("w7"), HostEntry("w8")), probe_hosts="always"), nodes=(node(1), WORKER)) == {"w7": "w7", "w8": "w8"}
-
-
 def test_a_node_is_reached_as_the_config_says(idle):
     by_address, by_name = HostEntry("w2", "10.0.0.2", user="train"), HostEntry("node3", "gateway", python="/opt/python")
     monitor = idle(hosts=(by_address, by_name))
     dead = snapshot(nodes=(node(2, state="DEAD"), node(3, state="DEAD")), processes=())
     assert monitor.selection.select_hosts(dead) == {"w2": by_address, "node3": by_name}
-
-
-def test_a_dead_node_without_a_name_is_reached_as_the_living_node_at_its_address(idle):
-    dead = node(2, id="f" * 56, host="10.0.0.2", name="10.0.0.2", state="DEAD")
+    nameless = node(2, id="f" * 56, host="10.0.0.2", name="10.0.0.2", state="DEAD")
     monitor = idle(hosts=(HostEntry("node2"),))
-    assert monitor.selection.select_hosts(snapshot(nodes=(node(1), node(2), dead), processes=())) == {"node2": HostEntry("node2")}
-
-
-def test_a_node_without_an_id_is_not_probed(idle):
-    assert not select(idle(), nodes=(node(1), node(9, id=None, state="UNKNOWN")))
+    assert monitor.selection.select_hosts(snapshot(nodes=(node(1), node(2), nameless), processes=())) == {"node2": HostEntry("node2")}
 
 
 async def test_never_means_never(look, monkeypatch):
@@ -506,25 +478,10 @@ async def test_a_dead_node_is_probed_as_soon_as_it_is_published(look, monkeypatc
 # Requests of a person
 
 
-async def test_without_a_dashboard_nothing_can_be_asked_of_it(look):
-    monitor = look()
-    with pytest.raises(SourceError, match="no Ray dashboard is known yet"):
-        await monitor.dead_actors()
-    with pytest.raises(SourceError, match="no Ray dashboard is known yet"):
-        monitor.follow_log("ppo")
-
-
-async def test_the_dead_and_the_logs_come_from_the_dashboard(look):
-    monitor = look(Config(address="http://head:8265"))
-    await until(lambda: Ray.made)
-    assert await monitor.dead_actors() == ("the dead",)
-    assert [batch async for batch in monitor.follow_log("ppo")] == [["log of ppo"]]
-
-
 @pytest.fixture
 def ours_listen(monkeypatch):
     """On every port of this host."""
-    monkeypatch.setattr(trust_module, "find_server", lambda *_: Server(frozenset([os.geteuid()]), frozenset()))
+    monkeypatch.setattr(peer_module, "find_server", lambda *_: Server(frozenset([os.geteuid()]), frozenset()))
 
 
 async def test_jobs_are_read_from_every_ray_on_this_host_and_only_the_followed_one_gets_the_token(look, ours_listen):
@@ -539,7 +496,7 @@ async def test_jobs_are_not_taken_from_another_user_at_the_port_of_a_ray_beside_
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
     monitor.poller.update_host(here(session("session_a", 8266), session("session_b", 8267)))
-    monkeypatch.setattr(trust_module, "find_server", lambda port, *_: Server(frozenset([666 if port == 8266 else 0]), frozenset()))
+    monkeypatch.setattr(peer_module, "find_server", lambda port, *_: Server(frozenset([666 if port == 8266 else 0]), frozenset()))
     assert [name for name, _ in await monitor.jobs_by_session()] == ["of http://head:8265", "session_b"]
 
 
@@ -558,7 +515,7 @@ async def test_a_ray_that_calls_itself_a_session_of_this_host_is_not_it(look, ou
 @pytest.mark.parametrize(("user", "is_believed"), [(666, False), (os.geteuid(), True)])
 async def test_a_ray_at_the_same_port_on_another_address_of_this_host_counts_only_if_it_is_ours(look, monkeypatch, user, is_believed):
     """A dashboard listens on 127.0.0.1 alone: any user may have its port elsewhere."""
-    monkeypatch.setattr(trust_module, "find_server", lambda *_: Server(frozenset([user]), frozenset(["10.0.0.1"])))
+    monkeypatch.setattr(peer_module, "find_server", lambda *_: Server(frozenset([user]), frozenset(["10.0.0.1"])))
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
     monitor.poller.update_host(here(session("of http://head:8265", 8265)))
@@ -575,7 +532,7 @@ async def test_jobs_are_not_taken_from_another_users_ray_nor_from_a_ray_with_ano
 
 
 async def test_a_found_dashboard_is_not_trusted_once_another_user_listens_there(look, monkeypatch):
-    monkeypatch.setattr(trust_module, "find_server", lambda *_: Server(frozenset([666]), frozenset()))
+    monkeypatch.setattr(peer_module, "find_server", lambda *_: Server(frozenset([666]), frozenset()))
     monitor = look()
     monitor.poller.update_host(here(session("session_1", 9265)))
     await until(lambda: monitor.choice.address)
@@ -638,13 +595,17 @@ def silent():
         yield server.getsockname()[1]
 
 
-async def test_one_look_returns_in_time_without_any_answer(silent, monkeypatch):
-    monkeypatch.setattr(hosts_module, "local_command", lambda _: QUIET)
+async def test_one_look_returns_in_time_without_any_answer_and_leaves_no_child_behind(silent, monkeypatch, tmp_path):
+    born = tmp_path / "born"
+    code = f"import os, time; open({str(born)!r}, 'w').write(str(os.getpid())); time.sleep(3600)"
+    monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, "-c", code])
     started = time.monotonic()
     monitor = await sample_once(Config(address=f"http://127.0.0.1:{silent}"), env={}, patience=0.5)
     assert time.monotonic() - started > 0.4
     assert monitor.poller.snapshot.nodes is None
     monitor.poller.leave()
+    assert born.read_text()
+    await until(lambda: not Path(f"/proc/{born.read_text()}").exists())
 
 
 async def test_one_look_ends_as_soon_as_all_have_answered_or_failed(monkeypatch):
@@ -657,24 +618,6 @@ async def test_one_look_ends_as_soon_as_all_have_answered_or_failed(monkeypatch)
     assert "no NVML" in faults["probe"]
     assert str(port) in faults["ray.identity"]
     monitor.poller.leave()
-
-
-async def test_one_look_leaves_no_child_behind(silent, monkeypatch, tmp_path):
-    born = tmp_path / "born"
-    code = f"import os, time; open({str(born)!r}, 'w').write(str(os.getpid())); time.sleep(3600)"
-    monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, "-c", code])
-    monitor = await sample_once(Config(address=f"http://127.0.0.1:{silent}"), env={}, patience=0.5)
-    monitor.poller.leave()
-    assert born.read_text()
-    await until(lambda: not Path(f"/proc/{born.read_text()}").exists())
-
-
-async def test_two_sessions_are_found_by_one_look_and_none_is_taken(look):
-    monitor = look()
-    monitor.poller.update_host(here(session("session_1", 9265), session("session_2", 9266)))
-    await until(lambda: monitor.coverage.is_complete())
-    assert len(monitor.choice.choices) == 2
-    assert not Ray.made
 
 
 # Other hosts, for a single look
@@ -718,11 +661,7 @@ def seen(monkeypatch, tmp_path):
     return look
 
 
-async def test_one_look_probes_named_hosts_and_waits_for_them(seen):
-    assert await seen("w1", "w2") == ({"w1", "w2"}, {})
-
-
-async def test_one_look_sees_more_hosts_than_are_probed_at_once(seen, monkeypatch):
+async def test_one_look_waits_for_all_named_hosts_even_if_fewer_are_probed_at_once(seen, monkeypatch):
     monkeypatch.setattr(monitor_module, "SINGLE_LOOK_PACE", ProbeTimings(most=1))
     assert await seen("w1", "w2", "w3", hosts_patience=15.0) == ({"w1", "w2", "w3"}, {})
 
@@ -746,17 +685,10 @@ async def test_a_single_look_waits_until_a_named_host_has_listed_its_sessions(se
     assert monitors[0].poller.snapshot.hosts["slow1"].sessions == ()
 
 
-async def test_a_named_host_that_is_this_one_is_not_awaited(seen):
-    me = (HostEntry(HERE), HostEntry("me", "10.0.0.1"), HostEntry("localhost"))
-    assert await seen(*me) == (set(), {})
-
-
-async def test_with_reach_ray_no_probe_is_sent_and_a_fault_says_so_at_once(seen):
+async def test_hosts_that_are_not_probed_are_not_awaited(seen):
     assert await seen("w1", reach="ray") == (set(), {"w1": "w1 is not probed: `reach: ray` allows only actions"})
-
-
-async def test_with_probe_hosts_never_no_host_is_awaited(seen):
     assert await seen("frozen1", probe_hosts="never") == (set(), {})
+    assert await seen(HostEntry(HERE), HostEntry("me", "10.0.0.1"), HostEntry("localhost")) == (set(), {})
 
 
 def test_hosts_of_the_config_file_are_not_named_for_this_run(idle):

@@ -46,21 +46,16 @@ def test_of_two_with_the_same_job_id_only_that_of_our_session_is_our_jobs():
     assert theirs.why == (f"job 02000000 of another Ray session ({THEIRS})", "as its host says")
 
 
-def test_a_process_of_another_ray_without_a_job_is_still_known_as_anothers():
+def test_another_rays_process_is_known_as_anothers_and_is_on_no_node_of_ours():
     raylet = only(by_probe(707, THEIRS, kind="ray", job=None, node=THERE))
     assert (raylet.ours, raylet.other_owner, raylet.node) == (False, f"another Ray session ({THEIRS})", THERE)
-
-
-def test_another_rays_process_is_on_no_node_of_ours():
     assert only(by_probe(2, THEIRS), nodes=(HERE,)).node is None
+    assert only(by_probe(2, THEIRS, gpus=(Hold(0, GIB),))).gpu_memory == GIB
 
 
-def test_without_a_session_the_node_decides_the_owner():
+def test_without_a_session_the_node_or_rays_word_for_the_pid_decides_the_owner():
     assert only(by_probe(1, None, node=HERE)).job == "02000000"
     assert only(by_probe(1, None, node=THERE)).job is None
-
-
-def test_without_a_session_rays_word_for_its_pid_does_unless_it_is_anothers():
     workers = (Worker(HERE, 1, "02000000", "actor"),)
     assert only(by_probe(1, None, job=None), workers=workers).actor == "actor"
     theirs = only(by_probe(1, THEIRS), workers=workers)
@@ -130,10 +125,6 @@ def test_a_ray_that_does_not_tell_its_session_is_known_by_the_raylets_of_its_nod
     assert [each.ours for each in snapshot.processes] == [True, False]
 
 
-def test_gpus_of_another_rays_process_are_still_listed():
-    assert only(by_probe(2, THEIRS, gpus=(Hold(0, GIB),))).gpu_memory == GIB
-
-
 def test_a_node_is_not_taken_for_a_host_on_which_only_another_rays_raylet_runs():
     lone = {"rays": RAYS[1:], "nodes": (THERE,)}
     assert not joined(**lone).nodes[0].probed
@@ -151,7 +142,7 @@ def kills_of(*read: OomKill, api: tuple[OomKill, ...] = ()):
     return Join()(parts, NOW).oom_kills
 
 
-def test_a_kill_by_another_ray_is_not_ours():
+def test_a_kill_by_another_ray_is_not_ours_and_one_from_rays_api_is():
     (mine,) = kills_of(kill(MINE))
     assert (mine.ours, mine.job, mine.actor) == (True, "02000000", "a" * 32)
     (theirs,) = kills_of(kill(THEIRS))
@@ -160,9 +151,6 @@ def test_a_kill_by_another_ray_is_not_ours():
     assert (unknown.ours, unknown.job) == (None, None)
     (by_node,) = kills_of(kill(None, node=HERE))
     assert (by_node.ours, by_node.job) == (True, "02000000")
-
-
-def test_kills_from_rays_api_are_ours():
     (one,) = kills_of(api=(OomKill("ray", NOW - 60, 77, node=HERE, job="02000000"),))
     assert (one.ours, one.job) == (True, "02000000")
 

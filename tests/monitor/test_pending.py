@@ -13,7 +13,7 @@ from cockpit.monitor.join import Join
 from cockpit.monitor.source_answers import Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
 from tests.sources.ray.recorded_ray import RecordedRay
-from tests.world import NOW, actor, node, with_figures
+from tests.world import NOW, actor, node
 
 HEAD, W1 = f"{1:056x}", f"{2:056x}"
 STARTING = "resources are reserved; the runtime environment or the worker process is starting"
@@ -66,32 +66,24 @@ def queued(**needs):
     return (Demand(needs=needs, count=1),)
 
 
-def test_a_reason_names_the_job_and_actor_that_hold_the_resources():
+def test_a_reason_names_the_job_and_actor_or_the_ended_job_that_hold_the_resources():
     critic = actor(1, class_="Critic", node=W1, needs={"GPU": 2.0})
     jobs = (Job("train1", "02000000", status="RUNNING"),)
     reason = why(nodes((8, 0), (2, 0)), critic, waiting(), jobs=jobs)
     known = "node2 has 8 but 2 are reserved by job train1 (actor Critic), node1 has 8 but 8 are reserved"
     assert reason.startswith(f"needs 8 GPUs on one node; {known}")
-
-
-def test_a_group_of_an_ended_job_is_named_as_such():
     left = group(1, state="CREATED", bundles=(Bundle({"GPU": 8.0}, HEAD),))
     jobs = (Job("train0", "02000000", status="FAILED"),)
     assert why(nodes((8, 0)), waiting(), groups=(left,), jobs=jobs).endswith("8 are reserved by ended job train0 (group group1)")
 
 
-def test_a_groups_reason_has_rays_own_words_behind_it():
-    reason = why(nodes((0, 0)), groups=(group(bundles=(Bundle({"GPU": 9.0}),), why="no nodes could hold it"),))
-    assert reason == "never fits on these nodes: needs 9 GPUs on one node; node1 has 8 (Ray: no nodes could hold it)"
-
-
-def test_on_a_cluster_that_grows_nothing_is_impossible_for_ever():
+def test_a_groups_reason_has_rays_own_words_behind_it_and_is_that_of_its_actors():
+    reason = "never fits on these nodes: needs 9 GPUs on one node; node1 has 8"
+    large = group(bundles=(Bundle({"GPU": 9.0}),), why="no nodes could hold it")
+    assert why(nodes((0, 0)), groups=(large,)) == f"{reason} (Ray: no nodes could hold it)"
+    actor_of_it = waiting(placement_group=f"{7:036x}")
+    assert why(nodes((0, 0)), actor_of_it, groups=(replace(large, why=""),)) == f"its placement group waits: {reason}"
     assert why(nodes((0, 0), growing=True), waiting(needs={"GPU": 9.0})).startswith("does not fit on the current nodes: needs 9 GPUs")
-
-
-def test_an_actor_of_a_waiting_group_has_the_groups_reason():
-    reason = why(nodes((0, 0)), waiting(placement_group=f"{7:036x}"), groups=(group(bundles=(Bundle({"GPU": 9.0}),)),))
-    assert reason == "its placement group waits: never fits on these nodes: needs 9 GPUs on one node; node1 has 8"
 
 
 def test_an_actors_group_counts_as_removed_once_the_list_is_newer_than_the_actor():
@@ -111,13 +103,10 @@ def test_an_actor_in_a_placed_group_waits_for_others_there():
     assert why(nodes((2, 0)), actor(1, **inside), anywhere, groups=(placed,), demand=queued(GPU=1.0)) is None
 
 
-def test_an_actor_that_ray_no_longer_queues_is_being_started():
+def test_an_actor_that_ray_no_longer_queues_is_being_started_and_free_gpus_may_be_fractions():
     assert why(nodes((8, 0)), waiting(), demand=()) == STARTING
     assert why(nodes((0, 0)), waiting(), demand=queued(GPU=8.0)).startswith("there is room for it, but Ray keeps it queued")
     assert why(nodes((0, 0)), waiting()).startswith("there is room for it: the runtime environment")
-
-
-def test_free_gpus_may_be_fractions_of_several_gpus():
     parted = [actor(number, node=HEAD, needs={"GPU": 0.5}) for number in (1, 2)]
     reason = why(nodes((1, 0)), *parted, waiting(needs={"GPU": 7.0}), demand=queued(GPU=7.0))
     assert "but Ray keeps it queued: the free GPUs may be fractions of several GPUs, or it may be bound to a node" in reason
@@ -136,19 +125,19 @@ def test_an_actor_whose_constructor_runs_holds_its_resources():
     assert "8 are reserved by job 02000000 (actor Critic)" in why(listed, running, waiting())
 
 
-def test_an_actor_that_declares_nothing_needs_a_cpu_to_be_placed():
+def test_an_actor_that_declares_nothing_needs_a_cpu_and_one_that_is_restarted_is_judged_too():
     reason = why(nodes((0, 16)), waiting(needs={}), demand=queued(CPU=1.0))
     assert reason == "needs 1 CPU on one node; node1 has 16 but 16 are reserved by tasks or starting workers"
-
-
-def test_an_actor_that_is_restarted_is_judged_too():
     assert "8 are reserved" in why(nodes((8, 0)), waiting(state="RESTARTING", node=W1), demand=())
 
 
-def test_a_label_that_no_node_has():
+def test_a_label_that_no_node_has_or_that_a_full_node_has():
     assert "no node has that label; there are gpu=a100 on 1 node" in why(
         nodes((0, 0), labels={"gpu": "a100"}), waiting(labels={"gpu": "h100"})
     )
+    labelled = nodes((8, 0), (0, 0))
+    listed = replace(labelled, nodes=(replace(labelled.nodes[0], labels={"gpu": "h100"}), labelled.nodes[1]))
+    assert word(listed, waiting(labels={"gpu": "h100"})) == "label"
 
 
 def test_without_a_strategy_there_is_a_reason_only_if_no_strategy_could_place_it():
@@ -187,12 +176,6 @@ def test_each_reason_has_its_word():
     assert word(full, groups=(group(),)) == "held"
 
 
-def test_a_node_without_the_label_has_room():
-    labelled = nodes((8, 0), (0, 0))
-    listed = replace(labelled, nodes=(replace(labelled.nodes[0], labels={"gpu": "h100"}), labelled.nodes[1]))
-    assert word(listed, waiting(labels={"gpu": "h100"})) == "label"
-
-
 def test_a_job_that_waits_for_what_it_holds_itself_is_no_deadlock_with_others():
     mine = actor(1, class_="Critic", node=HEAD, needs={"GPU": 8.0})
     assert word(nodes((8, 0)), mine, waiting()) == "itself"
@@ -200,13 +183,10 @@ def test_a_job_that_waits_for_what_it_holds_itself_is_no_deadlock_with_others():
     assert why(nodes((8, 0)), mine, waiting()) == reason
 
 
-def test_an_uncertain_reason_has_no_word():
+def test_an_uncertain_reason_has_no_word_and_old_or_missing_facts_give_none():
     assert word(nodes((0, 0), growing=True), waiting(needs={"GPU": 9.0})) is None
     assert word(nodes((8, 0)), waiting(since=NOW - 2), demand=()) is None
     assert word(None, waiting()) is None
-
-
-def test_old_or_missing_facts_give_no_reasons():
     old = {("ray.status", None): Fault("ray.status", "silent", NOW)}
     assert why(nodes((8, 0)), waiting(), faults=old) is None
     assert "never" in why(nodes((8, 0)), waiting(needs={"GPU": 9.0}), faults=old)
@@ -233,16 +213,6 @@ def test_a_name_that_is_still_mangled_is_no_missing_resource():
     listed = NodeFacts(nodes=(node(1, resources={"specialHw": Quantity(0.0, 1.0)}),), workers=(), holders=())
     assert why(listed, waiting(needs={"special_hw": 1.0})) is None
     assert why(nodes((0, 0)), waiting(needs={"special_hw": 1.0})).startswith("never fits on these nodes: ")
-
-
-def test_an_unchanged_world_is_not_judged_again(monkeypatch):
-    join, listed = Join(), nodes((8, 0))
-    facts = parts(listed, waiting())
-    first = join(facts, NOW)
-    monkeypatch.setattr(pending_reasons, "Reasons", None)
-    hotter = replace(listed, nodes=tuple(with_figures(each, cpu=99.0, seen=NOW) for each in listed.nodes))
-    again = join(replace(facts, nodes=hotter, as_of={"ray.status": NOW + 5, "ray.placement_groups": NOW + 5}), NOW + 5)
-    assert again.actors is first.actors
 
 
 def test_reasons_are_found_again_when_their_facts_change():
@@ -275,25 +245,22 @@ def test_of_a_large_cluster_reasons_are_found_again_rarely_but_at_once_with_a_so
     assert "9" in why(large[1], actors, JobFacts(jobs=())).why
 
 
-def test_where_nothing_waits_all_stays_as_it_came():
-    calm = parts(nodes((8, 0)), actor(1))
-    assert Join()(calm, NOW).actors is calm.actors.actors
+async def joined_recording(version):
+    ray = RecordedRay(version).ray(lambda: NOW)
+    read = {"nodes": await ray.read_nodes(), "status": await ray.read_status(), "groups": await ray.read_placement_groups()}
+    return Join()(Parts(**read, actors=await ray.read_actors(), as_of={"ray.status": NOW}), NOW)
 
 
 @pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
 async def test_recorded_answers_of_each_ray_version_give_the_same_reasons(version):
-    ray = RecordedRay(version).ray(lambda: NOW)
-    read = {"nodes": await ray.read_nodes(), "status": await ray.read_status(), "groups": await ray.read_placement_groups()}
-    snapshot = Join()(Parts(**read, actors=await ray.read_actors(), as_of={"ray.status": NOW}), NOW)
+    snapshot = await joined_recording(version)
     assert "never fits on these nodes: needs 100 GPUs on one node; vm has 2" in {each.why for each in snapshot.actors}
     waits_for = {each.why.partition(" (Ray: ")[0] for each in snapshot.placement_groups if each.pending}
     assert "never fits on these nodes: needs 50 GPUs on one node; vm has 2" in waits_for
 
 
 async def test_the_reasons_of_recorded_actors():
-    ray = RecordedRay().ray(lambda: NOW)
-    read = {"nodes": await ray.read_nodes(), "status": await ray.read_status(), "groups": await ray.read_placement_groups()}
-    actors = Join()(Parts(**read, actors=await ray.read_actors(), as_of={"ray.status": NOW}), NOW).actors
+    actors = (await joined_recording("2.60")).actors
     two_nodes = "needs 2 x 1 CPU, each on a node of its own; only 1 node can take it"
     never = "never fits on these nodes"
     assert {(each.why or "").partition(" (Ray: ")[0] for each in actors if each.state == "PENDING_CREATION"} == {
@@ -342,38 +309,32 @@ LARGE = Demand({"CPU": 1.0, "GPU": 16.0}, 2)
 NEVER = ("never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8", "never")
 
 
-def test_only_tasks_that_no_node_is_large_enough_for_have_a_reason():
+def test_only_tasks_that_no_node_is_large_enough_for_and_no_actor_asks_for_have_a_reason():
     queue = Demand({"GPU": 8.0}, 500)
     assert demanded(nodes((8, 0), (8, 0)), demand=(queue, LARGE)) == [(None, None), NEVER]
-    read = parts(nodes((8, 0), (8, 0)), demand=(queue,))
-    assert Join()(read, NOW).demand is read.status.demand
-
-
-def test_demand_of_a_waiting_actor_has_no_second_reason():
-    asks = waiting(needs=LARGE.needs)
-    assert demanded(nodes((0, 0), (0, 0)), asks, demand=(LARGE,)) == [(None, None)]
+    assert demanded(nodes((0, 0), (0, 0)), waiting(needs=LARGE.needs), demand=(LARGE,)) == [(None, None)]
     assert demanded(nodes((0, 0), (0, 0)), waiting(), demand=(LARGE,)) == [NEVER]
+    grows = "does not fit on the current nodes: needs 16 GPUs on one node; 2 nodes have 8"
+    assert demanded(nodes((0, 0), (0, 0), growing=True), demand=(LARGE,)) == [(grows, None)]
 
 
-@pytest.mark.parametrize("lack", ["actors", "all actors", "nodes", "the size of a node", "names", "the age of the report"])
-def test_without_the_facts_for_it_tasks_have_no_reason(lack):
-    read = parts(nodes((0, 0), (0, 0)), demand=(LARGE,))
-    if lack == "actors":
-        read = replace(read, actors=None)
-    elif lack == "all actors":
-        read = replace(read, actors=ActorFacts(actors=(), counts=None, complete=False))
-    elif lack == "nodes":
-        read = replace(read, nodes=None)
-    elif lack == "the size of a node":
-        listed = nodes((0, 0), (0, 0)).nodes
-        read = replace(read, nodes=NodeFacts((listed[0], replace(listed[1], resources={})), (), ()))
-    elif lack == "names":
-        listed = nodes((0, 0)).nodes[0]
-        read = parts(
-            NodeFacts((replace(listed, resources={"specialHw": Quantity(0.0, 1.0)}),), (), ()), demand=(Demand({"special_hw": 1.0}, 1),)
-        )
-    else:
-        read = replace(read, as_of={})
+READ = parts(nodes((0, 0), (0, 0)), demand=(LARGE,))
+FIRST, SECOND = READ.nodes.nodes
+MANGLED = NodeFacts((replace(FIRST, resources={"specialHw": Quantity(0.0, 1.0)}),), (), ())
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(replace(READ, actors=None), id="actors"),
+        pytest.param(replace(READ, actors=ActorFacts(actors=(), counts=None, complete=False)), id="all actors"),
+        pytest.param(replace(READ, nodes=None), id="nodes"),
+        pytest.param(replace(READ, nodes=NodeFacts((FIRST, replace(SECOND, resources={})), (), ())), id="the size of a node"),
+        pytest.param(parts(MANGLED, demand=(Demand({"special_hw": 1.0}, 1),)), id="names"),
+        pytest.param(replace(READ, as_of={}), id="the age of the report"),
+    ],
+)
+def test_without_the_facts_for_it_tasks_have_no_reason(read):
     assert [each.why for each in Join()(read, NOW).demand] == [None]
 
 
@@ -398,11 +359,6 @@ def test_if_only_the_node_list_is_stale_tasks_have_no_reason():
 def test_large_demand_is_limited_as_in_rays_own_report():
     many = tuple(Demand({"GPU": 9.0 + number}, 1) for number in range(1000))
     assert sum(why is not None for why, _ in demanded(nodes((0, 0)), demand=many)) == pending_reasons.MAX_LARGE_DEMAND
-
-
-def test_while_the_cluster_grows_a_larger_node_may_come():
-    ((why, wait),) = demanded(nodes((0, 0), (0, 0), growing=True), demand=(LARGE,))
-    assert (why, wait) == ("does not fit on the current nodes: needs 16 GPUs on one node; 2 nodes have 8", None)
 
 
 def test_tasks_lose_their_reason_when_a_large_enough_node_has_joined():

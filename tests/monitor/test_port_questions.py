@@ -57,7 +57,7 @@ async def publish(questions: PortQuestions, snapshot: Snapshot) -> None:
     await asyncio.sleep(0)
 
 
-async def test_the_probe_is_asked_for_a_port_once_a_minute_and_secrets_are_redacted():
+async def test_the_probe_is_asked_for_a_port_once_a_minute_while_a_job_wants_it_and_secrets_are_redacted():
     poller, pool, questions = made()
     for _ in range(3):
         await publish(questions, world(FAILED))
@@ -68,6 +68,8 @@ async def test_the_probe_is_asked_for_a_port_once_a_minute_and_secrets_are_redac
     poller.now += ASK_EVERY_S
     await publish(questions, world(FAILED))
     assert len(pool.asked) == 2
+    await publish(questions, world())
+    assert poller.ports == ()
 
 
 async def test_no_host_is_asked_if_no_job_wanted_a_port():
@@ -77,14 +79,6 @@ async def test_no_host_is_asked_if_no_job_wanted_a_port():
     await publish(questions, replace(world(), jobs=None))
     await publish(questions, replace(world(FAILED), hosts={}))
     assert (pool.asked, poller.ports) == ([], ())
-
-
-async def test_ports_that_no_job_wants_any_more_are_forgotten():
-    poller, _, questions = made()
-    await publish(questions, world(FAILED))
-    assert poller.ports
-    await publish(questions, world())
-    assert poller.ports == ()
 
 
 async def test_a_probe_that_fails_or_sends_nonsense_gives_no_answer():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from cockpit.placement import LivingNodes, ask, deadlock, shape
 from tests.placement.given import hold, one, place
 
@@ -16,14 +18,18 @@ def halves(*jobs):
     return LivingNodes([place(job, holds=(hold(job, "group g", GPU=8),)) for job in jobs])
 
 
-def test_two_jobs_that_each_hold_half_and_want_the_other_wait_for_each_other():
-    found = stuck(halves("a", "b"), {"a": [one(GPU=8)], "b": [one(GPU=8)]})
-    assert (found.each_other, found.themselves) == ({"a", "b"}, set())
-
-
-def test_a_job_that_only_waits_for_another_is_in_no_deadlock():
-    found = stuck(halves("a", "b"), {"a": [one(GPU=8)]})
-    assert (found.each_other, found.themselves) == (set(), set())
+@pytest.mark.parametrize(
+    ("holders", "waiting", "each_other", "themselves"),
+    [
+        pytest.param("ab", "ab", {"a", "b"}, set(), id="each holds half and wants the other"),
+        pytest.param("ab", "a", set(), set(), id="the other waits for nothing"),
+        pytest.param("abc", "ab", set(), set(), id="what a third holds will be free some day"),
+        pytest.param("aa", "a", set(), {"a"}, id="it holds what it waits for"),
+    ],
+)
+def test_jobs_wait_for_each_other_or_for_themselves_if_nobody_else_frees_what_they_need(holders, waiting, each_other, themselves):
+    found = stuck(halves(*holders), {job: [one(GPU=8)] for job in waiting})
+    assert (found.each_other, found.themselves) == (each_other, themselves)
 
 
 def test_a_third_job_that_holds_nothing_of_use_is_no_part_of_it():
@@ -35,15 +41,6 @@ def test_three_jobs_in_a_ring():
     labelled = [place(job, holds=(hold(job, "group g", GPU=8),), labels={"host": job}) for job in "abc"]
     asks = {job: [one({"host": other}, GPU=8)] for job, other in zip("abc", "bca", strict=True)}
     assert stuck(LivingNodes(labelled), asks).each_other == {"a", "b", "c"}
-
-
-def test_what_a_job_that_waits_for_nothing_holds_will_be_free_some_day():
-    assert stuck(halves("a", "b", "c"), {"a": [one(GPU=8)], "b": [one(GPU=8)]}).each_other == set()
-
-
-def test_a_job_may_hold_what_it_waits_for():
-    found = stuck(halves("a", "a"), {"a": [one(GPU=8)]})
-    assert (found.each_other, found.themselves) == (set(), {"a"})
 
 
 def test_what_fits_one_by_one_may_not_fit_together():

@@ -58,10 +58,3 @@ def test_what_others_hold_is_not_taken_and_what_was_taken_is_held():
     assert gpus(ground.take(eight, "this job", "vLLM")) == {"w1": 8}
     assert [(hold.who, hold.what) for each in ground.places() for hold in each.holds] == [("this job", "vLLM")]
     assert ground.take(eight) is None
-
-
-def test_a_thousand_nodes_are_counted_not_listed():
-    places = [place(f"n{number}", used={"GPU": number % 3}) for number in range(1000)]
-    pool = ask([shape({"GPU": 1, "CPU": 2})] * 8, "STRICT_PACK")
-    ground = FreeCapacity(places, [pool])
-    assert sum(ground.take(pool) is not None for _ in range(400)) == 334

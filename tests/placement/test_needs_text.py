@@ -34,12 +34,7 @@ HELD = "6 are reserved: 5 by job a (actor X), 1 by job b (group g)"
     [
         (CRITIC, one(GPU=6), "now", None),
         (CRITIC, one(GPU=9), "never", "needs 9 GPUs on one node; w1 has 8, head has 6"),
-        (
-            CRITIC,
-            one(GPU=8),
-            "fragmented",
-            f"needs 8 GPUs on one node; {APART}",
-        ),
+        (CRITIC, one(GPU=8), "fragmented", f"needs 8 GPUs on one node; {APART}"),
         (
             [place("head", GPU=6, used={"GPU": 6}), CRITIC[1]],
             one(GPU=8),
@@ -51,12 +46,7 @@ HELD = "6 are reserved: 5 by job a (actor X), 1 by job b (group g)"
         (TWO, bundles(3, "PACK", GPU=5), "never", "needs 3 x 5 GPUs; only 2 bundles fit on empty nodes: 2 nodes have 8"),
         (TWO, bundles(17, "SPREAD", GPU=1), "never", "needs 17 x 1 GPU; there are only 16 GPUs in total"),
         (PIECES, bundles(12, "PACK", GPU=1), "held", f"needs 12 x 1 GPU; 10 of 16 GPUs are free, {HELD}"),
-        (
-            PIECES,
-            bundles(2, "SPREAD", GPU=5.5),
-            "held",
-            f"needs 2 x 5.5 GPUs; 10 of 16 GPUs are free, {HELD}",
-        ),
+        (PIECES, bundles(2, "SPREAD", GPU=5.5), "held", f"needs 2 x 5.5 GPUs; 10 of 16 GPUs are free, {HELD}"),
         (
             PIECES,
             bundles(3, "PACK", GPU=3),
@@ -116,9 +106,10 @@ def test_a_verdict_and_its_sentence(places, wanted, kind, words):
     assert explain(places, wanted) == (kind, words)
 
 
-def test_a_tenth_three_times_is_three_tenths():
+def test_amounts_are_added_exactly_and_every_node_has_what_ray_takes_for_granted():
     assert explain([place("head", GPU=0.3)], bundles(3, "PACK", GPU=0.1))[0] == "now"
     assert explain([place("head", GPU=0.3, used={"GPU": 0.1 + 0.2})], one(GPU=0.1))[0] == "held"
+    assert explain(TWO, ask([shape({"GPU": 1, "node:__internal_implicit_resource_app:1": 1})], "PACK"))[0] == "now"
 
 
 @pytest.mark.parametrize(
@@ -132,10 +123,6 @@ def test_a_tenth_three_times_is_three_tenths():
 )  # fmt: skip
 def test_a_label_selector_means_what_it_means_to_ray(labels, selector, matched):
     assert matches(labels, [("a", selector)]) is matched
-
-
-def test_every_node_has_what_ray_takes_for_granted():
-    assert explain(TWO, ask([shape({"GPU": 1, "node:__internal_implicit_resource_app:1": 1})], "PACK"))[0] == "now"
 
 
 def test_a_group_that_lost_a_node_needs_another_one_for_each_bundle():

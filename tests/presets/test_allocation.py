@@ -27,9 +27,6 @@ def test_the_first_node_of_slurms_list_is_the_head_and_all_others_are_workers():
     assert start.head == RayNode("gpu009", None, {"port": 6400, **FLAGS})
     assert start.workers == (RayNode("gpu010", None, FLAGS), RayNode("gpu3", None, FLAGS), RayNode("login1", None, FLAGS))
     assert (start.env, start.python, start.slurm) == ({"A": "${B}"}, "/opt/python", "42")
-
-
-def test_a_job_of_one_node_has_a_head_alone():
     assert placed("gpu7").nodes == (RayNode("gpu7", None, {"port": 6400, **FLAGS}),)
 
 

@@ -52,34 +52,26 @@ def complaint(file: Path, text: str) -> str:
     return message.replace("~/ppo.yaml", "FILE")
 
 
-def test_a_whole_preset_is_taken_in(file):
+def test_a_whole_preset_is_taken_in_and_the_value_of_a_variable_is_what_was_typed(file):
     file.write_text(WHOLE)
     preset = read_preset(file)
     assert (preset.name, preset.about) == ("ppo", "PPO on a 7B model, two nodes")
     assert isinstance(preset.ray, RayStart)
-    assert preset.ray.head == RayNode(
-        "head", None, {"port": 6379, "num_gpus": 8, "num_cpus": 96, "object_store_memory": 50 * 10**9, "dashboard_port": 8265}
-    )
+    flags = {"port": 6379, "num_gpus": 8, "num_cpus": 96, "object_store_memory": 50 * 10**9, "dashboard_port": 8265}
+    assert preset.ray.head == RayNode("head", None, flags)
     assert [node.host for node in preset.ray.nodes] == ["head", "w1", "w2"]
     assert preset.ray.workers[0].address == "10.0.0.2"
     assert preset.ray.workers[0].arguments == ("--num-gpus=8", '--resources={"disk": 1}', "--disable-usage-stats")
     assert preset.ray.python == "/opt/conda/bin/python"
+    assert preset.ray.env == {"RAY_memory_usage_threshold": "0.970", "NCCL_DEBUG": "WARN"}
     assert preset.job is not None
     assert preset.job.entrypoint_memory == 8 << 30
+    assert preset.job.env == {"VLLM_USE_V1": "1", "WANDB_API_KEY": "${WANDB_API_KEY}", "FLAG": "True", "EMPTY": ""}
+    assert preset.job.metadata == {"owner": "alice", "run": "7"}
     assert preset.needs == Needs(
         bundles=(({"GPU": 1.0, "CPU": 1.0}, 8), ({"GPU": 0.5}, 1)), gpu_memory_free=70 * 10**9, open_files=65536, ray_version="2.10"
     )
     assert (preset.needs.amount("GPU"), preset.needs.amount("CPU"), Needs().amount("GPU")) == (8.5, 8.0, None)
-
-
-def test_the_value_of_a_variable_is_what_was_typed(file):
-    file.write_text(WHOLE)
-    preset = read_preset(file)
-    assert preset.ray is not None
-    assert preset.ray.env == {"RAY_memory_usage_threshold": "0.970", "NCCL_DEBUG": "WARN"}
-    assert preset.job is not None
-    assert preset.job.env == {"VLLM_USE_V1": "1", "WANDB_API_KEY": "${WANDB_API_KEY}", "FLAG": "True", "EMPTY": ""}
-    assert preset.job.metadata == {"owner": "alice", "run": "7"}
 
 
 def test_what_is_taken_over_from_elsewhere_in_the_file_counts_too(file):
@@ -195,10 +187,7 @@ def test_flags_without_a_host_are_for_the_nodes_of_a_job_of_slurms(file, ray, st
             "ray:\n  head: {host: a, worker_port_list: a-b}\n",
             "FILE:2: ray.head.worker_port_list: expected ports such as 10002,10003, got a-b",
         ),
-        (
-            "ray:\n  head: {host: a, head: true}\n",
-            "FILE:2: ray.head.head: can't be set here: the host under `ray.head` is the head",
-        ),
+        ("ray:\n  head: {host: a, head: true}\n", "FILE:2: ray.head.head: can't be set here: the host under `ray.head` is the head"),
         (
             "ray:\n  head: {host: a, block: true}\n",
             "FILE:2: ray.head.block: can't be set here: Ray keeps running after `ray start` returns",
@@ -217,10 +206,7 @@ def test_flags_without_a_host_are_for_the_nodes_of_a_job_of_slurms(file, ray, st
             "FILE:2: ray.head.labels: expected labels with their text, such as {zone: a}, got keys with values",
         ),
         ("ray:\n  head: {host: 7}\n", "FILE:2: ray.head.host: expected the name or address of a host, got 7"),
-        (
-            "ray:\n  head: {host: a, user: me}\n",
-            "FILE:2: ray.head.user: can't be set here: set it under `hosts` in cockpit's config",
-        ),
+        ("ray:\n  head: {host: a, user: me}\n", "FILE:2: ray.head.user: can't be set here: set it under `hosts` in cockpit's config"),
         (
             "job:\n  entrypoint: x\n  runtime_env: {config: {a: 2026-01-01}}\n",
             "FILE:3: job.runtime_env: contains a value that is neither text nor a number, such as a date",
@@ -250,15 +236,12 @@ def test_a_mistake_in_a_preset_is_one_sentence_with_file_line_and_key(file, text
     assert complaint(file, text) == message
 
 
-def test_a_mistake_shows_no_secret(file):
+def test_a_mistake_shows_no_secret_and_a_preset_that_is_not_there_is_said_so(file):
+    with pytest.raises(InputError, match=r"~/ppo\.yaml: no such file"):
+        read_preset(file)
     told = complaint(file, "job:\n  entrypoint: x\n  env: {A: 1}\n  working_dir: [hf_abcdefghijkl]\n")
     assert told == "FILE:4: job.working_dir: expected a folder, got a list"
     assert "hf_abc" not in complaint(file, "job:\n  entrypoint: x\n  entrypoint_num_gpus: hf_abcdefghijkl\n")
-
-
-def test_a_preset_that_is_not_there_is_said_so(file):
-    with pytest.raises(InputError, match=r"~/ppo\.yaml: no such file"):
-        read_preset(file)
 
 
 KEYS = st.sampled_from([place.rpartition(".")[2] for place in WORDS if "[]" not in place]) | st.text(max_size=4)

@@ -79,13 +79,10 @@ def test_a_folder_that_was_uploaded_is_said_not_to_be_known(tmp_path):
     assert kept.working_dir == "s3://bucket/x.zip"
 
 
-def test_what_is_not_known_of_the_entrypoint_is_said():
+def test_what_is_not_known_of_the_entrypoint_is_said_and_without_one_no_preset_is_made():
     assert "# Ray does not report what the command itself reserved" in preset_of(as_known("x"))
     assert "Ray does not report" in preset_of(as_known("x"), Snapshot(actors=(supervisor("ppo-2"),)))
     assert "Ray doesn't tell" not in preset_of(as_known("x"), Snapshot(actors=(supervisor(),)))
-
-
-def test_of_a_job_without_an_entrypoint_no_preset_is_made():
     with pytest.raises(InputError, match="Ray does not report the entrypoint of 03000000"):
         preset_of(Job("03000000"))
 

@@ -73,15 +73,12 @@ def notes(of):
     return " ".join(describe_ray(of)[1])
 
 
-def test_a_worker_of_which_no_probe_has_told_is_left_out_and_named(tmp_path):
+def test_a_worker_of_which_no_probe_has_told_or_that_shares_a_host_is_left_out_and_named(tmp_path):
     world = followed(HEAD_HOST, host(2, None), Host("node3", ("10.0.0.3",), NOW))
     preset, _ = saved(tmp_path, world)
     assert isinstance(preset.ray, RayStart)
     assert preset.ray.workers == ()
     assert "Left out, as no probe has reported how its Ray was started: node2, node3" in notes(world)
-
-
-def test_two_nodes_of_one_host_are_not_two_hosts(tmp_path):
     rays = (*(HEAD_HOST.rays or ()), replace((host(2, WORKER).rays or ())[0], pid=200))
     world = followed(replace(HEAD_HOST, rays=rays), nodes=[node(1, head=True), node(2, head=False)])
     preset, _ = saved(tmp_path, world)

@@ -55,17 +55,14 @@ job:
     assert filled.job.submission_id == "alice-{time}"
 
 
-def test_a_dollar_more_leaves_a_name_to_the_shell_over_there(written):
+def test_a_dollar_more_leaves_a_name_to_the_shell_over_there_and_nothing_is_filled_in_twice(written):
     filled = fill_preset(written("job:\n  entrypoint: echo $${HOME} ${N} $USER ${#x} ${Y:-1}\n  env: {LD: '$${LD}:/x'}\n"), ENV).preset.job
     assert filled is not None
     assert filled.entrypoint == "echo ${HOME} 8 $USER ${#x} ${Y:-1}"
     assert filled.env == {"LD": "${LD}:/x"}
-
-
-def test_what_was_filled_in_is_not_filled_in_again(written):
-    filled = fill_preset(written(job("env: {A: '${A}'}")), {"A": "${B}"}).preset.job
-    assert filled is not None
-    assert filled.env == {"A": "${B}"}
+    again = fill_preset(written(job("env: {A: '${A}'}")), {"A": "${B}"}).preset.job
+    assert again is not None
+    assert again.env == {"A": "${B}"}
 
 
 @pytest.mark.parametrize(
@@ -96,11 +93,13 @@ def test_what_can_not_be_filled_in_is_said_with_its_place(written, text, message
     assert str(caught.value) == message
 
 
-def test_the_place_is_said_though_the_file_is_gone(written):
+def test_what_can_not_be_filled_in_is_said_with_its_place_though_the_file_is_gone(written):
     preset = written(job("env: {B: '${B}'}"))
     preset.path.unlink()
     with pytest.raises(InputError, match=r"^~/ppo\.yaml: job\.env\.B: "):
         fill_preset(preset, {})
+    with pytest.raises(InputError, match=r"job\.env\.A: \$\{ODD\} is not UTF-8"):
+        fill_preset(written(job("env: {A: '${ODD}'}")), {"ODD": "\udc80"})
 
 
 def test_secrets_of_a_launch_are_known_and_not_shown_by_accident(written):
@@ -178,20 +177,10 @@ def test_a_folder_that_leads_nowhere_is_said_with_its_place(written, tmp_path):
             fill_preset(written(job(f"working_dir: {folder}")), ENV)
 
 
-def test_a_variable_that_nothing_can_be_sent_with_is_said(written):
-    with pytest.raises(InputError, match=r"job\.env\.A: \$\{ODD\} is not UTF-8"):
-        fill_preset(written(job("env: {A: '${ODD}'}")), {"ODD": "\udc80"})
-
-
-def test_a_password_among_the_flags_of_ray_start_is_not_shown(written):
-    preset = redact_preset(
-        written(f"ray:\n  head: {{host: a, redis_password: {KEY}, port: 6380}}\n  workers: [{{host: b, redis-password: {KEY}}}]\n")
-    )
+def test_a_password_among_the_flags_of_ray_start_or_in_the_address_of_a_working_dir_is_not_shown(written):
+    ray = f"ray:\n  head: {{host: a, redis_password: {KEY}, port: 6380}}\n  workers: [{{host: b, redis-password: {KEY}}}]\n"
+    preset = redact_preset(written(ray + "job: {entrypoint: x, working_dir: 'https://me:hunter22@host/job.zip'}\n"))
     assert preset.ray is not None
     assert [node.flags for node in preset.ray.nodes] == [{"redis_password": HIDDEN, "port": 6380}, {"redis_password": HIDDEN}]
-
-
-def test_a_password_in_the_address_of_a_working_dir_is_not_shown(written):
-    preset = redact_preset(written("job: {entrypoint: x, working_dir: 'https://me:hunter22@host/job.zip'}\n"))
     assert preset.job is not None
     assert preset.job.working_dir == f"https://{HIDDEN}@host/job.zip"

@@ -16,21 +16,14 @@ def events(before, now):
     return [(event.at, event.kind, event.phase, event.level, event.text) for event in events_between(before, replace(now, taken=9.0))]
 
 
-def test_a_finding_begins_and_ends():
-    found = Snapshot(findings=(FINDING,))
-    assert events(Snapshot(), found) == [(9.0, "finding", "begin", "critical", FINDING.text)]
-    assert events(found, Snapshot()) == [(9.0, "finding", "end", "critical", FINDING.text)]
-
-
-def test_a_finding_that_gets_worse_is_one_event_and_one_that_gets_better_is_none():
+def test_a_finding_begins_gets_worse_and_ends_and_nothing_else_is_an_event():
     mild, bad = Snapshot(findings=(replace(FINDING, level="info"),)), Snapshot(findings=(FINDING,))
+    assert events(Snapshot(), bad) == [(9.0, "finding", "begin", "critical", FINDING.text)]
     assert events(mild, bad) == [(9.0, "finding", "worse", "critical", FINDING.text)]
+    assert events(bad, Snapshot()) == [(9.0, "finding", "end", "critical", FINDING.text)]
     assert has_news(mild, bad)
     assert events(bad, bad) == events(bad, mild) == []
-
-
-def test_other_numbers_in_a_finding_are_no_event():
-    assert events(Snapshot(findings=(FINDING,)), Snapshot(findings=(replace(FINDING, text="GPU 3 is lost for 2m"),))) == []
+    assert events(bad, Snapshot(findings=(replace(FINDING, text="GPU 3 is lost for 2m"),))) == []
 
 
 def test_a_fault_begins_and_ends():
@@ -57,12 +50,9 @@ def test_a_job_begins_and_ends_in_the_state_that_shows_it():
     assert text == "job train1 ended: FAILED: KeyError: 'x'"
 
 
-def test_jobs_of_the_first_snapshot_are_no_events():
-    assert events(Snapshot(jobs=None), Snapshot(jobs=(RUNNING, FAILED))) == []
-
-
-def test_a_job_that_ended_between_two_snapshots_has_a_begin_and_an_end():
+def test_a_job_that_ended_between_two_snapshots_has_a_begin_and_an_end_and_jobs_of_the_first_snapshot_have_none():
     assert [phase for _, _, phase, _, _ in events(Snapshot(jobs=()), Snapshot(jobs=(FAILED,)))] == ["begin", "end"]
+    assert events(Snapshot(jobs=None), Snapshot(jobs=(RUNNING, FAILED))) == []
 
 
 def test_events_are_news():

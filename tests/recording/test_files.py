@@ -21,17 +21,11 @@ from cockpit.recording.files import (
     pack_record,
 )
 
-BLOCKS = (b"one" * 100, b"two", b"one" * 100)
 
-
-def test_each_block_can_be_read_as_soon_as_it_is_written():
-    packer, unpacker = Packer(), Unpacker()
-    for number, block in enumerate(BLOCKS):
+def test_each_block_is_packed_against_those_before_it_and_can_be_read_as_soon_as_it_is_written():
+    packer, unpacker, noise = Packer(), Unpacker(), os.urandom(1000)
+    for number, block in enumerate((b"one" * 100, b"two", b"one" * 100)):
         assert unpacker.unpack(packer.pack(block, anew=number == 0), len(block)) == block
-
-
-def test_a_block_is_packed_against_those_before_it():
-    packer, noise = Packer(), os.urandom(1000)
     assert len(packer.pack(noise, anew=True)) > 1000
     assert len(packer.pack(noise, anew=False)) < 100
     assert len(packer.pack(noise, anew=True)) > 1000

@@ -34,17 +34,11 @@ def test_a_page_shows_the_same_size():
     assert [size(AMOUNT.decode(AMOUNT.encode(amount))) for amount in (0, 512 << 20, 72 << 30, 1 << 40)] == ["0B", "512M", "72G", "1.0T"]
 
 
-def test_zero_is_not_unknown():
+def test_zero_is_not_unknown_and_impossible_numbers_are():
     assert (PERCENT.encode(None), PERCENT.encode(0.0), PERCENT.decode(PERCENT.encode(0.0))) == (0, 1, 0.0)
-
-
-def test_impossible_numbers_are_unknown():
     assert [PERCENT.encode(value) for value in (math.nan, math.inf, -1.0)] == [0, 0, 0]
     assert [AMOUNT.encode(value) for value in (-1, 1 << 80)] == [0, 0]
     assert LETTER.encode("running") == 0
-
-
-def test_a_moment_is_known_to_half_a_second():
     assert MOMENT.decode(MOMENT.encode(world.NOW + 0.3)) == world.NOW + 0.5
 
 
@@ -65,14 +59,11 @@ def test_clocks_are_kept_to_fifty_megahertz_and_reasons_stay_the_bits_that_they_
     assert with_codes(busy, iter(codes_of(Gpu(0)))).clock_reasons is None
 
 
-def test_a_row_gets_the_numbers_of_another():
+def test_a_row_gets_the_numbers_of_another_and_one_whose_code_is_as_before_is_not_rounded():
     node = world.node(1)
     gpus = tuple(replace(gpu, utilization=None) for gpu in node.agent.gpus or ())
     later = world.with_figures(node, cpu=12.0, shm=Amount(5, node.agent.shm.total), gpus=gpus)
     assert with_codes(node, iter(codes_of(later))) == later
-
-
-def test_a_number_whose_code_is_as_before_is_not_rounded():
     node = Node("1", "w1", agent=AgentReport(cpu=39.37, gpus=(Gpu(0, memory_used=123_456_789),)))
     assert with_codes(node, iter(codes_of(node))) == node
 

@@ -79,22 +79,12 @@ def test_it_waits_until_it_is_known_which_ray_it_is_but_not_for_ever(root):
     assert only_folder(root).name == "head-8265"
 
 
-def test_while_the_session_of_another_ray_is_unknown_nothing_is_recorded(root):
-    record(
-        root,
-        at(0),
-        at(5, cluster=Cluster("http://other:8265")),
-        at(10, cluster=Cluster()),
-        at(12, cluster=Cluster(session="session_other")),
-    )
+def test_another_ray_has_a_folder_of_its_own_and_while_its_session_is_unknown_nothing_is_recorded(root):
+    other = Cluster(session="session_other")
+    snapshots = at(0), at(5, cluster=Cluster("http://other:8265")), at(10, cluster=Cluster()), at(12, cluster=other), at(17, cluster=other)
+    record(root, *snapshots)
     assert sorted(path.name for path in folders.list_recordings(root)) == ["session_2026-11-21_01-17-58_164160_11638", "session_other"]
-
-
-def test_another_ray_has_a_folder_of_its_own(root):
-    record(root, at(0), at(5, cluster=Cluster(session="session_other")), at(10, cluster=Cluster(session="session_other")))
-    folder = root / "session_other"
-    assert len(folders.list_recordings(root)) == 2
-    assert [one.taken - world.NOW for one in Recording.open(folder).walk()] == [5.0, 10.0]
+    assert [one.taken - world.NOW for one in Recording.open(root / "session_other").walk()] == [12.0, 17.0]
 
 
 def test_a_dashboard_that_dies_ends_no_recording(root):
@@ -177,21 +167,19 @@ def test_after_a_full_disk_recording_goes_on_when_there_is_space(root, monkeypat
     assert [one.taken - world.NOW for one in Recording.open(only_folder(root)).walk()] == [0.0, 10.0]
 
 
-def test_a_folder_that_can_t_be_written_is_a_reason_with_advice(root, monkeypatch):
+@pytest.mark.parametrize(
+    ("words", "where", "reason"),
+    [
+        (os.strerror(errno.EACCES), "/nonexistent", "permission denied; set XDG_STATE_HOME to a folder that you may write"),
+        ("it is another user's", "/there", "it is another user's"),
+    ],
+)
+def test_a_folder_that_can_t_be_written_is_a_reason_with_advice_if_the_kernel_refuses_it(root, monkeypatch, words, where, reason):
     def refuse(folder):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/nonexistent")
+        raise PermissionError(errno.EACCES, words, where)
 
     monkeypatch.setattr(recording_of, "make_folder", refuse)
-    said = record(root, at(0)).state.reason
-    assert said == "not recorded: /nonexistent: permission denied; set XDG_STATE_HOME to a folder that you may write"
-
-
-def test_a_reason_of_our_own_is_not_taken_for_the_kernels(root, monkeypatch):
-    def refuse(folder):
-        raise PermissionError(errno.EACCES, "it is another user's", "/there")
-
-    monkeypatch.setattr(recording_of, "make_folder", refuse)
-    assert record(root, at(0)).state.reason == "not recorded: /there: it is another user's"
+    assert record(root, at(0)).state.reason == f"not recorded: {where}: {reason}"
 
 
 def test_a_disk_too_small_for_recordings_is_the_reason_why_none_is_made(root, monkeypatch):
@@ -214,7 +202,7 @@ def test_a_disk_that_hangs_fills_no_memory(root, monkeypatch):
     end(recorder)
 
 
-def test_acts_of_any_cockpit_of_this_user_are_recorded_where_they_concern_it(root, tmp_path):
+def test_actions_of_any_cockpit_of_this_user_are_recorded_where_they_concern_it(root, tmp_path):
     log = tmp_path / "acts.jsonl"
     log.write_text(json.dumps({"time": world.NOW - 50, "id": "old", "act": "stop", "target": ["node1"], "outcome": "begun"}) + "\n")
     recorder = Recorder(root, actions_log=log, clock=lambda: world.NOW)
@@ -241,7 +229,7 @@ def test_acts_of_any_cockpit_of_this_user_are_recorded_where_they_concern_it(roo
 
 
 @pytest.mark.parametrize(("length", "recorded"), [(3 << 20, ["act:a", "act:b"]), (33 << 20, ["act:b"])])
-def test_after_a_very_long_line_acts_go_on_being_recorded(root, tmp_path, length, recorded):
+def test_after_a_very_long_line_actions_go_on_being_recorded(root, tmp_path, length, recorded):
     log = tmp_path / "acts.jsonl"
     log.touch()
     recorder = Recorder(root, actions_log=log, clock=lambda: world.NOW)
@@ -261,14 +249,11 @@ def test_old_recordings_go_when_it_begins(root, monkeypatch):
     assert not Path(old).exists()
 
 
-def test_after_its_end_nothing_more_is_recorded(root):
-    recorder = record(root, at(0))
-    recorder.on_snapshot(at(5))
-    recorder.close()
-    assert Recording.open(only_folder(root)).end == world.NOW
-
-
-def test_without_snapshots_nothing_is_written(root, recorder):
+def test_before_the_first_snapshot_and_after_its_end_nothing_is_recorded(root, recorder):
     assert recorder.state == RecorderState()
     record(root, Snapshot())
     assert not root.exists()
+    ended = record(root, at(0))
+    ended.on_snapshot(at(5))
+    ended.close()
+    assert Recording.open(only_folder(root)).end == world.NOW

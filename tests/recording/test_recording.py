@@ -25,20 +25,12 @@ def path(tmp_path, written):
     return write(tmp_path / "recordings" / "cluster", written)
 
 
-def test_every_moment_is_as_it_was(path, written):
+def test_every_moment_is_as_it_was_and_walked_in_order_and_in_steps(path, written):
     recording = Recording.open(path.parent)
     for snapshot in (*written[::7], *reversed(written[::11])):
         assert differences(snapshot, recording.snapshot_at(snapshot.taken + 1)) == []
-
-
-def test_it_is_walked_in_order_and_in_steps(path, written):
-    recording = Recording.open(path)
     assert [one.taken for one in recording.walk()] == [one.taken for one in written]
     assert [one.taken for one in recording.walk(written[10].taken, written[16].taken, step_s=10)] == [one.taken for one in written[10:17:2]]
-
-
-def test_a_recording_knows_its_time_span_and_its_cluster(path, written):
-    recording = Recording.open(path)
     assert (recording.begin, recording.end) == (written[0].taken, written[-1].taken)
     assert recording.cluster.session == written[0].cluster.session
     assert (recording.gaps, recording.damage) == ([], [])

@@ -13,16 +13,10 @@ def unpacked(row):
     return msgspec.msgpack.decode(pack_row(row))
 
 
-def test_default_values_are_not_written():
+def test_default_values_are_not_written_and_names_are_those_that_a_reader_expects():
     assert unpacked(Node("a", "w1")) == {"id": "a", "host": "w1"}
-
-
-def test_nothing_there_is_not_unknown():
     assert unpacked(AgentReport(gpus=()))["gpus"] == []
     assert unpacked(Process(pid=1, rss=0))["rss"] == 0
-
-
-def test_a_field_has_the_name_that_a_reader_expects():
     assert unpacked(Actor("a", "Policy"))["class"] == "Policy"
     assert msgspec.msgpack.decode(pack_row(Actor("a", "Policy")), type=Actor) == Actor("a", "Policy")
 

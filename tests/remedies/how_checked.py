@@ -25,7 +25,7 @@ TYPED: Mapping[str, tuple[str, ...]] = {
     "findings/test_log_files.py::test_the_command_removes_old_logs_of_workers_and_nothing_else": (
         "find … -maxdepth … -type f -name … -mmin +1440 -delete",
     ),
-    "check/test_changes.py::test_a_pool_that_lacks_cpus_is_told_the_number_for_its_node": ("--num-cpus=…",),
+    "check/test_changes.py::test_groups_that_lack_cpus_are_told_the_number_for_their_node_or_none_if_they_are_a_crowd": ("--num-cpus=…",),
     "check/test_changes.py::test_fewer_gpus_by_the_flags_that_reach_it": ("--colocate_all_models",),
 }  # fmt: skip
 """By the test below `tests/` that types them, or that types the value they stand for, and sees that it helps."""

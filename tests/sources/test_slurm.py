@@ -47,9 +47,14 @@ async def test_the_time_left_is_read_in_all_formats_of_squeue(printed: dict[str,
     assert (await read_allocation("42", 0.0)).ends == seconds
 
 
-async def test_a_job_that_is_not_listed_has_ended(printed: dict[str, list[str]]):
-    with pytest.raises(SourceError, match="Slurm job 42 has ended, or there is none"):
-        await find_parts("42")
+async def test_a_job_that_is_not_listed_or_forgotten_has_ended(printed: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch):
+    async def ask(*_: str) -> list[str]:
+        raise SourceError("squeue: slurm_load_jobs error: Invalid job id specified")
+
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"^Slurm job 42 has ended, or there is none$"):
+            await find_parts("42")
+        monkeypatch.setattr(slurm, "_ask", ask)
 
 
 ARRAY = ["5|4_0|RUNNING|3:04|gpu1", "6|4_1|RUNNING|3:04|gpu2", "4|4_2|RUNNING|3:04|gpu3"]
@@ -91,33 +96,24 @@ async def test_a_waiting_job_has_no_nodes(printed: dict[str, list[str]]):
     assert (await read_allocation("42", NOW)).nodes == ()
 
 
-async def test_a_text_that_is_no_list_of_nodes_is_passed_to_no_program(printed: dict[str, list[str]]):
+async def test_a_text_that_is_no_list_of_nodes_is_passed_to_no_program_and_an_incomplete_line_is_no_node(printed: dict[str, list[str]]):
     printed["squeue"] = ["42|42|RUNNING|3:04|gpu1 --config=/tmp/x"]
     assert (await read_allocation("42", NOW)).nodes == ()
     assert len(printed["asked"]) == 1
+    printed["squeue"], printed["sinfo"] = ["42|42|RUNNING|3:04|gpu1"], ["gpu1|gpu1", "", "|||"]
+    assert (await read_allocation("42", NOW)).nodes == ()
 
 
-async def test_a_node_has_its_other_names_and_its_address_from_slurm_or_the_resolver(printed: dict[str, list[str]]):
+async def test_a_node_of_the_job_has_its_other_names_and_its_address_from_slurm_or_the_resolver(printed: dict[str, list[str]]):
     printed["sinfo"] = ["gpu1|c27n01|10.0.0.1|mixed|none", "gpu2|gpu2|localhost|mixed|none", "gpu3|gpu3|no.such.name.invalid|mixed|none"]
     first, second, third = await read_names("gpu[1-3]")
     assert first == NodeNames("gpu1", ("c27n01", "10.0.0.1"), "10.0.0.1")
     assert second.address in ("127.0.0.1", "::1")
     assert third == NodeNames("gpu3", ("gpu3", "no.such.name.invalid"))
-
-
-async def test_an_incomplete_line_is_no_node(printed: dict[str, list[str]]):
     printed["squeue"] = ["42|42|RUNNING|3:04|gpu1"]
-    printed["sinfo"] = ["gpu1|gpu1", "", "|||"]
-    assert (await read_allocation("42", NOW)).nodes == ()
-
-
-async def test_a_job_that_slurm_has_forgotten_has_ended(monkeypatch: pytest.MonkeyPatch):
-    async def ask(*_: str) -> list[str]:
-        raise SourceError("squeue: slurm_load_jobs error: Invalid job id specified")
-
-    monkeypatch.setattr(slurm, "_ask", ask)
-    with pytest.raises(SourceError, match=r"^Slurm job 42 has ended, or there is none$"):
-        await find_parts("42")
+    printed["sinfo"] = ["gpu1|c27n01|c27n01|mixed|none"]
+    (node,) = (await read_allocation("42", NOW, lambda name: (name, "c27n01", "10.0.0.1"))).nodes
+    assert node.others == ("c27n01", "gpu1", "10.0.0.1")
 
 
 async def test_a_slurmctld_that_does_not_answer_times_out(monkeypatch: pytest.MonkeyPatch):
@@ -146,10 +142,3 @@ async def test_addresses_found_before_the_resolver_hung_are_used(printed: dict[s
         assert [node.address for node in await read_names("gpu[1-2]")] == ["10.0.0.1", ""]
     finally:
         ends.set()
-
-
-async def test_a_node_of_the_job_has_all_its_known_names(printed: dict[str, list[str]]):
-    printed["squeue"] = ["42|42|RUNNING|3:04|gpu1"]
-    printed["sinfo"] = ["gpu1|c27n01|c27n01|mixed|none"]
-    (node,) = (await read_allocation("42", NOW, lambda name: (name, "c27n01", "10.0.0.1"))).nodes
-    assert node.others == ("c27n01", "gpu1", "10.0.0.1")

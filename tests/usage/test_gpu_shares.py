@@ -19,14 +19,37 @@ def use(*processes, before=None, owner=TRAIN, **more):
     return sample_usage(world(*processes, **more), before).uses[owner]
 
 
-def test_a_gpu_that_works_is_reserved_held_and_busy():
+HUNG = Finding("job-hung", "critical", "job ppo-7b", "hung", about=("job:ppo-7b",))
+WAITING = group(Bundle({"GPU": 8.0}), state="PENDING", wait="held")
+STARTING = actor(1, state="PENDING_CREATION", needs={"GPU": 1.0}, wait="starting")
+ENDED = (Job("ppo-7b", JOB, "ppo-7b", "FAILED"),)
+LOST = (node(1, seen=NOW, gpus=(gpu(0, fault="lost"),)),)
+
+
+@pytest.mark.parametrize(
+    ("processes", "more", "busy", "idle"),
+    [
+        pytest.param([holder(0, 1)], {"groups": [group(placed(), placed())]}, 2, {}, id="all work"),
+        pytest.param([], {"groups": [group(placed(4.0))], "nodes": empty()}, 0, {"unused": 4}, id="reserved and not held"),
+        pytest.param([holder(0)], {"rates": (0.0,)}, 0, {"unseen": 1}, id="no known cause"),
+        pytest.param([holder(0)], {"rates": (0.0,), "groups": [WAITING]}, 0, {"placement": 1}, id="a group has no place"),
+        pytest.param([holder(0)], {"rates": (0.0,), "actors": [STARTING]}, 0, {"loading": 1}, id="an actor is being started"),
+        pytest.param([holder(0, 1, 2, 3)], {"rates": (90.0, 90.0, 90.0, 0.0)}, 3, {"turn": 1}, id="most others work"),
+        pytest.param([holder(*range(8))], {"rates": (90.0, *[0.0] * 7)}, 1, {"rank": 7}, id="one of eight works"),
+        pytest.param([holder(0, 1, 2, 3)], {"rates": (100.0,) * 3 + (0.0,), "findings": (HUNG,)}, 0, {"rank": 4}, id="hung"),
+        pytest.param([holder(0, kind="orphan")], {}, 0, {"dead": 1}, id="left over, even if busy"),
+        pytest.param([], {"groups": [group(placed())], "nodes": empty(), "jobs": ENDED}, 0, {"dead": 1}, id="its job has ended"),
+        pytest.param([holder(0)], {"nodes": LOST}, 0, {"dead": 1}, id="lost"),
+    ],
+)
+def test_each_idle_gpu_has_a_cause(processes, more, busy, idle):
+    found = use(*processes, **more)
+    assert (found.busy, found.idle) == (busy, idle)
+
+
+def test_a_gpu_that_works_is_reserved_and_held():
     found = use(holder(0, 1), groups=[group(placed(), placed())])
     assert (found.reserved, found.held, found.busy, found.had) == (2, 2, 2, 2)
-    assert not found.idle
-
-
-def test_a_reserved_gpu_that_no_process_holds_is_unused():
-    assert use(groups=[group(placed(4.0))], nodes=empty()).idle == {"unused": 4}
 
 
 def test_an_actor_in_a_group_counts_with_its_group():
@@ -43,25 +66,11 @@ def test_an_absurd_number_of_gpus_is_none(absurd):
     assert TRAIN not in found.uses
 
 
-def test_waiting_groups_and_actors_reserve_nothing():
-    found = sample_usage(
-        world(groups=[group(Bundle({"GPU": 8.0}), state="PENDING")], actors=[actor(1, state="PENDING_CREATION", node=None)])
-    )
+def test_waiting_groups_and_actors_and_dead_actors_reserve_nothing():
+    dead = Actor("a", "C", state="DEAD", job=JOB, node=f"{1:056x}", needs={"GPU": 1.0})
+    waiting = actor(1, state="PENDING_CREATION", node=None)
+    found = sample_usage(world(groups=[group(Bundle({"GPU": 8.0}), state="PENDING")], actors=[waiting, dead]))
     assert TRAIN not in found.uses
-
-
-def test_idle_without_a_known_cause_is_unseen():
-    assert use(holder(0), rates=(0.0,)).idle == {"unseen": 1}
-
-
-def test_idle_gpus_wait_for_placement_while_a_group_of_the_job_has_no_place():
-    waiting = group(Bundle({"GPU": 8.0}), state="PENDING", wait="held")
-    assert use(holder(0), rates=(0.0,), groups=[waiting]).idle == {"placement": 1}
-
-
-def test_idle_gpus_load_while_an_actor_of_the_job_is_being_started():
-    starting = actor(1, state="PENDING_CREATION", needs={"GPU": 1.0}, wait="starting")
-    assert use(holder(0), rates=(0.0,), actors=[starting]).idle == {"loading": 1}
 
 
 def test_idle_gpus_load_while_their_memory_grows():
@@ -71,58 +80,29 @@ def test_idle_gpus_load_while_their_memory_grows():
     assert sample_usage(seen, {name: used - GIB for name, used in memory.items()}).uses[TRAIN].idle == {"loading": 1}
 
 
-def test_where_most_others_work_it_is_the_others_turn():
-    assert use(holder(0, 1, 2, 3), rates=(90.0, 90.0, 90.0, 0.0)).idle == {"turn": 1}
-
-
-def test_where_one_of_eight_works_the_others_wait_for_it():
-    found = use(holder(*range(8)), rates=(90.0, *[0.0] * 7))
-    assert (found.busy, found.idle) == (1, {"rank": 7})
-
-
-def test_gpus_that_are_found_to_wait_for_each_other_are_not_busy():
-    hung = Finding("job-hung", "critical", "job ppo-7b", "hung", about=("job:ppo-7b",))
-    found = use(holder(0, 1, 2, 3), rates=(100.0, 100.0, 100.0, 0.0), findings=(hung,))
-    assert (found.busy, found.idle) == (0, {"rank": 4})
-
-
-def test_gpus_of_processes_that_are_left_over_are_dead_even_if_busy():
-    found = use(holder(0, kind="orphan"))
-    assert (found.busy, found.idle) == (0, {"dead": 1})
-
-
-def test_an_orphan_without_a_job_belongs_to_its_user():
+def test_what_belongs_to_no_job_of_ours_has_an_owner_of_its_own():
     orphan = process(7, kind="orphan", user="ann", gpus=(Hold(0, GIB),))
     assert use(orphan, owner=Owner("left over", "ann")).idle == {"dead": 1}
+    assert use(theirs(5, gpus=(Hold(0, GIB),)), owner=Owner("other Ray", "train")).held == 1
 
 
-def test_a_reservation_of_an_ended_job_is_dead():
-    assert use(groups=[group(placed())], nodes=empty(), jobs=(Job("ppo-7b", JOB, "ppo-7b", "FAILED"),)).idle == {"dead": 1}
+OLD = (node(1, gpus=gpus(0.0), seen=NOW - STALE_AFTER_S - 1),)
+HIDDEN = (node(1, seen=NOW, gpus=(gpu(0), gpu(1, used=0), gpu(2, used=0))),)
 
 
-def test_a_lost_gpu_is_dead():
-    assert use(holder(0), nodes=(node(1, seen=NOW, gpus=(gpu(0, fault="lost"),)),)).idle == {"dead": 1}
-
-
-def test_of_old_facts_nothing_follows():
-    old = node(1, gpus=gpus(0.0), seen=NOW - STALE_AFTER_S - 1)
-    found = use(holder(0), nodes=(old,), groups=[group(placed(2.0))])
-    assert (found.busy, found.idle, found.unknown) == (0, {}, 2)
-
-
-def test_an_unknown_utilization_is_not_idle():
-    found = use(holder(0), rates=(None,))
-    assert (found.idle, found.unknown) == ({}, 1)
-
-
-def test_if_hidden_processes_use_gpus_reserved_gpus_may_be_in_use():
-    found = use(groups=[group(placed(3.0))], nodes=(node(1, seen=NOW, gpus=(gpu(0), gpu(1, used=0), gpu(2, used=0))),))
-    assert (found.unknown, found.idle) == (1, {"unused": 2})
-
-
-def test_without_processes_reserved_gpus_are_unknown():
-    found = use(groups=[group(placed(3.0))], processes=None)
-    assert (found.held, found.unknown, found.idle) == (None, 3, {})
+@pytest.mark.parametrize(
+    ("processes", "more", "unknown", "idle"),
+    [
+        pytest.param([holder(0)], {"nodes": OLD, "groups": [group(placed(2.0))]}, 2, {}, id="old facts"),
+        pytest.param([holder(0)], {"rates": (None,)}, 1, {}, id="unknown utilization"),
+        pytest.param([], {"groups": [group(placed(3.0))], "nodes": HIDDEN}, 1, {"unused": 2}, id="hidden processes use a GPU"),
+        pytest.param([], {"groups": [group(placed(3.0))], "processes": None}, 3, {}, id="unknown processes"),
+    ],
+)
+def test_a_gpu_is_unknown_and_not_idle_if_the_facts_do_not_say(processes, more, unknown, idle):
+    found = use(*processes, **more)
+    assert (found.busy, found.unknown, found.idle) == (0, unknown, idle)
+    assert (found.held is None) is ("processes" in more)
 
 
 @pytest.mark.parametrize("more", [{"actors": None}, {"placement_groups": None}, {"faults": (Fault("ray.actors", "silent", NOW),)}])
@@ -131,20 +111,13 @@ def test_if_ray_does_not_answer_reservations_are_unknown(more):
     assert (found.reserved, found.held, found.busy) == (None, 1, 1)
 
 
-def test_a_gpu_of_two_jobs_is_half_each_ones():
+def test_a_gpu_of_several_owners_is_shared_by_their_rank():
     other = process(1002, job="03000000", gpus=(Hold(0, GIB),))
     found = sample_usage(world(holder(0), other)).uses
     assert [found[owner].held for owner in (TRAIN, Owner("job", "03000000"))] == [0.5, 0.5]
-
-
-def test_a_job_comes_before_others_and_those_before_what_is_left_over():
     foreign, orphan = process(8, kind="foreign", gpus=(Hold(0, GIB), Hold(1, GIB))), process(9, kind="orphan", gpus=(Hold(1, GIB),))
     found = sample_usage(world(holder(0), foreign, orphan)).uses
     assert (found[TRAIN].held, found[Owner("no job", "train")].held, found[Owner("left over", "train")].held) == (1, 1, 0)
-
-
-def test_processes_of_another_ray_have_an_owner_of_their_own():
-    assert use(theirs(5, gpus=(Hold(0, GIB),)), owner=Owner("other Ray", "train")).held == 1
 
 
 def test_a_submission_id_and_the_id_of_its_job_are_one_owner():
@@ -160,12 +133,9 @@ def test_two_raylets_on_a_host_have_its_gpus_once():
     assert found.uses[TRAIN].held == 1
 
 
-def test_unknown_gpus_of_the_fleet_are_not_idle():
+def test_unknown_gpus_of_the_fleet_are_not_idle_and_without_nodes_the_fleet_is_unknown():
     fleet = sample_usage(world(rates=(90.0, 0.0, None))).fleet
     assert (fleet.gpus, fleet.busy, fleet.idle, fleet.unknown, fleet.reserved) == (3, 1, 1, 1, 6)
-
-
-def test_without_nodes_the_fleet_is_unknown():
     fleet = sample_usage(Snapshot(taken=NOW)).fleet
     assert (fleet.gpus, fleet.busy, fleet.idle, fleet.reserved) == (None, None, None, None)
 
@@ -197,7 +167,3 @@ def test_busy_idle_and_unknown_add_up_to_the_whole(rates, holders, groups, is_ol
         assert not is_old or (not found.busy and found.idle.keys() <= {"dead"})
     assert sum(found.held or 0 for found in uses.values()) <= 7 + 1e-9
     assert sum(found.busy for found in uses.values()) <= Counter((rate or 0) > 5 for rate in rates)[True] + 1e-9
-
-
-def test_an_actor_that_is_dead_reserves_nothing():
-    assert not sample_usage(world(actors=[Actor("a", "C", state="DEAD", job=JOB, node=f"{1:056x}", needs={"GPU": 1.0})])).uses

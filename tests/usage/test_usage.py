@@ -43,15 +43,12 @@ def test_gpu_seconds_add_up_from_snapshot_to_snapshot():
     assert used.seen_s == 20
 
 
-def test_a_single_snapshot_counts_no_time():
+def test_a_single_snapshot_one_that_comes_too_soon_and_one_without_processes_and_actors_count_no_time():
     usage = watched(BUSY)
-    assert of_job(usage).sums.had == 0
-    assert usage.watched_s == 0
-
-
-def test_a_snapshot_that_comes_too_soon_is_not_counted():
-    usage = watched(BUSY)
+    assert (of_job(usage).sums.had, usage.watched_s) == (0, 0)
     assert not usage.add(dated(BUSY, STEP_S / 2))
+    assert not usage.add(Snapshot(taken=NOW + 10))
+    assert usage.watched_s == 0
     assert usage.add(dated(BUSY, STEP_S))
 
 
@@ -59,18 +56,9 @@ def test_unwatched_time_is_neither_idle_nor_busy():
     usage = watched(IDLE, IDLE, step=LONGEST_STEP_S + 1)
     assert of_job(usage).sums.had == 0
     assert usage.unwatched_s == LONGEST_STEP_S + 1
-
-
-def test_a_job_that_was_there_before_and_after_a_gap_was_not_watched_meanwhile():
     usage = watched(IDLE, IDLE)
     usage.add(dated(IDLE, 1000))
     assert (of_job(usage).seen_s, of_job(usage).unwatched_s) == (10, 990)
-
-
-def test_a_snapshot_without_processes_and_actors_is_not_counted():
-    usage = watched(IDLE)
-    assert not usage.add(Snapshot(taken=NOW + 10))
-    assert usage.watched_s == 0
 
 
 def test_a_clock_that_is_set_back_counts_nothing_and_goes_on():
@@ -96,22 +84,17 @@ def test_the_fleet_is_counted_for_all_owners():
     assert (sums.gpus, sums.busy, sums.idle, sums.unknown, sums.reserved) == (40, 10, 20, 10, 60)
 
 
-def test_the_most_memory_is_kept():
+def test_the_most_memory_and_the_fullest_host_of_a_job_are_kept():
     fewer = world(process(1001, job=JOB, rss=GIB, gpus=(Hold(0, GIB),)))
     used = of_job(watched(fewer, world(process(1001, job=JOB, rss=9 * GIB, gpus=(Hold(0, 70 * GIB),))), fewer))
     assert (used.gpu_memory, used.host_memory) == (70 * GIB, 9 * GIB)
 
-
-def test_the_fullest_host_of_a_job_is_kept_with_its_kill_threshold():
     def full(used):
         return replace(BUSY, nodes=(node(1, memory=HostMemory(used * GIB, 1000 * GIB, 950 * GIB)),))
 
     mark = of_job(watched(full(700), full(900), full(800))).memory_mark
     assert mark is not None
     assert (mark.moment, mark.used, mark.kill_at, mark.node) == (NOW + 10, 900 * GIB, 950 * GIB, "node1")
-
-
-def test_a_job_has_no_memory_mark_if_only_other_hosts_report_memory():
     nodes = (node(1, memory=HostMemory()), node(2, memory=HostMemory(940 * GIB, 1000 * GIB, 950 * GIB)))
     assert of_job(watched(replace(BUSY, nodes=nodes))).memory_mark is None
 
@@ -121,22 +104,16 @@ def test_only_restarts_that_were_seen_to_happen_count():
     assert of_job(watched(*looks)).restarts == 2
 
 
-def test_a_kill_counts_once_and_not_if_it_was_before():
+def test_a_kill_counts_once_or_as_often_as_a_counter_has_counted_and_not_if_it_was_before_or_of_another_ray():
     def killed(*moments):
         return replace(BUSY, oom_kills=tuple(OomKill("ray", moment, int(moment - NOW), job=JOB, node="1") for moment in moments))
 
     usage = watched(killed(NOW - 9), killed(NOW - 9, NOW + 5), killed(NOW + 5))
     assert (usage.kills, of_job(usage).kills) == (1, 1)
-
-
-def test_kills_that_a_counter_tells_of_are_as_many_as_it_has_counted():
     first = OomKill("kernel", NOW + 1, host="node1", text="oom_kill has grown from 0 to 1")
     again = OomKill("kernel", NOW + 2, host="node1", text="oom_kill has grown from 1 to 3", count=2)
     usage = watched(replace(BUSY, oom_kills=()), replace(BUSY, oom_kills=(first,)), replace(BUSY, oom_kills=(again, first)))
     assert usage.kills == 3
-
-
-def test_a_kill_of_another_ray_is_not_ours():
     assert watched(BUSY, replace(BUSY, oom_kills=(OomKill("ray", NOW + 5, 7, ours=False),))).kills == 0
 
 
@@ -145,15 +122,12 @@ def test_an_owner_that_is_gone_has_nothing_now_and_keeps_its_sums():
     assert (used.now, used.sums.busy) == (None, 20)
 
 
-def test_a_user_has_what_their_jobs_and_processes_have():
+def test_a_user_has_what_their_jobs_and_processes_have_and_an_unknown_user_is_none():
     alien = process(77, user="bob", kind="foreign", gpus=(Hold(3, 2 * GIB),))
     usage = watched(*[world(holder(0, 1, user="ann"), alien)] * 2)
     ann, bob = usage.users()
     assert (ann.user, ann.jobs, ann.gpus, ann.sums.busy) == ("ann", 1, 2, 20)
     assert (bob.user, bob.jobs, bob.gpu_memory, bob.sums.busy) == ("bob", 0, 2 * GIB, 10)
-
-
-def test_a_job_with_an_unknown_user_counts_for_no_user():
     (nobody,) = watched(*[world(groups=[group(placed())], nodes=empty())] * 2).users()
     assert (nobody.user, nobody.jobs) == (None, 1)
 

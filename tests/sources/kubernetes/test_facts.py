@@ -93,15 +93,13 @@ async def test_a_part_without_the_right_to_read_it_is_unknown_with_the_reason(ap
     assert found.wanted == 6
 
 
-async def test_a_raycluster_that_the_operator_has_not_seen_yet_has_an_unknown_number_of_workers(api: KubernetesApi, answers: Answers):
+async def test_without_a_status_the_number_of_workers_is_unknown_and_a_pod_that_is_no_node_is_left_out(
+    api: KubernetesApi, answers: Answers
+):
     del answers[RAYCLUSTER]["status"]
-    found = await read_ray_cluster(api)
-    assert (found.state, found.wanted) == (None, None)
-
-
-async def test_a_pod_that_is_no_node_of_rays_is_left_out(api: KubernetesApi, answers: Answers):
     answers[PODS]["items"][0]["metadata"]["labels"]["ray.io/node-type"] = "redis-cleanup"
-    assert len((await read_ray_cluster(api)).pods or ()) == 4
+    found = await read_ray_cluster(api)
+    assert (found.state, found.wanted, len(found.pods or ())) == (None, None, 4)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_what_a_probe_remembers_of_a_process_passes_through_unchanged():
     assert "past" not in ProcessStatus.__struct_fields__
 
 
-def test_facts_that_explain_findings_are_read():
+def test_facts_that_explain_findings_are_read_and_those_that_are_not_sent_are_unknown():
     host = decode_sample(
         b'{"taken": 1.0, "memory": {"used": 1, "total": 2, "host_total": 4, "kill_at": null}, "driver": "580.1",'
         b' "gpus": [{"index": 0, "recovery": "reset", "remap": true, "slowed": ["thermal"]}],'
@@ -58,6 +58,8 @@ def test_facts_that_explain_findings_are_read():
     assert host.rays == (RayProcess("raylet", 7, "s", "n", "T", "2.60.0", "3.11.7", "0,1", 5, 1024, {"verl": "0.5.0"}, tasks),)
     assert host.temps == (TempDir("/tmp/ray", "ann", False),)
     assert host.pointers == (Pointer("/tmp/ray/session_latest", "s", None),)
+    host = decode_sample(b'{"taken": 1.0}')
+    assert host.rays is host.temps is host.pointers is host.oom_kills is host.driver is host.memory.host_total is None
 
 
 def test_the_network_interfaces_of_a_process_are_read_without_secrets():
@@ -87,11 +89,6 @@ def test_the_environment_of_a_raylet_is_read_without_secrets():
     assert raylet.loopback_line
     assert (raylet.proxy.variable, raylet.loopback_line.startswith("127.0.1.1 w1 ")) == ("ALL_PROXY", True)
     assert "verysecret" not in str(host)
-
-
-def test_facts_that_a_probe_does_not_send_are_unknown():
-    host = decode_sample(b'{"taken": 1.0}')
-    assert host.rays is host.temps is host.pointers is host.oom_kills is host.driver is host.memory.host_total is None
 
 
 def test_times_of_another_clock_are_converted_and_secrets_removed():

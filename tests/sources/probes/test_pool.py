@@ -100,17 +100,6 @@ async def lab(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lab]:
         assert child.returncode is not None
 
 
-async def test_this_host_is_watched_without_being_a_target(lab):
-    began = time.time()
-    lab.begin()
-    host = await lab.until(lambda: lab.listener.hosts.get(HERE))
-    assert (host.local, host.cpu, host.cpus, host.addresses) == (True, 12.5, 4, ("10.0.0.9",))
-    assert began - 1 < host.taken < time.time() + 1
-    assert host.processes is None
-    assert host.gpus is None
-    assert lab.listener.faults == {}
-
-
 async def test_a_new_interval_restarts_this_hosts_probe_without_a_fault(lab):
     hosts = lab.begin()
     await lab.until(lambda: HERE in lab.listener.hosts)
@@ -123,9 +112,15 @@ async def test_a_new_interval_restarts_this_hosts_probe_without_a_fault(lab):
     await lab.until(lambda: "0.5" in lab.children[-1].args)
 
 
-async def test_a_killed_probe_is_reported_and_restarted(lab):
+async def test_this_host_is_watched_without_being_a_target_and_a_killed_probe_is_reported_and_restarted(lab):
+    began = time.time()
     lab.begin()
-    await lab.until(lambda: HERE in lab.listener.hosts)
+    host = await lab.until(lambda: lab.listener.hosts.get(HERE))
+    assert (host.local, host.cpu, host.cpus, host.addresses) == (True, 12.5, 4, ("10.0.0.9",))
+    assert began - 1 < host.taken < time.time() + 1
+    assert host.processes is None
+    assert host.gpus is None
+    assert lab.listener.faults == {}
     first = lab.pid(HERE)
     os.kill(first, signal.SIGKILL)
     await lab.until(lambda: lab.listener.reports)
@@ -134,26 +129,21 @@ async def test_a_killed_probe_is_reported_and_restarted(lab):
     assert lab.listener.faults == {}
 
 
-async def test_a_probe_that_hangs_is_reported_and_then_replaced(lab):
-    lab.begin(config=Config(interval=0.5))
+@pytest.mark.parametrize("wakes_up", [False, True])
+async def test_a_probe_that_hangs_is_reported_and_then_replaced_unless_it_wakes_up_in_time(lab, wakes_up):
+    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, restart=60) if wakes_up else QUICK)
     await lab.until(lambda: HERE in lab.listener.hosts)
     first = lab.pid(HERE)
     os.kill(first, signal.SIGSTOP)
     text = await lab.until(lambda: lab.listener.faults.get(HERE))
     assert text == f"the probe of {HERE} has not answered for 2 s"
-    await lab.until(lambda: lab.pid(HERE) != first)
-    assert lab.listener.reports[-1][1].endswith("s; started again")
+    if wakes_up:
+        os.kill(first, signal.SIGCONT)
+    else:
+        await lab.until(lambda: lab.pid(HERE) != first)
+        assert lab.listener.reports[-1][1].endswith("s; started again")
     await lab.until(lambda: HERE not in lab.listener.faults)
-
-
-async def test_a_probe_that_wakes_up_in_time_is_not_replaced(lab):
-    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, restart=60))
-    await lab.until(lambda: HERE in lab.listener.hosts)
-    os.kill(lab.pid(HERE), signal.SIGSTOP)
-    await lab.until(lambda: HERE in lab.listener.faults)
-    os.kill(lab.pid(HERE), signal.SIGCONT)
-    await lab.until(lambda: HERE not in lab.listener.faults)
-    assert len(lab.children) == 1
+    assert len(lab.children) == (1 if wakes_up else 2)
 
 
 @pytest.mark.parametrize(
@@ -197,12 +187,13 @@ async def test_a_missing_command_is_named(lab):
     assert await lab.until(lambda: lab.listener.faults.get("w1")) == "w1: no-such-command: no such file or directory"
 
 
-async def test_a_name_that_could_be_an_option_starts_nothing(lab):
+async def test_a_name_that_could_be_an_option_starts_nothing_and_this_host_is_not_watched_twice(lab):
     lab.begin()
-    lab.want("-oProxyCommand=id", "well-1")
-    await lab.until(lambda: "well-1" in lab.listener.hosts)
+    lab.want("-oProxyCommand=id", HERE, "well-1")
+    await lab.until(lambda: {HERE, "well-1"} <= lab.listener.hosts.keys())
     assert lab.listener.faults["-oProxyCommand=id"].endswith("can't be the name of a host")
     assert all("-oProxyCommand=id" not in child.args for child in lab.children)
+    assert len(lab.children) == 2
 
 
 @pytest.mark.parametrize("name", ["banner-1", "halves-1", "huge-1"])
@@ -224,17 +215,12 @@ async def test_a_flood_neither_stops_the_loop_nor_hides_other_hosts(lab):
     assert turns > 10, "the loop stood still during the flood"
 
 
-async def test_a_strange_text_or_number_spoils_only_its_own_field(lab):
+async def test_a_strange_text_or_number_spoils_only_its_own_field_and_a_sample_that_cannot_be_read_is_a_fault(lab):
     lab.begin()
-    lab.want("odd-1")
+    lab.want("odd-1", "broken-1")
     host = await lab.until(lambda: lab.listener.hosts.get("odd-1"))
     assert host.cpu is None
     assert host.memory_users[0].command == "half ? surrogate"
-
-
-async def test_a_sample_that_cannot_be_read_is_a_fault(lab):
-    lab.begin()
-    lab.want("broken-1")
     text = await lab.until(lambda: lab.listener.faults.get("broken-1"))
     assert text == "the output of the probe of broken-1 can't be read: Expected `float | null`, got `str` - at `$.cpu`"
 
@@ -345,13 +331,6 @@ async def test_probes_of_other_hosts_can_be_forbidden(lab):
     assert len(lab.children) == 1
 
 
-async def test_this_host_is_not_watched_twice(lab):
-    lab.begin()
-    lab.want(HERE, "well-1")
-    await lab.until(lambda: {HERE, "well-1"} <= lab.listener.hosts.keys())
-    assert len(lab.children) == 2
-
-
 async def test_closing_waits_for_no_child(lab, monkeypatch):
     hosts = lab.begin(timings=replace(QUICK, burst=32))
     lab.want(*[f"stops-{number}" for number in range(12)], *[f"silent-{number}" for number in range(12)])
@@ -445,16 +424,13 @@ async def test_a_sample_that_lay_in_the_pipe_keeps_its_real_age(lab):
     await lab.until(lambda: lab.listener.hosts[HERE].taken > taken + 1.4)
 
 
-async def test_listen_yields_answers_until_the_end(lab):
+async def test_listen_yields_answers_until_the_end_and_closing_it_ends_the_probe(lab):
     hosts = lab.begin(config=Config(hosts=(HostEntry("well-1"),), reach=f"{sys.executable} {FAKE} --read log {{name}}"))
+    log = ["log", "s", "a.out", "-1"]
     for host in (HERE, "well-1"):
-        assert [answer["text"] async for answer in hosts.listen(host, ["log", "s", "a.out", "-1"])] == ["one\n", "two\n", ""]
+        assert [answer["text"] async for answer in hosts.listen(host, log)] == ["one\n", "two\n", ""]
     assert not hosts._asked
-
-
-async def test_closing_the_answers_ends_the_probe(lab):
-    hosts = lab.begin()
-    answers = hosts.listen(HERE, ["log", "s", "a.out", "-1", "--follow"])
+    answers = hosts.listen(HERE, [*log, "--follow"])
     assert (await anext(answers))["text"] == "one\n"
     (child,) = hosts._asked
     await answers.aclose()
@@ -463,22 +439,24 @@ async def test_closing_the_answers_ends_the_probe(lab):
 
 
 async def test_a_probe_that_ends_before_its_last_answer_is_an_error(lab):
-    hosts, heard = lab.begin(), []
-
-    async def listen():
-        async for answer in hosts.listen(HERE, ["log", "s", "a.out", "-1", "--follow", "dies"]):
-            heard.append(answer["text"])
-
+    answers = lab.begin().listen(HERE, ["log", "s", "a.out", "-1", "--follow", "dies"])
+    assert [(await anext(answers))["text"] for _ in range(2)] == ["one\n", "two\n"]
     with pytest.raises(SourceError, match="no space left on device"):
-        await listen()
-    assert heard == ["one\n", "two\n"]
+        await anext(answers)
 
 
-async def test_a_question_is_answered_on_this_host_and_on_another(lab):
-    hosts = lab.begin(config=Config(hosts=(HostEntry("well-1"),), reach=f"{sys.executable} {FAKE} --read environ {{name}}"))
+async def test_a_question_is_answered_on_this_host_and_on_another_and_cancelling_one_ends_its_child(lab):
+    known = (HostEntry("well-1"), HostEntry("silent-1"))
+    hosts = lab.begin(config=Config(hosts=known, reach=f"{sys.executable} {FAKE} --read environ {{name}}"))
     assert await hosts.ask(HERE, ["environ", "7", "99"]) == {"pid": 7, "environ": {"A": "1"}}
     assert lab.children[0].args[-4:] == ["environ", "7", "99", "well"]
     assert await hosts.ask("well-1", ["environ", "7", "99"]) == {"pid": 7, "environ": {"A": "1"}}
+    task = asyncio.create_task(hosts.ask("silent-1", ["environ", "7", "99"]))
+    child = await lab.until(lambda: next((child for child in lab.children if "silent-1" in child.args), None))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await lab.until(lambda: child.poll() == -signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
@@ -486,29 +464,15 @@ async def test_a_question_is_answered_on_this_host_and_on_another(lab):
     [
         ("w9", "cockpit has no way to reach w9: add it under `hosts` in the config"),
         ("refused-1", "refused-1: ssh: connect to host 10.0.0.2 port 22: Connection refused"),
-        ("leaves-1", "the probe of leaves-1 ended by itself"),
         ("silent-1", "the probe of silent-1 did not answer within 1 s"),
     ],
 )
 async def test_a_question_without_an_answer_raises_the_reason(lab, host, text):
-    known = tuple(HostEntry(name) for name in ("refused-1", "leaves-1", "silent-1"))
+    known = tuple(HostEntry(name) for name in ("refused-1", "silent-1"))
     hosts = lab.begin(config=Config(hosts=known), timings=replace(QUICK, answer=1.0))
-    if host == "leaves-1":
-        assert "taken" in await hosts.ask(host, ["environ", "7", "99"])
-        return
     with pytest.raises(SourceError) as caught:
         await hosts.ask(host, ["environ", "7", "99"])
     assert str(caught.value) == text
-
-
-async def test_cancelling_a_question_ends_its_child(lab):
-    hosts = lab.begin(config=Config(hosts=(HostEntry("silent-1"),)))
-    task = asyncio.create_task(hosts.ask("silent-1", ["environ", "7", "99"]))
-    child = await lab.until(lambda: next((child for child in lab.children if "silent-1" in child.args), None))
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await lab.until(lambda: child.poll() == -signal.SIGKILL)
 
 
 NO_EXEC = (
@@ -555,14 +519,6 @@ def test_why_a_probe_ended(code, last, spoke, text):
     assert why_it_ended("w1", code, last, spoke=spoke, restarts=True) == text
 
 
-def test_lines_are_cut_wherever_the_chunks_end():
-    text = b"one\n\ntwo and a half\nthree\nrest"
-    for size in range(1, len(text) + 1):
-        lines = LineCutter()
-        found = [line for start in range(0, len(text), size) for line in lines.cut(text[start : start + size])]
-        assert found == [b"one", b"", b"two and a half", b"three"]
-
-
 def test_a_line_that_is_too_long_is_dropped():
     lines = LineCutter(longest=5)
     assert lines.cut(b"12345\n123456\n12") == [b"12345"]
@@ -583,26 +539,21 @@ def test_the_probe_imports_nothing_from_the_current_folder(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("facts", "expected"),
+    ("facts", "expected", "without_an_agent"),
     [
-        ({"gpus": (Gpu(0),)}, True),
-        ({}, True),
-        ({"unanswered": ("nvml",)}, False),
-        ({"processes": None}, False),
-        ({"nodes": ()}, True),
-        ({"faults": (Fault("nvml", "NVML has not answered for 6 s", 94.0),)}, True),
-        ({"faults": (Fault("nvml", "NVML has not answered for 2 s", 98.0),)}, False),
+        ({"gpus": (Gpu(0),)}, True, True),
+        ({}, True, True),
+        ({"unanswered": ("disks",)}, True, True),
+        ({"unanswered": ("nvml",)}, False, False),
+        ({"unanswered": ("nvml",), "faults": (Fault("nvml", "NVML has not answered for 6 s", 94.0),)}, True, True),
+        ({"processes": None}, False, False),
+        ({"nodes": ()}, True, True),
+        ({"faults": (Fault("nvml", "NVML has not answered for 6 s", 94.0),)}, True, True),
+        ({"faults": (Fault("nvml", "NVML has not answered for 2 s", 98.0),)}, False, True),
     ],
 )
-def test_a_sample_is_complete_with_the_gpus_that_rays_agent_sees_or_when_nvml_hangs(facts, expected):
+def test_a_sample_is_complete_with_the_gpus_that_rays_agent_sees_or_when_nvml_hangs(facts, expected, without_an_agent):
     rays = NodeFacts(nodes=(Node("n1", "w1", agent=AgentReport(gpus=(Gpu(0),))),), workers=(), holders=())
     host = Host("w1", **{"processes": (), "nodes": ("n1",), **facts})
     assert has_complete_sample(host, rays, 100.0) is expected
-    waits = host.processes is None or "nvml" in host.unanswered
-    assert has_complete_sample(host, None, 100.0) is not waits, "it does not wait for GPUs that Ray's agent does not report either"
-
-
-@pytest.mark.parametrize(("faults", "expected"), [((), False), ((Fault("nvml", "NVML has not answered for 6 s", 94.0),), True)])
-def test_a_sample_is_incomplete_until_nvml_has_answered_unless_it_hangs(faults, expected):
-    assert has_complete_sample(Host("w1", processes=(), unanswered=("nvml",), faults=faults), None, 100.0) is expected
-    assert has_complete_sample(Host("w1", processes=(), unanswered=("disks",)), None, 100.0)
+    assert has_complete_sample(host, None, 100.0) is without_an_agent, "it does not wait for GPUs that Ray's agent does not report either"

@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 
-from cockpit.secrets import redact
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray import actors, wire
 from cockpit.sources.ray.actors import WAITING
 from cockpit.sources.ray.listings import ActorLists
 from cockpit.sources.ray.status import GroupDemand
 from cockpit.sources.source import SourceError
-from cockpit.times.ttl_cache import TtlCache
 from tests.sources.ray.recorded_ray import Clock, RecordedRay, listing, of_state, recorded
 
 
@@ -74,12 +72,9 @@ async def test_the_needs_of_an_actor_in_a_group_do_not_contain_the_groups_name()
     assert bound.placement_group == "1170df76616358ce8c39a7b4122302000000"
 
 
-async def test_an_actor_that_is_not_placed_has_no_node_and_no_process():
+async def test_a_waiting_actor_has_no_node_and_no_invented_reason():
     pending = next(actor for actor in (await RecordedRay().ray().read_actors()).actors if actor.pending)
     assert (pending.node, pending.pid) == (None, None)
-
-
-async def test_no_reason_for_waiting_is_invented():
     ray = RecordedRay().ray()
     await ray.read_placement_groups()
     why = {(actor.state, actor.placement_group is not None): actor.why for actor in (await ray.read_actors()).actors}
@@ -88,25 +83,17 @@ async def test_no_reason_for_waiting_is_invented():
     assert why["PENDING_CREATION", False] is None
 
 
-async def test_an_actor_waits_since_it_was_first_seen_waiting():
+async def test_an_actor_waits_since_it_was_first_seen_waiting_and_at_least_since_then_if_that_was_the_first_answer():
     ray = Actors(an_actor(1, "PENDING_CREATION"))
     it = ray.ray(ray.clock)
     first = (await it.read_actors()).actors[0].since
     ray.clock.now += 60.0
-    ray.put(an_actor(1, "PENDING_CREATION"), an_actor(2, "RESTARTING"))
-    assert [actor.since for actor in (await it.read_actors()).actors] == [first, ray.clock.now]
+    ray.put(an_actor(1, "PENDING_CREATION"), an_actor(2, "PENDING_CREATION"), an_actor(3, "RESTARTING"))
+    listed = (await it.read_actors()).actors
+    assert [(actor.since, actor.at_least) for actor in listed] == [(first, True), (ray.clock.now, False), (ray.clock.now, False)]
     ray.clock.now += 60.0
     ray.put(an_actor(1, "ALIVE"))
     assert [actor.since for actor in (await it.read_actors()).actors] == [None]
-
-
-async def test_an_actor_that_waits_in_the_first_answer_has_waited_at_least_since_then():
-    ray = Actors(an_actor(1, "PENDING_CREATION"))
-    it = ray.ray(ray.clock)
-    await it.read_actors()
-    ray.clock.now += 60.0
-    ray.put(an_actor(1, "PENDING_CREATION"), an_actor(2, "PENDING_CREATION"))
-    assert [actor.at_least for actor in (await it.read_actors()).actors] == [True, False]
 
 
 async def test_a_cut_list_is_incomplete():
@@ -201,29 +188,19 @@ async def test_the_living_are_listed_at_once_when_an_actor_stops_waiting_unless_
     assert lists.is_due("ALIVE") is is_due
 
 
-async def test_the_loss_of_all_actors_even_dead_ones_is_not_accepted_at_once():
+async def test_the_loss_of_all_actors_even_dead_ones_is_accepted_only_if_it_lasts():
     ray = Actors(an_actor(1, "ALIVE"), an_actor(2, "DEAD"))
     it = ray.ray(ray.clock)
     await it.read_actors()
-    for _ in range(3):  # each loss must be confirmed again
+    for round_ in range(4):  # each loss must be confirmed again
         ray.put()
         for _ in range(2):
             ray.clock.now += 10.0
             with pytest.raises(SourceError, match="checks again first"):
                 await it.read_actors()
-        ray.put(an_actor(1, "ALIVE"), an_actor(2, "DEAD"))
-        assert len((await it.read_actors()).actors) == 1
-
-
-async def test_a_lasting_loss_of_all_actors_is_accepted():
-    ray = Actors(an_actor(1, "ALIVE"), an_actor(2, "RESTARTING"), an_actor(3, "DEAD"))
-    it = ray.ray(ray.clock)
-    await it.read_actors()
-    ray.put()
-    for _ in range(2):
-        ray.clock.now += 10.0
-        with pytest.raises(SourceError, match="checks again first"):
-            await it.read_actors()
+        if round_ < 3:
+            ray.put(an_actor(1, "ALIVE"), an_actor(2, "DEAD"))
+            assert len((await it.read_actors()).actors) == 1
     ray.clock.now += 10.0
     assert (await it.read_actors()).actors == ()
 
@@ -273,12 +250,9 @@ async def test_a_death_without_a_message_breaks_nothing(context):
     assert dead.why is None or len(dead.why) > 10
 
 
-async def test_removed_groups_are_left_out():
+async def test_removed_groups_are_left_out_and_a_bundle_has_a_node_once_it_is_placed():
     facts = await RecordedRay().ray().read_placement_groups()
     assert [group.name for group in facts.groups] == ["pg_strict_spread", "pg_infeasible", "pg_ok"]
-
-
-async def test_a_bundle_has_a_node_once_it_is_placed():
     groups = {group.name: group for group in (await RecordedRay().ray().read_placement_groups()).groups}
     assert [bundle.node for bundle in groups["pg_strict_spread"].bundles] == [None, None]
     assert groups["pg_ok"].bundles[0].node is not None
@@ -296,11 +270,19 @@ async def test_a_waiting_groups_strategy_is_found_by_its_bundles_and_then_rememb
     assert [group.strategy for group in (await it.read_placement_groups()).groups] == ["STRICT_SPREAD", "PACK", None]
 
 
-def test_two_strategies_for_the_same_bundles_leave_it_unknown():
+def test_two_strategies_for_the_same_bundles_or_a_topology_leave_it_unknown():
     group = wire.Group("a", bundles=(wire.GroupBundle({"GPU": 1.0}),))
     demands = [actors.GroupDemand(({"GPU": 1.0},), strategy, 1) for strategy in ("PACK", "SPREAD")]
     assert actors.find_strategy(group, actors.strategies_by_shape(demands[:1])) == "PACK"
     assert actors.find_strategy(group, actors.strategies_by_shape(demands)) is None
+    bundles = [{"unit_resources": {"GPU": 1.0}, "label_selector": {"gpu": "h100"}}]
+    demands = [GroupDemand(({"GPU": 1.0},), "PACK", 1)]
+    plain, racked = (
+        decode(json.dumps({"placement_group_id": "a", "bundles": bundles, "topology_strategy": topology}).encode(), wire.Group)
+        for topology in ({}, {"rack": "STRICT_PACK"})
+    )
+    assert tuple(actors.find_strategy(group, actors.strategies_by_shape(demands)) for group in (plain, racked)) == ("PACK", None)
+    assert actors.parse_group(plain, None, None).bundles[0].labels == {"gpu": "h100"}
 
 
 @pytest.mark.parametrize("version", ["2.44.1", "2.9.3"])
@@ -309,16 +291,20 @@ async def test_no_resources_of_older_rays_is_infeasible_in_newer_ones(version):
     assert (group.pending, group.why) == (True, "not enough resources are free for all its bundles")
 
 
-async def test_groups_are_read_more_often_while_one_waits():
+async def test_groups_and_jobs_are_read_more_often_while_one_waits_or_runs():
     ray = RecordedRay()
     it = ray.ray()
-    source = next(source for source in it.sources if source.name == "ray.placement_groups")
-    assert source.pause() == 10.0
+    groups, jobs = (next(source for source in it.sources if source.name == name) for name in ("ray.placement_groups", "ray.jobs"))
+    assert groups.pause() == 10.0
     await it.read_placement_groups()
-    assert source.pause() == 5.0
+    await it.read_jobs()
+    assert (groups.pause(), jobs.pause()) == (5.0, 5.0)
+    ray.paths["/api/jobs/"] = [job for job in recorded("jobs") if job["status"] == "FAILED"]
+    await it.read_jobs()
+    assert jobs.pause() == 10.0
 
 
-async def test_jobs_are_read_with_all_their_facts():
+async def test_jobs_are_read_with_all_their_facts_and_a_driver_that_was_not_submitted_by_the_id_of_its_job():
     jobs = {job.id: job for job in (await RecordedRay().ray().read_jobs()).jobs}
     done, failed, waiting = jobs["raysubmit_P8GeGrtyjBPkys5g"], jobs["fail-1"], jobs["needs-gpus"]
     assert (done.job, done.status, done.exit_code, done.driver_pid) == ("03000000", "SUCCEEDED", 0, 14172)
@@ -327,9 +313,6 @@ async def test_jobs_are_read_with_all_their_facts():
     assert failed.message is not None
     assert "failing on purpose" in failed.message
     assert (waiting.running, waiting.job, waiting.ended) == (True, None, None)
-
-
-async def test_a_driver_that_was_not_submitted_has_the_id_of_its_job():
     jobs = {job.id: job for job in (await RecordedRay(jobs="jobs_driver").ray().read_jobs()).jobs}
     assert (jobs["03000000"].submission, jobs["03000000"].ended, jobs["03000000"].driver_pid) == (None, None, 17937)
 
@@ -366,26 +349,14 @@ async def test_a_jobs_environment_is_read_without_its_secrets():
     assert {other.runtime_env for other in others} == {None}
 
 
-async def test_a_jobs_message_is_cut():
+async def test_of_a_jobs_absurd_values_the_message_is_cut_and_times_are_unknown():
     ray = RecordedRay()
-    ray.paths["/api/jobs/"] = [{"submission_id": "a", "message": "x" * 10**6}]
-    (job,) = (await ray.ray().read_jobs()).jobs
-    assert job.message is not None
-    assert len(job.message) == actors.MAX_MESSAGE_CHARS
-
-
-async def test_times_that_were_never_set_are_unknown():
-    ray = RecordedRay()
-    ray.paths["/api/jobs/"] = [{"submission_id": "a", "start_time": 18446744073709551615, "end_time": 0}]
-    (job,) = (await ray.ray().read_jobs()).jobs
-    assert (job.started, job.ended) == (None, None)
-
-
-async def test_times_beyond_the_calendar_are_unknown():
-    ray = RecordedRay()
-    ray.paths["/api/jobs/"] = [{"submission_id": "a", "start_time": 2.5e14, "end_time": "nan", "driver_exit_code": 10**30}]
-    (job,) = (await ray.ray().read_jobs()).jobs
-    assert (job.started, job.ended, job.exit_code) == (None, None, None)
+    never = {"submission_id": "a", "start_time": 18446744073709551615, "end_time": 0, "message": "x" * 10**6}
+    beyond = {"submission_id": "b", "start_time": 2.5e14, "end_time": "nan", "driver_exit_code": 10**30}
+    ray.paths["/api/jobs/"] = [never, beyond]
+    jobs = (await ray.ray().read_jobs()).jobs
+    assert [(job.started, job.ended, job.exit_code) for job in jobs] == [(None, None, None)] * 2
+    assert len(jobs[0].message or "") == actors.MAX_MESSAGE_CHARS
 
 
 async def test_a_group_with_a_creation_time_beyond_the_calendar_waits_since_it_was_seen():
@@ -396,53 +367,16 @@ async def test_a_group_with_a_creation_time_beyond_the_calendar_waits_since_it_w
     assert group.since == clock.now
 
 
-async def test_jobs_are_read_more_often_while_one_runs():
-    ray = RecordedRay()
-    it = ray.ray()
-    source = next(source for source in it.sources if source.name == "ray.jobs")
-    await it.read_jobs()
-    assert source.pause() == 5.0
-    ray.paths["/api/jobs/"] = [job for job in recorded("jobs") if job["status"] == "FAILED"]
-    await it.read_jobs()
-    assert source.pause() == 10.0
-
-
 def waiting_for(**more: Any) -> Any:
     entry = decode(json.dumps(an_actor(1, "PENDING_CREATION", **more)).encode(), wire.Actor)
     return actors.parse_actor(entry, None, {})
 
 
-def test_the_labels_of_an_actor_are_known_unless_it_has_a_fallback():
+def test_an_actor_has_the_labels_and_the_bundle_that_its_description_names():
     assert waiting_for(label_selector={"gpu": "h100"}).labels == {"gpu": "h100"}
     assert waiting_for(label_selector={"gpu": "h100"}, fallback_strategy=[{"label_selector": {"gpu": "a100"}}]).labels == {}
     assert waiting_for(label_selector=None).labels == {}
-
-
-def test_the_bundle_that_an_actor_is_bound_to_is_in_the_names_of_its_resources():
     group = "1170df76616358ce8c39a7b4122302000000"
     assert waiting_for(required_resources={f"GPU_group_{group}": 1.0, f"GPU_group_12_{group}": 1.0}).bundle == 12
     assert waiting_for(required_resources={f"GPU_group_{group}": 1.0}).bundle is None
     assert waiting_for(required_resources={"GPU": 1.0}).bundle is None
-
-
-def test_a_group_with_a_topology_strategy_has_no_known_strategy():
-    bundles = [{"unit_resources": {"GPU": 1.0}, "label_selector": {"gpu": "h100"}}]
-    demands = [GroupDemand(({"GPU": 1.0},), "PACK", 1)]
-    plain, racked = (
-        decode(json.dumps({"placement_group_id": "a", "bundles": bundles, "topology_strategy": topology}).encode(), wire.Group)
-        for topology in ({}, {"rack": "STRICT_PACK"})
-    )
-    assert tuple(actors.find_strategy(group, actors.strategies_by_shape(demands)) for group in (plain, racked)) == ("PACK", None)
-    assert actors.parse_group(plain, None, None).bundles[0].labels == {"gpu": "h100"}
-
-
-def test_texts_that_ray_repeats_are_searched_for_secrets_once(monkeypatch: pytest.MonkeyPatch):
-    entries = [
-        wire.Job(submission_id=f"ppo-{n}", entrypoint=f"python train.py --token=abc{n}defgh", message=f"job {n} failed")
-        for n in range(5000)
-    ]
-    asked: list[str] = []
-    monkeypatch.setattr(actors, "_short", TtlCache(lambda told: asked.append(told) or redact(told), 16_384))  # type: ignore[func-returns-value]
-    first = list(map(actors.parse_job, entries))
-    assert list(map(actors.parse_job, entries)) == first
-    assert len(asked) == len(set(asked)) == 10_000

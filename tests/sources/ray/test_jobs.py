@@ -72,13 +72,10 @@ async def test_stop_waits_until_the_job_has_ended():
     assert server.asked == [("GET", f"/api/jobs/{NAME}"), ("POST", f"/api/jobs/{NAME}/stop"), *[("GET", f"/api/jobs/{NAME}")] * 3]
 
 
-async def test_an_ended_job_gets_no_stop():
+async def test_a_job_that_has_ended_before_or_meanwhile_has_ended_by_itself():
     server = JobServer(OVER)
     assert (await stop(server)).already
     assert server.writes == []
-
-
-async def test_a_job_that_ended_in_between_has_ended_by_itself():
     failed = {**OVER, "status": "FAILED"}
     ended = await stop(JobServer(RUNNING, failed, written={"stopped": False}))
     assert (ended.job.status, ended.already) == ("FAILED", True)
@@ -91,12 +88,9 @@ async def test_a_job_that_does_not_end_is_an_error():
         await stop(JobServer(RUNNING, written={"stopped": False}), patience=0.05)
 
 
-async def test_requests_without_an_answer_are_repeated():
+async def test_requests_without_an_answer_are_repeated_and_without_any_the_end_is_unknown():
     ended = await stop(JobServer(RUNNING, httpx.ReadError("gone"), OVER, written={"stopped": True}))
     assert ended.job.status == "STOPPED"
-
-
-async def test_without_any_answer_the_end_is_unknown():
     with pytest.raises(SourceError, match=r"whether it stopped is unknown: .* closed the connection"):
         await stop(JobServer(RUNNING, httpx.ReadError("gone"), written={"stopped": True}), patience=0.05)
 

@@ -11,9 +11,6 @@ from cockpit.sources.ray.log_names import (
     node_of,
     part_logs,
     part_of,
-    setup_logs,
-    short_name,
-    without_others,
     worker_logs,
 )
 
@@ -25,19 +22,11 @@ def name(worker: str = A, job: str = "03000000", pid: int = 769, suffix: str = "
     return f"worker-{worker}-{job}-{pid}.{suffix}"
 
 
-def test_a_workers_stdout_comes_before_its_stderr():
-    found = worker_logs([name(suffix="err"), name(), name(pid=7690), name(pid=1769)], pid=769)
-    assert [(log.name, log.stream) for log in found] == [(name(), "out"), (name(suffix="err"), "err")]
-
-
-def test_of_two_processes_with_one_pid_the_job_decides():
+def test_of_two_processes_with_one_pid_the_job_decides_and_a_worker_that_was_started_before_its_job_is_found():
     names = [name(), name(B, "04000000")]
     assert [log.worker for log in worker_logs(names, pid=769, job="04000000")] == [B]
     assert [log.worker for log in worker_logs(names, pid=769)] == [A, B]
     assert worker_logs(names, pid=769, job="05000000") == []
-
-
-def test_a_worker_that_was_started_before_its_job_is_found():
     assert [log.worker for log in worker_logs([name(job="ffffffff")], pid=769, job="03000000")] == [A]
 
 
@@ -56,17 +45,6 @@ def test_a_part_of_ray_is_found_among_others():
     assert part_logs(names, "monitor") == ["monitor.log"]
     assert part_logs(["dashboard.log", "dashboard_MetricsHead.log"], "dashboard_MetricsHead") == ["dashboard_MetricsHead.log"]
     assert part_logs(["dashboard.log", "dashboard_MetricsHead.log"], "dashboard") == ["dashboard.log"]
-
-
-def test_a_node_has_the_logs_with_the_number_of_its_raylet():
-    names = ["raylet.out", "raylet.1.out", "dashboard_agent.log", "dashboard_agent.1.log", "gcs_server.out"]
-    assert without_others(names, "raylet.1.out") == ["raylet.1.out", "dashboard_agent.1.log", "gcs_server.out"]
-    assert without_others(names, "raylet.out") == ["raylet.out", "dashboard_agent.log", "gcs_server.out"]
-
-
-def test_the_setup_of_the_jobs_own_environment_comes_first():
-    names = ["runtime_env_setup-01000000.log", "runtime_env_setup-03000000.log", "raylet.out"]
-    assert setup_logs(names, "03000000") == [names[1], names[0]]
 
 
 @pytest.mark.parametrize(
@@ -104,11 +82,6 @@ def test_the_first_lines_of_a_raylets_log_name_its_own_node():
     ]
     assert node_of(lines) == NODE
     assert node_of(["nothing"]) is None
-
-
-def test_a_long_name_is_cut_within_the_workers_id():
-    assert short_name(name()) == "worker-a1a1a1a1-03000000-769.out"
-    assert short_name("raylet.out") == "raylet.out"
 
 
 def test_findings_name_files_by_a_pattern():

@@ -12,7 +12,7 @@ import pytest
 
 from cockpit.sources.ray import logs
 from cockpit.sources.ray.client import RayClient
-from cockpit.sources.ray.logs import LineDecoder, Search, Skip, last_lines, parse_version
+from cockpit.sources.ray.logs import LineDecoder, Search, last_lines, parse_version
 from cockpit.sources.source import SourceError
 
 
@@ -119,19 +119,13 @@ def numbered(first: int, last: int) -> list[str]:
     return [f"line {number}" for number in range(first, last)]
 
 
-async def test_the_log_of_an_ended_job_is_read_to_its_end():
-    log = LogServer()
-    log.write(*numbered(0, 10))
-    log.written += b"no end"
-    log.status = "SUCCEEDED"
-    assert await followed(log) == [*numbered(0, 10), "no end"]
-
-
-async def test_a_log_begins_with_its_last_lines():
+@pytest.mark.parametrize(("status", "lines"), [("SUCCEEDED", 5000), ("FAILED", 3)])
+async def test_the_log_of_an_ended_job_is_read_from_its_last_lines_to_its_end(status, lines):
     log = LogServer()
     log.write(*numbered(0, 1000))
-    log.status = "FAILED"
-    assert await followed(log, lines=3) == numbered(997, 1000)
+    log.written += b"no end"
+    log.status = status
+    assert await followed(log, lines) == [*numbered(0, 1000), "no end"][-lines:]
 
 
 async def test_lines_come_as_they_are_written_until_the_job_has_ended():
@@ -316,11 +310,6 @@ def test_bytes_that_are_no_text_are_replaced_but_a_character_cut_in_two_is_not()
     lines = LineDecoder()
     assert lines.feed("tök".encode()[:2]) == []
     assert lines.feed("tök".encode()[2:] + b"\n\xff\n") == ["tök", "\N{REPLACEMENT CHARACTER}"]
-
-
-def test_a_skip_skips_exactly_the_bytes_read_before():
-    skip = Skip(5)
-    assert [skip.feed(b"abc"), skip.is_found, skip.feed(b"defg"), skip.is_found, skip.feed(b"h")] == [b"", False, b"fg", True, b"h"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])

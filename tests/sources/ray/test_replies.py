@@ -72,17 +72,11 @@ def test_a_reply_without_nodes_is_not_searched_after_each_read(begin: bytes):
     assert 0 < searched <= 2 * len(body)
 
 
-def test_an_invalid_number_in_one_node_does_not_change_the_others():
+def test_an_error_in_one_node_or_a_truncated_reply_is_found_and_named():
     read = read_nodes(json.dumps(nodes_reply({"now": float("nan"), "hostname": "odd"}))).summary
     assert [node.now for node in read if node.hostname == "odd"] == [None]
     assert sum(node.mem is not None for node in read) == len(read) - 1
-
-
-def test_a_truncated_reply_is_not_ray():
     with pytest.raises(NotRayError, match="not JSON"):
         read_nodes(json.dumps(nodes_reply())[:-40])
-
-
-def test_the_error_for_an_unexpected_node_names_the_field():
     with pytest.raises(NotRayError, match=r"unexpected JSON .*cpu"):
         read_nodes(json.dumps(nodes_reply({"now": 1, "cpu": "warm"})))

@@ -70,8 +70,3 @@ def test_lines_of_another_format_are_ignored():
 def test_an_implausible_amount_is_unknown(absurd):
     assert plausible_amount(absurd) is plausible_int(absurd) is None
     assert strip_group_names({"GPU": absurd, "CPU": 1.0}) == {"CPU": 1.0}
-
-
-def test_a_plausible_amount_stays():
-    assert [plausible_amount(0), plausible_amount(-1.5), plausible_amount(None)] == [0, -1.5, None]
-    assert [plausible_int(2.9), plausible_int(None)] == [2, None]

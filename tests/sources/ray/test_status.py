@@ -81,14 +81,6 @@ async def test_with_autoscaler_v2_the_text_is_read_and_usage_by_node_is_unknown(
     assert facts.demand == (Demand(needs={"CPU": 1.0, "GPU": 50.0}, count=1),)
 
 
-async def test_once_autoscaler_v2_is_known_only_the_text_is_requested():
-    ray = v2()
-    it = ray.ray()
-    await it.read_status()
-    await it.read_status()
-    assert [request.url.params.get("format") for request in ray.asked if request.url.path == "/api/cluster_status"] == [None, "1", "1"]
-
-
 async def test_text_and_json_report_the_same_demand():
     ray = RecordedRay()
     blob = await ray.ray().read_status()
@@ -100,13 +92,10 @@ async def test_text_and_json_report_the_same_demand():
     assert sorted(text.strategies, key=str) == sorted(blob.strategies, key=str)
 
 
-async def test_a_missing_status_is_unknown_and_not_empty():
+async def test_a_missing_status_and_a_text_of_another_format_are_unknown_and_not_empty():
     ray = RecordedRay(status="status_v2")
     with pytest.raises(SourceError, match="no status yet"):
         await ray.ray().read_status()
-
-
-async def test_a_text_of_another_format_is_unknown_and_not_empty():
     ray = v2()
     ray.paths["/api/cluster_status"] = lambda request: (
         {"result": True, "msg": "", "data": {"clusterStatus": "No cluster status." if "format" in request.url.params else None}}
@@ -115,7 +104,7 @@ async def test_a_text_of_another_format_is_unknown_and_not_empty():
         await ray.ray().read_status()
 
 
-async def test_demands_with_an_implausible_count_are_left_out():
+async def test_demands_with_an_implausible_or_overlong_count_are_left_out():
     ray = RecordedRay()
     blob = {
         "usageByNode": {HEAD: {"GPU": ["nan", "inf"], "CPU": [1.0, 2.0]}},
@@ -127,9 +116,6 @@ async def test_demands_with_an_implausible_count_are_left_out():
     assert facts.usage == {HEAD: {"GPU": Quantity(), "CPU": Quantity(used=1.0, total=2.0)}}
     assert facts.demand == (Demand(needs={"GPU": 1.0}, count=3),)
     assert facts.strategies == ()
-
-
-def test_an_overlong_count_is_ignored():
     text = "Usage:\n 1e999/2.0 CPU\n\nDemands:\n {'CPU': 1.0}: %s pending tasks/actors\n {'GPU': 1e999} * 2: 3+ pending tasks/actors\n"
     facts = parse_status(text % ("9" * 5000))
     assert facts.demand == ()

@@ -33,7 +33,7 @@ def hide(text: str) -> str:
     return text.replace(SECRET, "•••")
 
 
-async def test_what_ray_is_sent_is_what_its_own_client_sends(table, submissions):
+async def test_a_job_that_is_taken_is_ours_or_found_to_be_anothers(table, submissions):
     job, ours = await submissions.submit(submission(entrypoint_num_gpus=1.0, entrypoint_memory=2**30), hide)
     assert (job.id, job.status, job.key, ours) == ("ppo-1", "PENDING", "k1", True)
     sent = {name: value for name, value in table.jobs["ppo-1"].items() if name not in ("type", "status", "start_time")}
@@ -45,9 +45,6 @@ async def test_what_ray_is_sent_is_what_its_own_client_sends(table, submissions)
         "entrypoint_num_gpus": 1.0,
         "entrypoint_memory": 2**30,
     }
-
-
-async def test_an_id_that_is_taken_is_found_to_be_anothers(table, submissions):
     await submissions.submit(submission(), hide)
     job, ours = await submissions.submit(submission(key="k2"), hide)
     assert (job.key, ours) == ("k1", False)
@@ -87,22 +84,21 @@ async def test_no_error_of_rays_repeats_a_secret_nor_the_beginning_of_one(table,
     assert SECRET[:6] not in str(error.value)
 
 
-async def test_a_ray_that_is_too_old_is_said_to_be(table, submissions):
-    table.twist = lambda request: httpx.Response(404, text="404: Not Found") if request.method == "POST" else None
-    with pytest.raises(SourceError, match="accepts no jobs over HTTP"):
-        await submissions.submit(submission(), hide)
-
-
-async def test_where_no_agent_takes_a_job_the_causes_are_said(table, submissions):
-    refused = "Traceback\nRuntimeError: No available agent to submit job, please try again later.\n"
-    table.twist = lambda request: httpx.Response(500, text=refused) if request.method == "POST" else None
-    with pytest.raises(SourceError, match=r"No available agent to submit job.*; logs/dashboard_agent\.log .*52365.*`ulimit -u`"):
-        await submissions.submit(submission(), hide)
-
-
-async def test_a_token_that_is_missing_is_said_to_be(table, submissions):
-    table.twist = lambda request: httpx.Response(401, text="Unauthorized") if request.method == "POST" else None
-    with pytest.raises(SourceError, match="requires a token, and none was found"):
+@pytest.mark.parametrize(
+    ("status", "answer", "said"),
+    [
+        (404, "404: Not Found", "accepts no jobs over HTTP"),
+        (401, "Unauthorized", "requires a token, and none was found"),
+        (
+            500,
+            "Traceback\nRuntimeError: No available agent to submit job, please try again later.\n",
+            r"No available agent to submit job.*; logs/dashboard_agent\.log .*52365.*`ulimit -u`",
+        ),
+    ],
+)
+async def test_why_ray_takes_no_job_is_said(table, submissions, status, answer, said):
+    table.twist = lambda request: httpx.Response(status, text=answer) if request.method == "POST" else None
+    with pytest.raises(SourceError, match=said):
         await submissions.submit(submission(), hide)
 
 

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
-from tests.sources.ray.recorded_ray import RECORDED, recorded
 
 
 def as_nodes(body: bytes) -> wire.NodesData:
@@ -23,19 +20,6 @@ def test_numbers_that_protobuf_writes_as_strings_are_numbers():
 
 def test_missing_fields_are_unknown_and_new_ones_are_ignored():
     assert decode(b'{"actor_id": "a", "invented_in_3.0": [1]}', wire.Actor) == wire.Actor("a")
-
-
-@pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
-def test_recorded_answers_of_three_versions_can_be_read(version):
-    folder = RECORDED / version
-    assert as_nodes((folder / "nodes.json").read_bytes()).summary[0].mem is not None
-    assert decode((folder / "actors.json").read_bytes(), wire.Reply[wire.Listed[wire.Actor]]).data
-    assert decode((folder / "placement_groups.json").read_bytes(), wire.Reply[wire.Listed[wire.Group]]).data
-    assert decode((folder / "jobs.json").read_bytes(), tuple[wire.Job, ...])
-    status = decode((folder / "status.json").read_bytes(), wire.Reply[wire.StatusData]).data
-    assert status is not None
-    assert status.cluster_status is not None
-    assert status.cluster_status.load_metrics_report is not None
 
 
 def test_the_invalid_json_of_python_is_read():
@@ -64,11 +48,3 @@ def test_a_body_that_is_not_json_is_not_ray(body):
 def test_the_error_for_unexpected_json_names_the_field(body):
     with pytest.raises(NotRayError, match="unexpected JSON"):
         decode(body, wire.Reply[wire.NodesData])
-
-
-def test_a_cut_list_is_marked():
-    whole = recorded("placement_groups")["data"]["result"]
-    cut_at_the_source = {**whole, "total": 12203, "num_after_truncation": 10000}
-    cut_by_the_limit = {**whole, "num_filtered": 12}
-    for result, cut in ((whole, False), (cut_at_the_source, True), (cut_by_the_limit, True)):
-        assert decode(json.dumps(result).encode(), wire.Listing[wire.Group]).cut is cut
