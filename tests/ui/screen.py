@@ -77,6 +77,14 @@ async def running(app, size=(120, 40), **more):
         yield pilot
 
 
+@asynccontextmanager
+async def at(app, *keys, **more):
+    """The app after these keys, which are pressed as soon as it shows rows."""
+    async with running(app, **more) as pilot:
+        await pilot.press(*keys)
+        yield app, pilot
+
+
 async def until(pilot, fact):
     """Waits for a fact, up to a minute of the machine."""
     end = time.monotonic() + 60

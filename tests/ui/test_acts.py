@@ -14,7 +14,7 @@ from cockpit.ui.screens.plan import PlanScreen
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
 from tests.ui.conftest import Hand
-from tests.ui.screen import footer, running, said, shown, table_of, until
+from tests.ui.screen import at, footer, said, shown, table_of, until
 from tests.world import node, process, snapshot
 
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace"}
@@ -62,8 +62,7 @@ def test_no_act_has_a_key_that_the_screen_has_for_itself():
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 async def test_without_a_door_there_is_no_act_anywhere(make, size):
-    app = make(readonly=True)
-    async with app.run_test(size=size, notifications=True) as pilot:
+    async with at(make(readonly=True), size=size, notifications=True) as (app, pilot):
         for number in "12345":
             await pilot.press(number)
             await until(pilot, lambda: table_of(app).count > 0)
@@ -81,8 +80,7 @@ async def test_without_a_door_there_is_no_act_anywhere(make, size):
 
 
 async def test_help_and_palette_have_every_act(make):
-    app = make(hand=Hand())
-    async with running(app) as pilot:
+    async with at(make(hand=Hand())) as (app, pilot):
         commands = {command.title: command.help for command in app.get_system_commands(app.screen)}
         assert all(action.help in commands[action.title] for action in ACTIONS)
         await pilot.press("question_mark")
@@ -91,8 +89,7 @@ async def test_help_and_palette_have_every_act(make):
 
 
 async def test_the_footer_has_the_acts_that_mean_something_under_the_cursor(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(100, 24)) as pilot:
+    async with at(make(hand=Hand()), size=(100, 24)) as (app, pilot):
         await until(pilot, lambda: "K Kill orphans" in footer(app))
         assert "S Stop Ray" in footer(app)
         assert "? Help" in footer(app)
@@ -120,9 +117,7 @@ async def test_in_pods_of_kuberay_what_kuberay_does_itself_is_not_offered_and_it
 
 @pytest.mark.parametrize(("key", "action"), [("K", "kill"), ("f9", "kill"), ("T", "terminate")])
 async def test_a_process_under_the_cursor_is_aimed_at(make, key, action):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+    async with at(make(hand=Hand()), "4") as (_, pilot):
         await to(pilot, lambda thing: thing.pid == 1300)
         found, chosen = await aimed(pilot, key)
         assert found == action
@@ -131,8 +126,7 @@ async def test_a_process_under_the_cursor_is_aimed_at(make, key, action):
 
 async def test_tagged_processes_of_two_hosts_are_one_plan(make):
     app = make(snapshot(processes=(process(1), process(2), process(2, host="node2"), process(3, host="node2"))), hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+    async with at(app, "4") as (_, pilot):
         await to(pilot, lambda thing: thing.pid == 1)
         await pilot.press("space")
         await to(pilot, lambda thing: (thing.host, thing.pid) == ("node2", 3))
@@ -142,9 +136,7 @@ async def test_tagged_processes_of_two_hosts_are_one_plan(make):
 
 
 async def test_a_process_that_holds_two_gpus_is_aimed_at_once(make):
-    app = make(hand=Hand())
-    async with running(app, size=(120, 60)) as pilot:
-        await pilot.press("enter")
+    async with at(make(hand=Hand()), "enter", size=(120, 60)) as (_, pilot):
         await to(pilot, lambda thing: getattr(thing, "pid", 0) == 1200)
         await pilot.press("space")
         await pilot.press("j")
@@ -155,9 +147,7 @@ async def test_a_process_that_holds_two_gpus_is_aimed_at_once(make):
 
 
 async def test_the_page_of_a_process_is_about_that_process(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+    async with at(make(hand=Hand()), "4") as (app, pilot):
         await to(pilot, lambda thing: thing.pid == 1400)
         await pilot.press("enter")
         await until(pilot, lambda: "PROCESS" in shown(app))
@@ -166,8 +156,7 @@ async def test_the_page_of_a_process_is_about_that_process(make):
 
 
 async def test_the_page_of_a_node_is_about_that_host(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with at(make(hand=Hand())) as (app, pilot):
         await to(pilot, lambda thing: thing.host == "node2")
         await pilot.press("enter")
         await until(pilot, lambda: "Node node2" in shown(app))
@@ -178,8 +167,7 @@ async def test_the_page_of_a_node_is_about_that_host(make):
 
 @pytest.mark.parametrize(("key", "action"), [("K", "kill-orphans"), ("S", "stop"), ("C", "clean")])
 async def test_tagged_nodes_are_aimed_at_and_untagged_ones_all(make, key, action):
-    app = make(snapshot(nodes=(node(1), node(2), node(4))), hand=Hand())
-    async with running(app) as pilot:
+    async with at(make(snapshot(nodes=(node(1), node(2), node(4))), hand=Hand())) as (_, pilot):
         found, chosen = await aimed(pilot, key)
         assert (found, chosen.hosts) == (action, ())
         await to(pilot, lambda thing: thing.host == "node2")
@@ -189,9 +177,7 @@ async def test_tagged_nodes_are_aimed_at_and_untagged_ones_all(make, key, action
 
 
 async def test_a_session_is_cleaned_and_stopped_by_its_name(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+    async with at(make(hand=Hand()), "4") as (_, pilot):
         await to(pilot, lambda thing: getattr(thing, "live", None) is False)
         found, chosen = await aimed(pilot, "C")
         assert (found, [row.name for row in chosen.rows], chosen.hosts) == (
@@ -204,9 +190,7 @@ async def test_a_session_is_cleaned_and_stopped_by_its_name(make):
 
 
 async def test_a_job_an_actor_and_a_group_are_aimed_at_by_their_ids(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("5")
+    async with at(make(hand=Hand()), "5") as (_, pilot):
         await to(pilot, lambda thing: thing.running)
         found, chosen = await aimed(pilot, "J")
         assert (found, chosen.id) == ("stop-job", "ppo-7b")
@@ -220,9 +204,7 @@ async def test_a_job_an_actor_and_a_group_are_aimed_at_by_their_ids(make):
 
 
 async def test_several_actors_are_ended_with_one_plan(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("3")
+    async with at(make(hand=Hand()), "3") as (_, pilot):
         await to(pilot, lambda thing: getattr(thing, "state", "") == "ALIVE" and not getattr(thing, "internal", True))
         await pilot.press("space", "space")
         found, chosen = await aimed(pilot, "K")
@@ -233,8 +215,7 @@ async def test_several_actors_are_ended_with_one_plan(make):
 async def test_jobs_are_acted_on_one_at_a_time(make):
     running = [job for job in snapshot().jobs if job.running]
     app = make(snapshot(jobs=(*running, type(running[0])("other", status="RUNNING"))), hand=Hand())
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.press("5")
+    async with at(app, "5", notifications=True) as (_, pilot):
         await until(pilot, lambda: table_of(app).count == 2)
         await pilot.press("space", "space", "J")
         await until(pilot, lambda: "Stop job: one at a time, but 2 are tagged" in shown(app))
@@ -250,18 +231,14 @@ async def test_jobs_are_acted_on_one_at_a_time(make):
     ],
 )
 async def test_a_key_that_means_nothing_here_says_why(make, page, key, said):
-    app = make(hand=Hand())
-    async with running(app, notifications=True) as pilot:
-        await pilot.press(page)
+    async with at(make(hand=Hand()), page, notifications=True) as (app, pilot):
         await pilot.press(key)
         await until(pilot, lambda: said in shown(app))
         assert app.hand.planned == []
 
 
 async def test_a_process_that_no_probe_has_seen_is_not_aimed_at(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.press("4")
+    async with at(make(hand=Hand()), "4", notifications=True) as (app, pilot):
         await to(pilot, lambda thing: thing.ticks is None)
         await pilot.press("K")
         await until(pilot, lambda: "No probe has seen process 999999" in shown(app))
@@ -269,9 +246,7 @@ async def test_a_process_that_no_probe_has_seen_is_not_aimed_at(make):
 
 
 async def test_the_palette_reaches_an_act_that_the_cursor_does_not(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+    async with at(make(hand=Hand()), "4") as (app, pilot):
         await to(pilot, lambda thing: thing.pid == 1001)
         await pilot.press("colon", *"kill orphans", "enter")
         await until(pilot, lambda: app.hand.planned)
@@ -280,18 +255,14 @@ async def test_the_palette_reaches_an_act_that_the_cursor_does_not(make):
 
 
 async def test_what_is_typed_into_a_filter_is_no_act(make):
-    app = make(hand=Hand())
-    async with running(app) as pilot:
-        await pilot.press("slash", *"KTSCJX", "enter")
+    async with at(make(hand=Hand()), "slash", *"KTSCJX", "enter") as (app, pilot):
         await until(pilot, lambda: table_of(app).needle == "ktscjx")
         assert app.hand.planned == []
 
 
 async def test_the_tags_of_what_is_gone_vanish_and_others_stay(make):
     gone = Target("process", "node1", pid=1300, ticks=13000)
-    app = make(hand=Hand(receipt=Receipt("kill", "Kill", done=(gone,), hosts=("node1",))))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+    async with at(make(hand=Hand(receipt=Receipt("kill", "Kill", done=(gone,), hosts=("node1",)))), "4") as (app, pilot):
         await to(pilot, lambda thing: thing.pid == 1200)
         await pilot.press("space", "space", "K")
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and not app.screen.query_one("#agree").disabled)
@@ -305,9 +276,7 @@ async def test_the_tags_of_what_is_gone_vanish_and_others_stay(make):
 
 
 async def test_a_plan_is_made_anew_while_the_picture_is_stopped(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+    async with at(make(hand=Hand()), "4") as (app, pilot):
         await to(pilot, lambda thing: thing.pid == 1300)
         await pilot.press("p")
         app.take(snapshot(processes=()))

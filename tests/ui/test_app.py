@@ -28,7 +28,7 @@ from cockpit.ui.table import Table
 from cockpit.ui.textual_internals import Palette
 from cockpit.ui.view import Index
 from tests.ui.conftest import Hand
-from tests.ui.screen import HOSTILE, pages_of, running, said, shown, table_of, unsafe, until
+from tests.ui.screen import HOSTILE, at, pages_of, running, said, shown, table_of, unsafe, until
 from tests.ui.terminal import PROGRAM
 from tests.world import GIB, NOW, actor, finding, node, process, snapshot
 
@@ -48,8 +48,7 @@ async def test_what_is_known_before_the_screen_is_there_is_in_its_first_frame(ma
 async def test_hostile_text_is_drawn_and_does_nothing(make, number):
     text = " ".join(HOSTILE)
     app = make(snapshot(text, findings=(finding(text),) if number == 6 else ()))
-    async with running(app, size=(160, 50), notifications=True) as pilot:
-        await pilot.press(str(number))
+    async with at(app, str(number), size=(160, 50), notifications=True) as (_, pilot):
         seen = shown(app)
         for key in ("enter", "y", "escape", "escape", "t", "c", "l"):
             await pilot.press(key)
@@ -61,9 +60,7 @@ async def test_hostile_text_is_drawn_and_does_nothing(make, number):
 
 
 async def test_going_back_and_changing_pages_find_the_same_row(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("4", "j", "j")
+    async with at(make(), "4", "j", "j") as (app, pilot):
         pid = table_of(app).selected.about.pid
         await pilot.press("enter")
         await until(pilot, lambda: f"Process {pid}" in shown(app))
@@ -77,9 +74,7 @@ async def test_going_back_and_changing_pages_find_the_same_row(make):
 
 @pytest.mark.parametrize("key", ["enter", "m"])
 async def test_what_is_opened_again_begins_at_its_top(make, key):
-    app = make()
-    async with running(app, size=(80, 24)) as pilot:
-        await pilot.press("2", "j")
+    async with at(make(), "2", "j", size=(80, 24)) as (app, pilot):
         for _ in range(2):
             await pilot.press(key)
             await until(pilot, lambda: len(pages_of(app).pages) == 2 and table_of(app).count > 2)
@@ -91,9 +86,7 @@ async def test_what_is_opened_again_begins_at_its_top(make, key):
 
 
 async def test_a_filter_keeps_what_matches_and_inverted_what_does_not(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("4", "slash", *"orphan")
+    async with at(make(), "4", "slash", *"orphan") as (app, pilot):
         await until(pilot, lambda: "1/6" in shown(app))
         await pilot.press("enter")
         assert [row.about.kind for row in table_of(app).blocks[0].rows] == ["orphan"]
@@ -118,8 +111,7 @@ async def test_one_key_says_who_holds_most_gpu_memory(make):
 
 
 async def test_pause_stops_the_picture_and_history_goes_on(make):
-    app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with at(make()) as (app, pilot):
         await until(pilot, lambda: "node1" in shown(app))
         await pilot.press("p")
         app.take(snapshot(nodes=(node(7, seen=NOW + 9),), taken=NOW + 10))
@@ -131,18 +123,14 @@ async def test_pause_stops_the_picture_and_history_goes_on(make):
 
 
 async def test_tree_hangs_children_below_their_parents(make):
-    app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4", "t")
+    async with at(make(), "4", "t") as (app, pilot):
         await until(pilot, lambda: "└─" in shown(app))
         pids = [row.about.pid for row in table_of(app).blocks[0].rows]
         assert pids.index(1100) == pids.index(1001) + 1
 
 
 async def test_user_shows_only_that_users_processes(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("4")
+    async with at(make(), "4") as (app, pilot):
         while table_of(app).selected.about.user != "other":
             await pilot.press("j")
         await pilot.press("u")
@@ -153,9 +141,7 @@ async def test_user_shows_only_that_users_processes(make):
 
 
 async def test_a_node_opens_and_escape_goes_back_but_never_out(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("enter")
+    async with at(make(), "enter") as (app, pilot):
         await until(pilot, lambda: "Ray kills workers above 950G" in shown(app))
         assert "orphan 1200" in shown(app)
         await pilot.press("escape", "escape", "escape")
@@ -173,9 +159,7 @@ async def test_host_memory_of_a_node_without_a_probe_is_asked_of_ray(make):
 
 
 async def test_raw_json_is_what_the_model_holds(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("5", "y")
+    async with at(make(), "5", "y") as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         assert json.loads(app.screen.text)["id"] == "ppo-7b"
 
@@ -203,9 +187,7 @@ async def test_dead_actors_that_cannot_be_read_are_not_none(make):
 
 
 async def test_how_many_rows_are_tagged_is_said_above_the_page(make):
-    app = make()
-    async with running(app, size=(160, 40)) as pilot:
-        await pilot.press("4", "space", "space")
+    async with at(make(), "4", "space", "space", size=(160, 40)) as (app, pilot):
         await until(pilot, lambda: "2 tagged" in shown(app).splitlines()[1])
         await pilot.press("U")
         await until(pilot, lambda: "tagged" not in shown(app).splitlines()[1])
@@ -234,9 +216,7 @@ async def test_a_bug_is_one_sentence_and_shows_no_value(make, monkeypatch):
 
 
 async def test_an_environment_is_opened_from_a_row_and_from_the_page_of_its_process(make):
-    app = make()
-    async with running(app, size=(80, 24)) as pilot:
-        await pilot.press("4", "e")
+    async with at(make(), "4", "e", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
         await pilot.press("escape", "enter")
         await until(pilot, lambda: pages_of(app).page.heading.startswith("Process ") and "e Env" in shown(app))
@@ -245,9 +225,7 @@ async def test_an_environment_is_opened_from_a_row_and_from_the_page_of_its_proc
 
 
 async def test_a_toast_takes_the_place_of_the_last_one(make):
-    app = make()
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.press("2", "s")
+    async with at(make(), "2", "s", notifications=True) as (app, pilot):
         await until(pilot, lambda: "Stack needs a process" in shown(app))
         await pilot.press("z")
         await until(pilot, lambda: "Nothing was hidden just now" in shown(app) and "Stack needs a process" not in shown(app))
@@ -270,16 +248,12 @@ async def test_what_is_waited_for_is_said_until_it_is_there(make):
 
 
 async def test_ctrl_c_says_the_key_that_quits(make):
-    app = make()
-    async with running(app, notifications=True) as pilot:
-        await pilot.press("ctrl+c")
+    async with at(make(), "ctrl+c", notifications=True) as (app, pilot):
         await until(pilot, lambda: " q quits cockpit" in shown(app))
 
 
 async def test_stacks_of_what_is_tagged_lie_beside_each_other(make):
-    app = make()
-    async with running(app, size=(140, 40)) as pilot:
-        await pilot.press("4", "space", "space", "s")
+    async with at(make(), "4", "space", "space", "s", size=(140, 40)) as (app, pilot):
         await until(pilot, lambda: "load (ppo.py:7)" in shown(app))
         assert "py-spy is not allowed to read process 1300" in shown(app)
         await pilot.press("escape", "U", "5", "s")
@@ -288,9 +262,7 @@ async def test_stacks_of_what_is_tagged_lie_beside_each_other(make):
 
 
 async def test_copy_takes_the_tagged_rows(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("4", "space", "space", "c")
+    async with at(make(), "4", "space", "space", "c") as (app, pilot):
         assert app.clipboard == "1200\n1300"
         await pilot.press("U", "c")
         assert app.clipboard == str(table_of(app).selected.about.pid)
@@ -298,9 +270,7 @@ async def test_copy_takes_the_tagged_rows(make):
 
 async def test_export_writes_what_is_known_for_its_owner_alone(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("E")
+    async with at(make(), "E") as (_, pilot):
         await until(pilot, lambda: list(tmp_path.glob("cockpit-*.json")))
     (file,) = tmp_path.glob("cockpit-*.json")
     assert file.stat().st_mode & 0o777 == 0o600
@@ -309,8 +279,7 @@ async def test_export_writes_what_is_known_for_its_owner_alone(make, tmp_path, m
 
 async def test_readonly_writes_no_file_and_no_screenshot(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    app = make(readonly=True)
-    async with running(app, notifications=True) as pilot:
+    async with at(make(readonly=True), notifications=True) as (app, pilot):
         await until(pilot, lambda: "read-only" in shown(app))
         await pilot.press("E")
         await until(pilot, lambda: "Export: cockpit is read-only" in said(app))
@@ -333,9 +302,7 @@ async def test_readonly_writes_no_file_and_no_screenshot(make, tmp_path, monkeyp
     ],
 )
 async def test_a_key_that_can_do_nothing_here_says_why_in_one_line(make, page, key, why):
-    app = make(readonly=True)
-    async with running(app, notifications=True) as pilot:
-        await pilot.press(page)
+    async with at(make(readonly=True), page, notifications=True) as (app, pilot):
         await pilot.press(key)
         await until(pilot, lambda: said(app).endswith(why) and "\n" not in said(app))
 
@@ -372,8 +339,7 @@ async def test_no_key_of_a_page_is_silent(make, monkeypatch, tmp_path, number, i
 
 
 async def test_what_is_typed_ahead_goes_into_the_filter(make):
-    app = make()
-    async with running(app) as pilot:
+    async with at(make()) as (app, pilot):
         for key, char in (("4", "4"), ("slash", "/"), *zip("orphan", "orphan", strict=True)):
             app.post_message(events.Key(key, char))
         await until(pilot, lambda: table_of(app).needle == "orphan")
@@ -385,9 +351,7 @@ async def test_what_is_typed_ahead_goes_into_the_filter(make):
 
 
 async def test_help_is_made_from_the_bindings(make):
-    app = make()
-    async with app.run_test(size=(120, 60)) as pilot:
-        await pilot.press("question_mark")
+    async with at(make(), "question_mark", size=(120, 60)) as (app, pilot):
         await until(pilot, lambda: "Pause the display; cockpit keeps polling." in shown(app))
         lines = app.screen.text.splitlines()
         named = {key for line in lines for key in (line[:16] + line[40:56]).split()}
@@ -398,9 +362,7 @@ async def test_help_is_made_from_the_bindings(make):
 
 
 async def test_help_begins_with_the_page_and_the_row_and_has_each_key_once(make):
-    app = make(hand=Hand())
-    async with running(app, size=(120, 60)) as pilot:
-        await pilot.press("4", "question_mark")
+    async with at(make(hand=Hand()), "4", "question_mark", size=(120, 60)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         parts = app.screen.text.partition("\n–        unknown")[0].strip().split("\n\n")
         groups = {part.splitlines()[0]: part.splitlines()[1:] for part in parts}
@@ -420,8 +382,7 @@ def listed_once(text):
 
 
 async def test_ages_grow_though_nothing_is_heard(make, clock):
-    app = make()
-    async with app.run_test(size=(160, 40)) as pilot:
+    async with at(make(), size=(160, 40)) as (app, pilot):
         await until(pilot, lambda: "2s ago" in shown(app))
         clock.now += 300
         app.live.tick()
@@ -430,7 +391,7 @@ async def test_ages_grow_though_nothing_is_heard(make, clock):
 
 async def test_unknown_is_drawn_as_unknown(make):
     app = make(Snapshot(taken=NOW, cluster=Cluster(reachable=False), faults=(Fault("ray.identity", "nothing listens there", NOW - 5),)))
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with at(app, size=(80, 24)) as (_, pilot):
         await until(pilot, lambda: "no dashboard" in shown(app))
         text = shown(app)
         assert "nothing listens there" in text
@@ -439,8 +400,7 @@ async def test_unknown_is_drawn_as_unknown(make):
 
 
 async def test_a_tiny_terminal_says_so_and_survives(make):
-    app = make()
-    async with app.run_test(size=(20, 5)) as pilot:
+    async with at(make(), size=(20, 5)) as (app, pilot):
         await until(pilot, lambda: all(words in shown(app) for words in ("cockpit needs a", "terminal of at least", "60x15")))
         for key in ("1", "2", "3", "4", "5", "j", "enter", "escape", "question_mark", "escape"):
             await pilot.press(key)
@@ -450,9 +410,7 @@ async def test_a_tiny_terminal_says_so_and_survives(make):
 
 
 async def test_scrollbars_and_messages_are_ascii_too(make):
-    app = make(ascii=True)
-    async with app.run_test(size=(80, 16), notifications=True) as pilot:
-        await pilot.press("2", "enter", "r")
+    async with at(make(ascii=True), "2", "enter", "r", size=(80, 16), notifications=True) as (app, pilot):
         await until(pilot, lambda: "Polling every source now" in shown(app))
         assert not _strange(app)
         await pilot.press("question_mark")
@@ -465,8 +423,7 @@ async def test_scrollbars_and_messages_are_ascii_too(make):
 
 @pytest.mark.parametrize("ascii", [True, False])
 async def test_every_sign_on_every_page_has_an_ascii_one_that_is_as_wide(make, ascii):
-    app = make(snapshot(findings=(finding(),)), ascii=ascii, hand=Hand())
-    async with running(app, size=(160, 50), notifications=True) as pilot:
+    async with at(make(snapshot(findings=(finding(),)), ascii=ascii, hand=Hand()), size=(160, 50), notifications=True) as (app, pilot):
         for key in ("1", "2", "3", "t", "4", "5", "6", "7", "1", "m", "question_mark", "escape", "y", "escape", "colon"):
             await pilot.press(key)
             await pilot.pause()
@@ -500,32 +457,26 @@ def _strange(app):
 
 
 async def test_an_unknown_theme_is_one_sentence_and_the_default(make):
-    app = make(theme="nope")
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+    async with at(make(theme="nope"), notifications=True) as (app, pilot):
         await until(pilot, lambda: "Unknown theme nope" in shown(app))
         assert app.theme == "midnight"
 
 
 async def test_quitting_closes_the_monitor(make):
-    app = make()
-    async with app.run_test() as pilot:
-        await pilot.press("q")
+    async with at(make(), "q", size=(80, 24)) as (app, pilot):
         await pilot.pause()
     assert app.monitor.closed
 
 
 async def test_a_sigterm_closes_the_monitor_and_gives_the_terminal_back(make):
-    app = make()
-    async with app.run_test() as pilot:
+    async with at(make(), size=(80, 24)) as (app, pilot):
         os.kill(os.getpid(), signal.SIGTERM)
         await until(pilot, lambda: app.return_code == 128 + signal.SIGTERM)
     assert app.monitor.closed
 
 
 async def test_a_palette_that_is_closed_at_once_does_not_end_the_program(make):
-    app = make()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press(":")
+    async with at(make(), ":", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Palette))
         palette = app.screen
         await palette.query("*").remove()
@@ -537,8 +488,7 @@ async def test_a_palette_that_is_closed_at_once_does_not_end_the_program(make):
 
 
 async def test_the_palette_opens_pages_and_sorts(make):
-    app = make()
-    async with running(app) as pilot:
+    async with at(make()) as (app, pilot):
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert {page.title for page in PAGES} <= titles
         await pilot.press("colon", *"jobs", "enter")
@@ -561,9 +511,7 @@ async def test_the_palette_calls_keys_as_they_are_printed(make):
 
 @pytest.mark.parametrize("number", range(1, len(PAGES) + 1))
 async def test_the_palette_has_every_key_of_the_page_and_of_its_row(make, number):
-    app = make(hand=Hand())
-    async with app.run_test(size=(160, 50)) as pilot:
-        await pilot.press(str(number))
+    async with at(make(hand=Hand()), str(number), size=(160, 50)) as (app, pilot):
         await until(pilot, lambda: isinstance(pages_of(app).page, PAGES[number - 1]) and app.live.snapshot.nodes)
         await pilot.press("colon")
         await until(pilot, lambda: isinstance(app.screen, Palette))
@@ -581,9 +529,7 @@ async def test_the_palette_has_every_key_of_the_page_and_of_its_row(make, number
     [("svg", {"Screenshot"}), ("picture", {"Screenshot"}), ("vram", {"GPU memory"}), ("sigkill", {"Kill"}), ("stuck", {"Stack"})],
 )
 async def test_the_palette_finds_what_a_command_does_and_what_else_it_may_be_called(make, typed, found):
-    app = make(hand=Hand())
-    async with running(app) as pilot:
-        await pilot.press("4")
+    async with at(make(hand=Hand()), "4") as (app, _):
         hits = [str(hit.text) async for hit in Commands(app.screen).search(typed)]
         assert found <= set(hits)
 
@@ -608,9 +554,7 @@ async def test_other_words_are_those_of_commands_that_there_are(make):
 
 async def test_a_screenshot_is_a_new_file_in_the_current_directory_and_its_whole_path_is_said(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    app = make()
-    async with running(app, size=(160, 40), notifications=True) as pilot:
-        await pilot.press("colon", *"svg", "down", "enter")
+    async with at(make(), "colon", *"svg", "down", "enter", size=(160, 40), notifications=True) as (app, pilot):
         await until(pilot, lambda: "Screenshot written to" in shown(app))
         (file,) = tmp_path.iterdir()
         assert file.name in shown(app)

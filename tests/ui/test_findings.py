@@ -16,7 +16,7 @@ from cockpit.ui.screens.plan import PlanScreen
 from cockpit.ui.view import Index
 from tests.growth import is_linear
 from tests.ui.conftest import Hand
-from tests.ui.screen import shown, table_of, table_text, until
+from tests.ui.screen import at, shown, table_of, table_text, until
 from tests.world import NOW, actor, node, process, snapshot
 
 ORPHANS = Finding(
@@ -91,9 +91,7 @@ async def aimed(pilot, key):
 
 
 async def test_the_page_lists_the_worst_first_each_with_its_next_key(make):
-    app = make(world(ORPHANS, GROUP, RESTARTS, DISK), hand=Hand())
-    async with app.run_test(size=(160, 50)) as pilot:
-        await pilot.press("6")
+    async with at(make(world(ORPHANS, GROUP, RESTARTS, DISK), hand=Hand()), "6", size=(160, 50)) as (app, pilot):
         await until(pilot, lambda: "FINDINGS 4" in shown(app))
         lines = [
             line.split()
@@ -112,8 +110,7 @@ async def test_the_page_lists_the_worst_first_each_with_its_next_key(make):
 @pytest.mark.parametrize("size", [(80, 24), (80, 20), (160, 30)])
 async def test_the_overview_begins_with_the_worst_and_still_shows_the_nodes(make, size):
     many = [stands(LOST, subject=f"node2 GPU {number}", text=f"GPU {number} of node2 is lost") for number in range(20)]
-    app = make(world(ORPHANS, *many))
-    async with app.run_test(size=size) as pilot:
+    async with at(make(world(ORPHANS, *many)), size=size) as (app, pilot):
         await until(pilot, lambda: "80G of GPU memory" in shown(app))
         listed = shown(app).count("of node2 is lost")
         assert listed >= size[1] // 8 - 1
@@ -125,15 +122,14 @@ async def test_the_overview_begins_with_the_worst_and_still_shows_the_nodes(make
 async def test_where_lines_would_stay_blank_the_overview_lists_every_finding_and_cuts_none(make):
     long = stands(LOST, text="GPU 3 of node2 is lost " + "because of this and that " * 20 + "at the end")
     app = make(world(ORPHANS, *(stands(long, subject=f"node2 GPU {number}") for number in range(9))))
-    async with app.run_test(size=(160, 90)) as pilot:
+    async with at(app, size=(160, 90)) as (_, pilot):
         await until(pilot, lambda: "80G of GPU memory" in shown(app))
         assert (shown(app).count("is lost"), shown(app).count("at the end")) == (9, 9)
         assert "press 6" not in shown(app)
 
 
 async def test_the_overview_says_nothing_where_nothing_is_wrong(make):
-    app = make()
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with at(make(), size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: "NODES" in shown(app))
         assert "FINDINGS" not in shown(app)
         await pilot.press("6")
@@ -141,16 +137,13 @@ async def test_the_overview_says_nothing_where_nothing_is_wrong(make):
 
 
 async def test_before_anything_is_known_nothing_is_said_to_be_right(make):
-    app = make(Snapshot(taken=NOW))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("6")
+    async with at(make(Snapshot(taken=NOW)), "6", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: "FINDINGS –  unknown yet" in shown(app))
 
 
 @pytest.mark.parametrize(("size", "line"), [((80, 24), 1), ((160, 50), 0)])
 async def test_the_header_counts_them_by_level(make, size, line):
-    app = make(world(ORPHANS, DEAD, GROUP, DISK))
-    async with app.run_test(size=size) as pilot:
+    async with at(make(world(ORPHANS, DEAD, GROUP, DISK)), size=size) as (app, pilot):
         await until(pilot, lambda: "◆2 ▲1 i1" in shown(app).splitlines()[line])
         app.take(world(GROUP))
         await until(pilot, lambda: "▲1" in shown(app).splitlines()[line] and "◆" not in shown(app).splitlines()[line])
@@ -159,9 +152,7 @@ async def test_the_header_counts_them_by_level(make, size, line):
 
 
 async def test_enter_tells_the_whole_sentence_the_evidence_and_the_remedy(make):
-    app = make(world(ORPHANS), hand=Hand())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("6", "enter")
+    async with at(make(world(ORPHANS), hand=Hand()), "6", "enter", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: "EVIDENCE" in shown(app))
         text = " ".join(shown(app).split())
         for fact in (
@@ -178,9 +169,7 @@ async def test_enter_tells_the_whole_sentence_the_evidence_and_the_remedy(make):
 
 
 async def test_what_a_finding_is_about_opens_from_its_page(make):
-    app = make(world(ORPHANS))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6", "enter", "tab", "tab")
+    async with at(make(world(ORPHANS)), "6", "enter", "tab", "tab") as (app, pilot):
         await until(pilot, lambda: getattr(getattr(table_of(app).selected, "about", None), "pid", 0) == 1200)
         await pilot.press("enter")
         await until(pilot, lambda: "PARENTS" in shown(app) and "FINDINGS 1" in shown(app))
@@ -210,9 +199,7 @@ async def test_rows_that_findings_are_about_are_marked_by_shape(make, plain, mar
 
 
 async def test_a_detail_lists_what_was_found_about_it(make):
-    app = make(world(LOST))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("2", "j", "enter")
+    async with at(make(world(LOST)), "2", "j", "enter") as (app, pilot):
         await until(pilot, lambda: "NODE " in shown(app) and "GPU 3 of node2 is lost" in shown(app))
         await pilot.press("escape", "k", "enter")
         await until(pilot, lambda: "node1" in shown(app) and "FINDINGS 1" not in shown(app))
@@ -240,9 +227,7 @@ def test_the_worst_of_several_is_the_mark_and_a_gpu_is_part_of_its_node():
 
 async def test_the_key_of_the_remedy_runs_its_act_on_what_it_is_about(make):
     clean_up = stands(DISK, about=(dead_session().key,))
-    app = make(world(ORPHANS, GROUP, clean_up), hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6")
+    async with at(make(world(ORPHANS, GROUP, clean_up), hand=Hand()), "6") as (app, pilot):
         await until(pilot, lambda: table_of(app).count == 3)
         action, chosen = await aimed(pilot, "K")
         assert (action, chosen.hosts, [each.pid for each in chosen.rows]) == ("kill-orphans", (), [1200, 1300])
@@ -259,8 +244,7 @@ async def test_a_host_that_ray_does_not_know_is_not_taken_for_those_that_it_know
     held = stands(ORPHANS, about=(node(1).key,))
     seen = world(held)
     app = make(msgspec.structs.replace(seen, nodes=(*(seen.nodes or ()), Node(None, "w9", ip="10.0.0.9"))), hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6")
+    async with at(app, "6") as (_, pilot):
         await until(pilot, lambda: table_of(app).count == 1)
         action, chosen = await aimed(pilot, "K")
         assert (action, chosen.hosts) == ("kill-orphans", (node(1).ip,))
@@ -268,9 +252,7 @@ async def test_a_host_that_ray_does_not_know_is_not_taken_for_those_that_it_know
 
 async def test_only_rows_that_the_act_takes_are_aimed_at(make):
     mixed = stands(ORPHANS, remedy=Remedy("end it", "kill"), about=(node(1).key, process(1200).key, process(999999, ticks=None).key))
-    app = make(world(mixed), hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6")
+    async with at(make(world(mixed), hand=Hand()), "6") as (app, pilot):
         await until(pilot, lambda: table_of(app).count == 1)
         action, chosen = await aimed(pilot, "K")
         assert (action, [each.pid for each in chosen.rows]) == ("kill", [1200])
@@ -279,9 +261,7 @@ async def test_only_rows_that_the_act_takes_are_aimed_at(make):
 @pytest.mark.parametrize("action", ["kill-orphans", "kill", "clean", "stop"])
 async def test_where_that_is_gone_nothing_is_aimed_at_rather_than_everything(make, action):
     gone = stands(ORPHANS, remedy=Remedy("end them", action), about=(process(4711).key,))
-    app = make(world(gone), hand=Hand())
-    async with app.run_test(size=(160, 40), notifications=True) as pilot:
-        await pilot.press("6")
+    async with at(make(world(gone), hand=Hand()), "6", size=(160, 40), notifications=True) as (app, pilot):
         await until(pilot, lambda: table_of(app).count == 1)
         await pilot.press({"clean": "C", "stop": "S"}.get(action, "K"))
         await until(pilot, lambda: any("no longer exists" in said.message for said in app._notifications))
@@ -321,16 +301,12 @@ async def test_the_page_of_a_finding_lists_its_steps_in_order(make):
 
 @pytest.mark.parametrize("keys", [("6",), ("6", "enter")])
 async def test_m_on_a_finding_opens_the_memory_of_its_node(make, keys):
-    app = make(world(NEAR))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press(*keys, "m")
+    async with at(make(world(NEAR)), *keys, "m") as (app, pilot):
         await until(pilot, lambda: "Memory node2" in shown(app))
 
 
 async def test_without_a_door_no_act_is_offered(make):
-    app = make(world(ORPHANS), readonly=True)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6")
+    async with at(make(world(ORPHANS), readonly=True), "6") as (app, pilot):
         await until(pilot, lambda: "80G of GPU" in shown(app))
         assert "Enter" in row(app, "80G of GPU")
         await pilot.press("K", "enter")
@@ -343,9 +319,7 @@ async def test_without_a_door_no_act_is_offered(make):
 
 
 async def test_x_hides_one_and_x_on_it_shows_it_again(make):
-    app = make(world(ORPHANS, DEAD))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6", "x")
+    async with at(make(world(ORPHANS, DEAD)), "6", "x") as (app, pilot):
         await until(pilot, lambda: "HIDDEN 1" in shown(app) and "FINDINGS 1" in shown(app) and "◆1 hidden" in shown(app).splitlines()[0])
         assert table_of(app).selected == DEAD
         await pilot.press("4")
@@ -359,9 +333,7 @@ async def test_x_hides_one_and_x_on_it_shows_it_again(make):
 
 
 async def test_hiding_says_what_was_hidden_and_z_brings_the_last_back(make):
-    app = make(world(ORPHANS, DEAD, GROUP))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.press("6", "x")
+    async with at(make(world(ORPHANS, DEAD, GROUP)), "6", "x", notifications=True) as (app, pilot):
         await until(pilot, lambda: f"Hidden until it clears: critical, {ORPHANS.subject}. z shows it again" in said(app))
         await pilot.press("1", "space", "space", "x")
         await until(pilot, lambda: "Hidden until they clear: 2 findings. z shows them again" in said(app))
@@ -377,9 +349,7 @@ def said(app):
 
 
 async def test_a_hidden_finding_is_counted_in_the_header_also_where_there_is_little_room(make):
-    app = make(world(ORPHANS, DEAD))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("6", "x")
+    async with at(make(world(ORPHANS, DEAD)), "6", "x", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: "◆1 hidden" in shown(app).splitlines()[0])
         assert shown(app).splitlines()[0].startswith(" Ray 10.0.0.1:8265 ")
         assert shown(app).splitlines()[0].rstrip().endswith(" 2s")
@@ -387,9 +357,7 @@ async def test_a_hidden_finding_is_counted_in_the_header_also_where_there_is_lit
 
 
 async def test_what_is_hidden_stays_so_until_it_ends(make):
-    app = make(world(ORPHANS))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6", "enter")
+    async with at(make(world(ORPHANS)), "6", "enter") as (app, pilot):
         await until(pilot, lambda: "EVIDENCE" in shown(app))
         await pilot.press("x")
         await until(pilot, lambda: "HIDDEN 1" in shown(app))
@@ -402,9 +370,7 @@ async def test_what_is_hidden_stays_so_until_it_ends(make):
 
 
 async def test_tagged_findings_are_hidden_together_and_other_rows_are_left_alone(make):
-    app = make(world(ORPHANS, DEAD, GROUP))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6", "space", "space", "x")
+    async with at(make(world(ORPHANS, DEAD, GROUP)), "6", "space", "space", "x") as (app, pilot):
         await until(pilot, lambda: "HIDDEN 2" in shown(app))
         assert not table_of(app).tagged
         await pilot.press("2", "x")
@@ -414,8 +380,7 @@ async def test_tagged_findings_are_hidden_together_and_other_rows_are_left_alone
 async def test_hostile_sentences_are_drawn_and_do_nothing(make):
     text = "\x1b]0;PWNED\x07 [/] \x1b[31m \u202e \x00 x" * 5
     hostile = stands(ORPHANS, subject=text, text=text, evidence=(text, "", "\n" + text), remedy=Remedy(text, "kill-orphans"))
-    app = make(world(hostile, text=text), hand=Hand())
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with at(make(world(hostile, text=text), hand=Hand()), size=(80, 24)) as (app, pilot):
         for key in ("1", "6", "enter", "x", "escape"):
             await pilot.press(key)
             await pilot.pause()

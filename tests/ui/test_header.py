@@ -14,24 +14,21 @@ from cockpit.ui.header import Header, page_line, summary
 from cockpit.ui.pages import PAGES
 from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.view import Index, View
-from tests.ui.screen import pages_of, running, shown, until
+from tests.ui.screen import at, pages_of, running, shown, until
 from tests.world import NOW, snapshot, with_figures
 
 
 @pytest.mark.parametrize("width", [80, 160])
 @pytest.mark.parametrize("number", range(len(PAGES)))
 async def test_a_click_on_a_page_opens_it(make, number, width):
-    app = make()
-    async with running(app, size=(width, 40)) as pilot:
-        await pilot.press("2" if number == 0 else "1")
+    async with at(make(), "2" if number == 0 else "1", size=(width, 40)) as (app, pilot):
         line = shown(app).splitlines()[1]
         await pilot.click(Header, offset=(line.index(f"{number + 1} {PAGES[number].title}") + 2, 1))
         await until(pilot, lambda: isinstance(pages_of(app).page, PAGES[number]))
 
 
 async def test_a_click_beside_the_pages_opens_none(make):
-    app = make()
-    async with running(app, size=(160, 40)) as pilot:
+    async with at(make(), size=(160, 40)) as (app, pilot):
         await pilot.click(Header, offset=(150, 1))
         await pilot.click(Header, offset=(14, 0))
         assert isinstance(pages_of(app).page, PAGES[0])
@@ -151,9 +148,7 @@ def test_a_long_filter_is_cut_with_dots_and_never_the_counts_of_findings(width):
 
 async def test_a_filter_at_80_columns_leaves_the_counts_of_findings_on_the_screen(make):
     found = tuple(Finding("x", "warning", f"node{number}", "is slow", (), NOW) for number in range(3))
-    app = make(snapshot(findings=found))
-    async with running(app, size=(80, 24)) as pilot:
-        await pilot.press(*"/critic1234567890", "enter")
+    async with at(make(snapshot(findings=found)), *"/critic1234567890", "enter", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: "filter critic1234567890" in shown(app))
         assert "▲3" in "".join(shown(app).splitlines()[:2])
 

@@ -11,7 +11,7 @@ from cockpit.sources.source import SourceError
 from cockpit.ui.pages.details import detail_of
 from cockpit.ui.screens.live import find_quotes
 from cockpit.ui.screens.log import LogScreen
-from tests.ui.screen import running, shown, table_of, until
+from tests.ui.screen import at, running, shown, table_of, until
 from tests.world import actor, finding, node, process, snapshot
 
 
@@ -82,18 +82,14 @@ async def test_a_log_that_is_alone_offers_no_other(make):
 
 
 async def test_on_an_actors_page_its_own_log_is_opened(make):
-    app = make(snapshot(actors=(actor(1),), placement_groups=()))
-    async with running(app, size=(160, 40)) as pilot:
-        await pilot.press("3", "end", "enter")
+    async with at(make(snapshot(actors=(actor(1),), placement_groups=())), "3", "end", "enter", size=(160, 40)) as (app, pilot):
         await until(pilot, lambda: "ACTOR" in shown(app))
         await opened(app, pilot, "l")
         assert {type(thing) for thing in app.monitor.logs.asked} == {Actor}
 
 
 async def test_on_a_nodes_page_its_own_log_is_opened(make):
-    app = make(snapshot(processes=(), actors=(), placement_groups=()))
-    async with running(app, size=(160, 40)) as pilot:
-        await pilot.press("2", "enter")
+    async with at(make(snapshot(processes=(), actors=(), placement_groups=())), "2", "enter", size=(160, 40)) as (app, pilot):
         await until(pilot, lambda: "MEMORY" in shown(app).upper())
         await opened(app, pilot, "l")
         assert [type(thing) for thing in app.monitor.logs.asked] == [Node]

@@ -9,7 +9,7 @@ from cockpit.config.address import Address
 from cockpit.model import Cluster, Finding, OtherRay
 from cockpit.text import to_ascii
 from cockpit.ui.screens.dialogs import AddressDialog
-from tests.ui.screen import footer, running, shown, until
+from tests.ui.screen import at, footer, running, shown, until
 from tests.world import NOW, snapshot
 
 LIVES = OtherRay("http://127.0.0.1:8366", "session_b", answers=True)
@@ -69,8 +69,7 @@ async def test_those_found_before_the_screen_was_there_are_offered_on_it(make):
 
 
 async def test_another_session_in_the_place_of_the_followed_one_is_said_once(make):
-    app = make(snapshot())
-    async with running(app, size=(160, 24), notifications=True) as pilot:
+    async with at(make(snapshot()), size=(160, 24), notifications=True) as (app, pilot):
         moved = replace(app.services.snapshot.cluster, session="session_b", before="session_a", replaced=NOW)
         app.take(snapshot(cluster=moved))
         app.take(snapshot(cluster=moved))

@@ -6,7 +6,7 @@ from cockpit.model import Finding, Remedy
 from cockpit.ui.block import MAX_LENT_LINES, MIN_PANE_LINES, lent_lines
 from cockpit.ui.pages.details import DetailPage
 from cockpit.ui.pane import SHARE_OF_LONG_TABLE, Pane, pane_height
-from tests.ui.screen import footer, pages_of, shown, table_of, table_text, unsafe, until
+from tests.ui.screen import at, footer, pages_of, shown, table_of, table_text, unsafe, until
 from tests.world import NOW, actor, node, process, snapshot
 
 LOST = Finding(
@@ -44,8 +44,7 @@ def test_the_pane_and_texts_that_are_cut_share_the_blank_lines():
 
 @pytest.mark.parametrize("size", [(80, 24), (139, 36), (140, 35)])
 async def test_on_a_smaller_terminal_there_is_neither_a_pane_nor_its_key(make, size):
-    app = make(snapshot(findings=(LOST,)))
-    async with app.run_test(size=size) as pilot:
+    async with at(make(snapshot(findings=(LOST,))), size=size) as (app, pilot):
         await until(pilot, lambda: "NODES" in shown(app))
         await pilot.press("v")
         assert "Enter: opens" not in shown(app)
@@ -53,16 +52,14 @@ async def test_on_a_smaller_terminal_there_is_neither_a_pane_nor_its_key(make, s
 
 
 async def test_the_pane_says_all_of_the_finding_under_the_cursor(make):
-    app = make(snapshot(findings=(LOST,)))
-    async with app.run_test(size=(160, 60)) as pilot:
+    async with at(make(snapshot(findings=(LOST,))), size=(160, 60)) as (app, pilot):
         for words in ("nvidia-smi on node2 says so", "reset the GPU, or drain the node"):
             await until(pilot, lambda words=words: words in " ".join(pane(app).split()))
         assert "v Pane" in footer(app)
 
 
 async def test_the_pane_follows_the_cursor(make):
-    app = make(snapshot(findings=(LOST,)))
-    async with app.run_test(size=(160, 60)) as pilot:
+    async with at(make(snapshot(findings=(LOST,))), size=(160, 60)) as (app, pilot):
         await until(pilot, lambda: "FINDING" in pane(app))
         await pilot.press("tab")
         await until(pilot, lambda: "node id" in pane(app) and "HELD BY" in pane(app))
@@ -72,9 +69,7 @@ async def test_the_pane_follows_the_cursor(make):
 
 @pytest.mark.parametrize(("key", "heading"), [("3", "ACTOR"), ("4", "PROCESS"), ("5", "JOB"), ("2", "NODE")])
 async def test_the_pane_says_what_enter_opens(make, key, heading):
-    app = make()
-    async with app.run_test(size=(200, 70)) as pilot:
-        await pilot.press(key)
+    async with at(make(), key, size=(200, 70)) as (app, pilot):
         await until(pilot, lambda: pane(app).split()[3:] and heading in pane(app).split())
         first = [row.name for row in pilot.app.query_one(Pane).query("Part").first().blocks[0].rows]
         await pilot.press("enter")
@@ -83,15 +78,12 @@ async def test_the_pane_says_what_enter_opens(make, key, heading):
 
 
 async def test_a_job_is_shown_with_its_groups_and_actors(make):
-    app = make()
-    async with app.run_test(size=(200, 70)) as pilot:
-        await pilot.press("5")
+    async with at(make(), "5", size=(200, 70)) as (app, pilot):
         await until(pilot, lambda: {"JOB", "GROUPS", "ACTORS", "PROCESSES"} <= set(pane(app).split()))
 
 
 async def test_v_hides_the_pane_until_v_shows_it_again(make):
-    app = make(snapshot(findings=(LOST,)))
-    async with app.run_test(size=(160, 60)) as pilot:
+    async with at(make(snapshot(findings=(LOST,))), size=(160, 60)) as (app, pilot):
         await until(pilot, lambda: "FINDING" in pane(app))
         await pilot.press("v")
         await until(pilot, lambda: "Enter: opens" not in shown(app))
@@ -103,8 +95,7 @@ async def test_v_hides_the_pane_until_v_shows_it_again(make):
 
 
 async def test_where_the_table_needs_every_line_v_says_so(make):
-    app = make(snapshot(nodes=tuple(node(number) for number in range(1, 40))))
-    async with app.run_test(size=(160, 40), notifications=True) as pilot:
+    async with at(make(snapshot(nodes=tuple(node(number) for number in range(1, 40)))), size=(160, 40), notifications=True) as (app, pilot):
         await until(pilot, lambda: "NODES 39" in shown(app))
         assert "Enter: opens" not in shown(app), "no section of the overview is pushed off the screen"
         await pilot.press("v", "v")
@@ -112,9 +103,7 @@ async def test_where_the_table_needs_every_line_v_says_so(make):
 
 
 async def test_keys_go_on_to_belong_to_the_table(make):
-    app = make(snapshot(actors=tuple(actor(number) for number in range(1, 200))))
-    async with app.run_test(size=(160, 45)) as pilot:
-        await pilot.press("3")
+    async with at(make(snapshot(actors=tuple(actor(number) for number in range(1, 200)))), "3", size=(160, 45)) as (app, pilot):
         await until(pilot, lambda: "GROUP" in pane(app).split())
         await pilot.click(app.query_one(Pane), offset=(10, 4))
         await pilot.press("G")
@@ -126,8 +115,7 @@ async def test_keys_go_on_to_belong_to_the_table(make):
 
 
 async def test_where_there_is_no_room_v_says_how_much_it_needs(make):
-    app = make()
-    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+    async with at(make(), size=(80, 24), notifications=True) as (app, pilot):
         await until(pilot, lambda: table_of(app).count > 0)
         await pilot.press("v")
         await until(pilot, lambda: "The pane needs a terminal of at least 140x36" in shown(app))
@@ -137,8 +125,7 @@ async def test_where_there_is_no_room_v_says_how_much_it_needs(make):
 
 
 async def test_a_click_in_the_pane_chooses_nothing(make):
-    app = make(snapshot(findings=(LOST,)))
-    async with app.run_test(size=(160, 60)) as pilot:
+    async with at(make(snapshot(findings=(LOST,))), size=(160, 60)) as (app, pilot):
         await until(pilot, lambda: "FINDING" in pane(app))
         place = None
         while place != app.query_one(Pane).region:  # until the screen has been laid out
@@ -151,8 +138,7 @@ async def test_a_click_in_the_pane_chooses_nothing(make):
 
 
 async def test_what_a_cluster_calls_itself_harms_nothing_in_the_pane(make):
-    app = make(snapshot("\x1b]0;x\x07[/]\u202e", findings=(LOST,)))
-    async with app.run_test(size=(160, 60)) as pilot:
+    async with at(make(snapshot("\x1b]0;x\x07[/]\u202e", findings=(LOST,))), size=(160, 60)) as (app, pilot):
         for key in "123456":
             await pilot.press(key)
             await until(pilot, lambda: "Enter: opens" in shown(app))
@@ -160,24 +146,20 @@ async def test_what_a_cluster_calls_itself_harms_nothing_in_the_pane(make):
 
 
 async def test_when_the_filter_leaves_nothing_the_pane_says_nothing(make):
-    app = make(snapshot(processes=(process(1200),)))
-    async with app.run_test(size=(160, 45)) as pilot:
-        await pilot.press("4")
+    async with at(make(snapshot(processes=(process(1200),))), "4", size=(160, 45)) as (app, pilot):
         await until(pilot, lambda: "PROCESS" in pane(app).split())
         table_of(app).filter_rows("nowhere")
         await until(pilot, lambda: "Enter: opens" not in shown(app))
 
 
 async def test_without_colours_and_signs_the_pane_is_plain(make):
-    app = make(snapshot(findings=(LOST,)), ascii=True)
-    async with app.run_test(size=(160, 60)) as pilot:
+    async with at(make(snapshot(findings=(LOST,)), ascii=True), size=(160, 60)) as (app, pilot):
         await until(pilot, lambda: "FINDING" in pane(app))
         assert shown(app).partition("Enter: opens the row")[2].splitlines()[0].rstrip().endswith("-----")
 
 
 async def test_on_the_page_of_a_thing_lines_belong_to_its_facts(make):
-    app = make(snapshot(findings=(LOST,)))
-    async with app.run_test(size=(160, 40)) as pilot:
+    async with at(make(snapshot(findings=(LOST,))), size=(160, 40)) as (app, pilot):
         await until(pilot, lambda: "FINDING" in pane(app))
         await pilot.press("tab", "down", "enter")
         await until(pilot, lambda: len(pages_of(app).pages) == 2)
@@ -187,8 +169,7 @@ async def test_on_the_page_of_a_thing_lines_belong_to_its_facts(make):
 
 async def test_only_lines_of_the_pane_that_look_different_are_drawn_again(make, monkeypatch):
     app = make(snapshot(actors=tuple(actor(number, placement_group=None) for number in range(1, 200))))
-    async with app.run_test(size=(160, 45)) as pilot:
-        await pilot.press("3", "G")
+    async with at(app, "3", "G", size=(160, 45)) as (_, pilot):
         await until(pilot, lambda: "actor199" in pane(app))
         part = app.query_one(Pane).query("Part").first()
         drawn = []
@@ -205,9 +186,7 @@ async def test_rows_that_a_held_key_passes_are_not_laid_out(make, monkeypatch):
     made = []
     sections = DetailPage.sections
     monkeypatch.setattr(DetailPage, "sections", lambda page, view: made.append(page.thing.key) or sections(page, view))
-    app = make(snapshot(actors=tuple(actor(number) for number in range(1, 200))))
-    async with app.run_test(size=(160, 45)) as pilot:
-        await pilot.press("3", "G")
+    async with at(make(snapshot(actors=tuple(actor(number) for number in range(1, 200)))), "3", "G", size=(160, 45)) as (app, pilot):
         await until(pilot, lambda: "actor199" in pane(app))
         del made[:]
         for _ in range(10):

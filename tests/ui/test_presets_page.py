@@ -18,7 +18,7 @@ from cockpit.presets import presets_folder
 from cockpit.ui.pages.presets import PresetsPage
 from cockpit.ui.view import View
 from tests.ui.conftest import Hand
-from tests.ui.screen import pages_of, shown, table_of, table_text, until
+from tests.ui.screen import at, pages_of, shown, table_of, table_text, until
 from tests.world import NOW, snapshot
 
 PRESET = """
@@ -51,8 +51,7 @@ async def opened(pilot, app):
 async def test_presets_are_listed_with_what_they_ask_for_and_how_it_went_last(make, folder):
     lay(folder)
     lay(folder, "job: {entrypoin: x}", "broken")
-    app = make(snapshot(jobs=(job(),)))
-    async with app.run_test(size=(160, 50)) as pilot:
+    async with at(make(snapshot(jobs=(job(),))), size=(160, 50)) as (app, pilot):
         await opened(pilot, app)
         line = next(line for line in shown(app).splitlines() if "PPO on a small model" in line)
         assert "FAILED 1m00s" in line
@@ -87,9 +86,7 @@ ANYWHERE = "ray:\n  head: {port: 6400, num_gpus: 8}\n  workers: {num_gpus: 8}\n 
 )
 async def test_one_without_hosts_is_shown_on_the_nodes_of_slurms_job(make, folder, config, hosts, said):
     lay(folder, ANYWHERE, "anywhere")
-    app = make(snapshot(), slurm=config.slurm)
-    async with app.run_test(size=(160, 50)) as pilot:
-        await pilot.press("7")
+    async with at(make(snapshot(), slurm=config.slurm), "7", size=(160, 50)) as (app, pilot):
         await until(pilot, lambda: "anywhere" in table_text(app))
         assert hosts in next(line for line in table_text(app).splitlines() if "anywhere" in line).split()
         await pilot.press("/", *"anywhere", "enter", "enter")
@@ -102,9 +99,7 @@ async def test_a_folder_whose_disk_does_not_answer_is_named_and_the_screen_lives
     alive = threading.Event()
     monkeypatch.setattr("cockpit.ui.screens.live.check_presets", lambda *_: alive.wait(20))
     monkeypatch.setattr("cockpit.ui.screens.live.READ_PRESETS_INTERVAL_S", 0.3)
-    app = make(snapshot())
-    async with app.run_test(size=(160, 50)) as pilot:
-        await pilot.press("7")
+    async with at(make(snapshot()), "7", size=(160, 50)) as (app, pilot):
         await until(pilot, lambda: any(f"{folder} could not be read within 0.3 s" in said.message for said in app._notifications))
         assert "loading" in shown(app)
         alive.set()
@@ -112,8 +107,7 @@ async def test_a_folder_whose_disk_does_not_answer_is_named_and_the_screen_lives
 
 async def test_a_preset_is_shown_in_full_but_for_its_secrets(make, folder):
     lay(folder)
-    app = make(snapshot())
-    async with app.run_test(size=(160, 50)) as pilot:
+    async with at(make(snapshot()), size=(160, 50)) as (app, pilot):
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter", "enter")
         await until(pilot, lambda: len(pages_of(app).pages) == 2 and "CHECK" in shown(app))
@@ -140,8 +134,7 @@ async def test_e_edits_a_preset_in_the_editor_of_its_user(make, folder, monkeypa
         "import sys; path = sys.argv[1]; text = open(path).read(); open(path, 'w').write(text.replace('small model', 'tiny model'))"
     )
     monkeypatch.setenv("EDITOR", f"{sys.executable} {script}")
-    app = make(snapshot())
-    async with app.run_test(size=(160, 50)) as pilot:
+    async with at(make(snapshot()), size=(160, 50)) as (app, pilot):
         monkeypatch.setattr(type(app._driver), "can_suspend", True)
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter")
@@ -153,8 +146,7 @@ async def test_e_edits_a_preset_in_the_editor_of_its_user(make, folder, monkeypa
 async def test_an_editor_that_is_no_command_is_said_and_ends_nothing(make, folder, monkeypatch):
     lay(folder)
     monkeypatch.setenv("EDITOR", "'vi")
-    app = make(snapshot())
-    async with app.run_test(size=(160, 50)) as pilot:
+    async with at(make(snapshot()), size=(160, 50)) as (app, pilot):
         monkeypatch.setattr(type(app._driver), "can_suspend", True)
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter")
@@ -165,8 +157,7 @@ async def test_an_editor_that_is_no_command_is_said_and_ends_nothing(make, folde
 @pytest.mark.process
 async def test_of_a_ready_made_preset_a_copy_is_edited(make, folder, monkeypatch):
     monkeypatch.setenv("EDITOR", "true")
-    app = make(snapshot())
-    async with app.run_test(size=(160, 50)) as pilot:
+    async with at(make(snapshot()), size=(160, 50)) as (app, pilot):
         monkeypatch.setattr(type(app._driver), "can_suspend", True)
         await pilot.press("7")
         await until(pilot, lambda: "verl-ppo" in shown(app))
@@ -177,9 +168,7 @@ async def test_of_a_ready_made_preset_a_copy_is_edited(make, folder, monkeypatch
 
 
 async def test_w_makes_a_preset_of_a_job_and_never_goes_over_another(make, folder):
-    app = make(snapshot(jobs=(job(preset=None),)))
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("5")
+    async with at(make(snapshot(jobs=(job(preset=None),))), "5", size=(120, 30)) as (app, pilot):
         await until(pilot, lambda: "small-1" in shown(app))
         await pilot.press("w")
         await until(pilot, lambda: "Save job small-1 as a preset" in shown(app))
@@ -198,9 +187,7 @@ async def test_w_makes_a_preset_of_a_job_and_never_goes_over_another(make, folde
 @pytest.mark.parametrize("key", ["e", "w"])
 async def test_read_only_writes_no_preset(make, folder, key):
     lay(folder)
-    app = make(snapshot(jobs=(job(),)), readonly=True)
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("7" if key == "e" else "5")
+    async with at(make(snapshot(jobs=(job(),)), readonly=True), "7" if key == "e" else "5", size=(120, 30)) as (app, pilot):
         await until(pilot, lambda: "small" in shown(app))
         before = sorted(folder.iterdir())
         await pilot.press(key)
@@ -216,8 +203,7 @@ def launch(**more):
 async def test_the_row_of_a_preset_that_does_not_fit_says_why_and_one_that_cannot_be_read_too(make, folder):
     lay(folder, PRESET.replace("entrypoint_num_gpus: 1", "entrypoint_num_gpus: 64"))
     lay(folder, "job: {entrypoin: x}", "broken")
-    app = make(snapshot())
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with at(make(snapshot()), size=(80, 24)) as (app, pilot):
         await opened(pilot, app)
         entries = {row.name: row for row in table_of(app).blocks[0].rows}
         assert entries["small"].checked.verdict == "never"
@@ -227,8 +213,7 @@ async def test_the_row_of_a_preset_that_does_not_fit_says_why_and_one_that_canno
 
 async def test_l_shows_the_plan_and_l_again_launches_and_opens_the_log(make, folder):
     lay(folder)
-    app = make(snapshot(), hand=Hand(launch()))
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with at(make(snapshot(), hand=Hand(launch())), size=(120, 30)) as (app, pilot):
         app.monitor.logs.batches = [["step 1"]]
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter", "L")
@@ -246,8 +231,7 @@ async def test_l_shows_the_plan_and_l_again_launches_and_opens_the_log(make, fol
 
 async def test_a_preset_that_has_become_a_pipe_is_a_sentence_and_no_screen_that_hangs(make, folder):
     lay(folder)
-    app = make(snapshot(), hand=Hand(launch()))
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with at(make(snapshot(), hand=Hand(launch())), size=(120, 30)) as (app, pilot):
         await opened(pilot, app)
         (folder / "small.yaml").unlink()
         os.mkfifo(folder / "small.yaml")
@@ -258,8 +242,7 @@ async def test_a_preset_that_has_become_a_pipe_is_a_sentence_and_no_screen_that_
 
 async def test_where_the_preset_runs_already_its_name_must_be_typed(make, folder):
     lay(folder)
-    app = make(snapshot(), hand=Hand(launch(word="small")))
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with at(make(snapshot(), hand=Hand(launch(word="small"))), size=(120, 30)) as (app, pilot):
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter", "L")
         await until(pilot, lambda: "Type small to continue" in shown(app) and app.screen._is_answerable)
@@ -271,8 +254,7 @@ async def test_where_the_preset_runs_already_its_name_must_be_typed(make, folder
 async def test_a_finished_job_is_launched_again_from_its_preset_as_it_is_now(make, folder):
     lay(folder)
     app = make(snapshot(jobs=(job(), job(id="other", submission="other", preset=None))), hand=Hand(launch()))
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("5")
+    async with at(app, "5", size=(120, 30)) as (_, pilot):
         await until(pilot, lambda: "small-1" in shown(app))
         await pilot.press("/", *"small", "enter", "L")
         await until(pilot, lambda: app.hand.planned)
@@ -286,8 +268,7 @@ async def test_a_finished_job_is_launched_again_from_its_preset_as_it_is_now(mak
 
 async def test_a_driver_that_was_never_submitted_can_not_be_launched_again(make, folder):
     app = make(snapshot(jobs=(job(id="01000000", submission=None, preset=None),)), hand=Hand())
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("5")
+    async with at(app, "5", size=(120, 30)) as (_, pilot):
         await until(pilot, lambda: "01000000" in shown(app))
         await pilot.press("L")
         await until(pilot, lambda: any("never submitted to Ray" in said.message for said in app._notifications))

@@ -9,7 +9,7 @@ from cockpit.actions.recover.step_state import NAMES, StepError, steps_of
 from cockpit.sources.probes.requests import Progress
 from cockpit.ui.screens.recover import RecoverScreen
 from tests.ui.conftest import Hand
-from tests.ui.screen import shown, until
+from tests.ui.screen import at, shown, until
 from tests.world import snapshot
 
 PRESET = """
@@ -82,8 +82,7 @@ def unavailable(app):
 
 async def test_one_question_with_all_that_ends_and_all_steps(make, folder):
     book = Book()
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with at(make(snapshot(), hand=Hand(), runbook=book)) as (app, pilot):
         await begun(pilot, app, folder)
         text = shown(app)
         assert "job train1 ends with it" in text
@@ -97,8 +96,7 @@ async def test_one_question_with_all_that_ends_and_all_steps(make, folder):
 
 async def test_all_steps_are_told_to_their_end(make, folder):
     book = Book()
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 50)) as pilot:
+    async with at(make(snapshot(), hand=Hand(), runbook=book), size=(120, 50)) as (app, pilot):
         await begun(pilot, app, folder)
         await agreed(pilot, app)
         assert app.screen.stage == "receipt"
@@ -107,8 +105,7 @@ async def test_all_steps_are_told_to_their_end(make, folder):
 
 async def test_a_step_that_fails_is_gone_on_with_after_another_look(make, folder):
     book = Book(fails="start")
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 50)) as pilot:
+    async with at(make(snapshot(), hand=Hand(), runbook=book), size=(120, 50)) as (app, pilot):
         await begun(pilot, app, folder)
         await agreed(pilot, app)
         text = shown(app)
@@ -126,8 +123,7 @@ async def test_a_step_that_fails_is_gone_on_with_after_another_look(make, folder
 
 async def test_a_step_can_be_left_out(make, folder):
     book = Book()
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 50)) as pilot:
+    async with at(make(snapshot(), hand=Hand(), runbook=book), size=(120, 50)) as (app, pilot):
         await begun(pilot, app, folder)
         await pilot.press("shift+tab")
         steps = app.screen.query_one("#steps")
@@ -146,8 +142,7 @@ async def test_a_step_can_be_left_out(make, folder):
 
 async def test_a_step_that_was_left_out_and_lies_before_the_step_to_continue_at_can_not_be_ticked(make, folder):
     book = Book(fails="start")
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 50)) as pilot:
+    async with at(make(snapshot(), hand=Hand(), runbook=book), size=(120, 50)) as (app, pilot):
         await begun(pilot, app, folder)
         steps = app.screen.query_one("#steps")
         app.screen.set_focus(steps)
@@ -163,8 +158,7 @@ async def test_a_step_that_was_left_out_and_lies_before_the_step_to_continue_at_
 
 async def test_live_work_asks_for_its_name(make, folder):
     book = Book(word="train1")
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with at(make(snapshot(), hand=Hand(), runbook=book)) as (app, pilot):
         await begun(pilot, app, folder)
         assert app.screen.query_one("#agree").disabled
         await pilot.press(*"train1", "enter")
@@ -173,8 +167,7 @@ async def test_live_work_asks_for_its_name(make, folder):
 
 async def test_what_can_not_end_well_is_not_begun(make, folder):
     book = Book(refuses="w1 can't be reached")
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with at(make(snapshot(), hand=Hand(), runbook=book)) as (app, pilot):
         await begun(pilot, app, folder)
         assert app.screen.stage == "failed"
         assert "w1 can't be reached" in shown(app)
