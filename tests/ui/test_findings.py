@@ -13,10 +13,8 @@ from cockpit.model.about import find_things
 from cockpit.text import clean
 from cockpit.ui.findings import LOOK_KEYS, FindingIndex, next_steps
 from cockpit.ui.screens.plan import PlanScreen
-from cockpit.ui.view import Index
-from tests.growth import is_linear
 from tests.ui.conftest import Hand
-from tests.ui.screen import at, shown, table_of, table_text, until
+from tests.ui.screen import at, said, shown, table_of, table_text, until
 from tests.world import NOW, actor, node, process, snapshot
 
 ORPHANS = Finding(
@@ -128,17 +126,16 @@ async def test_where_lines_would_stay_blank_the_overview_lists_every_finding_and
         assert "press 6" not in shown(app)
 
 
-async def test_the_overview_says_nothing_where_nothing_is_wrong(make):
-    async with at(make(), size=(80, 24)) as (app, pilot):
+@pytest.mark.parametrize(
+    ("seen", "said"), [(snapshot(), "none: cockpit sees nothing wrong"), (Snapshot(taken=NOW), "FINDINGS –  unknown yet")]
+)
+async def test_nothing_is_said_to_be_right_before_anything_is_known(make, seen, said):
+    app = make(seen)
+    async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "NODES" in shown(app))
-        assert "FINDINGS" not in shown(app)
+        assert "FINDINGS" not in shown(app), "the overview is silent"
         await pilot.press("6")
-        await until(pilot, lambda: "none: cockpit sees nothing wrong" in shown(app))
-
-
-async def test_before_anything_is_known_nothing_is_said_to_be_right(make):
-    async with at(make(Snapshot(taken=NOW)), "6", size=(80, 24)) as (app, pilot):
-        await until(pilot, lambda: "FINDINGS –  unknown yet" in shown(app))
+        await until(pilot, lambda: said in shown(app))
 
 
 @pytest.mark.parametrize(("size", "line"), [((80, 24), 1), ((160, 50), 0)])
@@ -203,16 +200,6 @@ async def test_a_detail_lists_what_was_found_about_it(make):
         await until(pilot, lambda: "NODE " in shown(app) and "GPU 3 of node2 is lost" in shown(app))
         await pilot.press("escape", "k", "enter")
         await until(pilot, lambda: "node1" in shown(app) and "FINDINGS 1" not in shown(app))
-
-
-def test_marks_cost_no_more_than_the_number_of_what_is_marked():
-    def mark(count: int) -> None:
-        actors = tuple(actor(number) for number in range(count))
-        findings = [stands(GROUP, subject=str(number), about=tuple(each.key for each in actors[number::20])) for number in range(20)]
-        index = Index(Snapshot(taken=NOW, actors=actors, findings=tuple(findings)))
-        assert {index.findings.level(each) for each in actors} == {"warning"}
-
-    assert is_linear(mark, 400)
 
 
 def test_the_worst_of_several_is_the_mark_and_a_gpu_is_part_of_its_node():
@@ -337,15 +324,14 @@ async def test_hiding_says_what_was_hidden_and_z_brings_the_last_back(make):
         await until(pilot, lambda: f"Hidden until it clears: critical, {ORPHANS.subject}. z shows it again" in said(app))
         await pilot.press("1", "space", "space", "x")
         await until(pilot, lambda: "Hidden until they clear: 2 findings. z shows them again" in said(app))
+        assert not table_of(app).tagged
+        await pilot.press("2", "x")
+        assert len(app.services.hidden.keys) == 3, "other rows are left alone"
         await pilot.press("4", "z", "1")
         await until(pilot, lambda: app.services.hidden.keys == {ORPHANS.key} and "FINDINGS 2" in shown(app))
         await pilot.press("z")
         await until(pilot, lambda: "Nothing was hidden just now" in said(app))
         assert app.services.hidden.keys == {ORPHANS.key}
-
-
-def said(app):
-    return " ".join(notification.message for notification in app._notifications)
 
 
 async def test_a_hidden_finding_is_counted_in_the_header_also_where_there_is_little_room(make):
@@ -367,14 +353,6 @@ async def test_what_is_hidden_stays_so_until_it_ends(make):
         await until(pilot, lambda: "sees nothing wrong" in shown(app))
         app.take(world(ORPHANS))
         await until(pilot, lambda: "FINDINGS 1" in shown(app) and "HIDDEN" not in shown(app))
-
-
-async def test_tagged_findings_are_hidden_together_and_other_rows_are_left_alone(make):
-    async with at(make(world(ORPHANS, DEAD, GROUP)), "6", "space", "space", "x") as (app, pilot):
-        await until(pilot, lambda: "HIDDEN 2" in shown(app))
-        assert not table_of(app).tagged
-        await pilot.press("2", "x")
-        assert len(app.services.hidden.keys) == 2
 
 
 async def test_hostile_sentences_are_drawn_and_do_nothing(make):

@@ -10,7 +10,7 @@ from textual.widgets import Input
 from cockpit.ui.log_view import LogView
 from cockpit.ui.screens.log import LogScreen
 from tests.ui.logs import numbered
-from tests.ui.screen import footer, running, shown, table_of, until
+from tests.ui.screen import footer, running, said, shown, table_of, until
 
 LINES = ["starting", "step 1 loss 0.9", "ERROR: NCCL timeout", "step 2 loss 0.8", "error again", "step 3 loss 0.7"]
 
@@ -60,6 +60,10 @@ async def test_enter_goes_to_the_next_match_and_n_on_from_there(make):
         await until(pilot, lambda: "match 2 of 2, from the end" in title(app))
         await pilot.press("slash", "enter")
         await until(pilot, lambda: "match 1 of 2, from the top" in title(app))
+        await pilot.press("g")
+        await until(pilot, lambda: "paused at line 1" in title(app) and "line 0" in shown(app))
+        await pilot.press("f")
+        await until(pilot, lambda: "following" in title(app) and "line 199" in shown(app))
 
 
 async def test_ampersand_shows_only_lines_with_the_text_and_with_an_exclamation_mark_those_without(make):
@@ -105,12 +109,8 @@ async def test_escape_while_typing_clears_that_text_alone(make):
         await pilot.press("slash", "escape")
         assert '3 of 6 lines with "step"' in title(app)
         assert isinstance(app.screen, LogScreen)
-
-
-async def test_an_empty_text_is_nothing_that_escape_must_clear(make):
-    async with log(make) as (app, pilot):
-        await pilot.press("slash", "enter", "escape")
-        await until(pilot, lambda: not isinstance(app.screen, LogScreen))
+        await pilot.press("escape", "slash", "enter", "escape")
+        await until(pilot, lambda: not isinstance(app.screen, LogScreen))  # an empty text is nothing that escape must clear
 
 
 async def test_what_is_typed_faster_than_it_is_drawn_goes_where_it_belongs(make):
@@ -124,12 +124,18 @@ async def test_what_is_typed_faster_than_it_is_drawn_goes_where_it_belongs(make)
         assert [field.value for field in app.screen.query(Input)] == ["1", "5"]
 
 
-async def test_the_keys_of_the_log_are_in_its_footer_and_enter_only_while_one_types(make):
+async def test_the_footer_has_the_keys_of_the_log_that_mean_something_now(make):
     async with log(make, size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: all(key in footer(app) for key in ("/ Search", "& Filter", "w Wrap", "f Follow", "Esc Back", "? Help")))
-        assert "Enter" not in footer(app)
-        await pilot.press("slash")
+        assert not any(key in footer(app) for key in ("Enter", "n Next", "o Other log"))
+        await pilot.press("o")
+        await until(pilot, lambda: "no other log" in said(app))
+        await pilot.press("slash", "1")
         await until(pilot, lambda: "Enter Keep" in footer(app) and "/ Search" not in footer(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "n Next" in footer(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "n Next" not in footer(app))
 
 
 async def test_help_within_the_log_lists_its_keys_and_no_others(make):
@@ -147,14 +153,6 @@ async def test_help_within_the_log_lists_its_keys_and_no_others(make):
             await until(pilot, lambda: isinstance(app.screen, LogScreen))
 
 
-async def test_f_follows_and_g_goes_to_the_oldest(make):
-    async with log(make, numbered(200)) as (app, pilot):
-        await pilot.press("g")
-        await until(pilot, lambda: "paused at line 1" in title(app) and "line 0" in shown(app))
-        await pilot.press("f")
-        await until(pilot, lambda: "following" in title(app) and "line 199" in shown(app))
-
-
 async def test_a_log_of_the_process_before_a_restart_is_never_called_live(make):
     app = make()
     app.monitor.logs.found = (
@@ -169,20 +167,3 @@ async def test_a_log_of_the_process_before_a_restart_is_never_called_live(make):
         await pilot.press("o")
         await until(pilot, lambda: "step 1" in shown(app))
         assert "live" in title(app)
-
-
-async def test_next_is_offered_once_there_is_something_to_go_to(make):
-    async with log(make) as (app, pilot):
-        await until(pilot, lambda: "Esc Back" in footer(app))
-        assert "n Next" not in footer(app)
-        await pilot.press("slash", "1", "enter")
-        await until(pilot, lambda: "n Next" in footer(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: "n Next" not in footer(app))
-
-
-async def test_where_there_is_one_log_o_says_so(make):
-    async with log(make) as (app, pilot):
-        await pilot.press("o")
-        await until(pilot, lambda: any("no other log" in said.message for said in app._notifications))
-        assert "o Other log" not in footer(app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from msgspec.structs import replace
 
 from cockpit.model import Actor, Finding, Job, Node, PlacementGroup
@@ -11,7 +12,7 @@ from cockpit.sources.source import SourceError
 from cockpit.ui.pages.details import detail_of
 from cockpit.ui.screens.live import find_quotes
 from cockpit.ui.screens.log import LogScreen
-from tests.ui.screen import at, running, shown, table_of, until
+from tests.ui.screen import at, pages_of, running, shown, table_of, until
 from tests.world import actor, finding, node, process, snapshot
 
 
@@ -69,30 +70,13 @@ async def test_a_log_without_lines_says_so_once(make):
         await until(pilot, lambda: shown(app).splitlines()[0].strip().endswith("err.log on node1   no lines yet"))
 
 
-async def test_a_log_that_is_alone_offers_no_other(make):
-    app = make()
-    app.monitor.logs.batches = [["step 1"]]
-    async with app.run_test(size=(120, 40)) as pilot:
-        await opened(app, pilot, "5", "l")
-        await until(pilot, lambda: "step 1" in shown(app))
-        await pilot.press("o")
-        assert "o: " not in shown(app)
-        assert "Other log" not in shown(app)
-        assert "Job ppo-7b: job-driver-ppo-7b.log on node1   the job has ended" in shown(app)
-
-
-async def test_on_an_actors_page_its_own_log_is_opened(make):
-    async with at(make(snapshot(actors=(actor(1),), placement_groups=())), "3", "end", "enter", size=(160, 40)) as (app, pilot):
-        await until(pilot, lambda: "ACTOR" in shown(app))
+@pytest.mark.parametrize(("keys", "kind"), [(("2", "enter"), Node), (("3", "end", "enter"), Actor)])
+async def test_on_the_page_of_a_thing_its_own_log_is_opened(make, keys, kind):
+    first = snapshot(processes=(), actors=(actor(1),), placement_groups=())
+    async with at(make(first), *keys, size=(160, 40)) as (app, pilot):
+        await until(pilot, lambda: len(pages_of(app).pages) == 2)
         await opened(app, pilot, "l")
-        assert {type(thing) for thing in app.monitor.logs.asked} == {Actor}
-
-
-async def test_on_a_nodes_page_its_own_log_is_opened(make):
-    async with at(make(snapshot(processes=(), actors=(), placement_groups=())), "2", "enter", size=(160, 40)) as (app, pilot):
-        await until(pilot, lambda: "MEMORY" in shown(app).upper())
-        await opened(app, pilot, "l")
-        assert [type(thing) for thing in app.monitor.logs.asked] == [Node]
+        assert {type(thing) for thing in app.monitor.logs.asked} == {kind}
 
 
 async def test_a_findings_log_is_that_of_what_it_is_about_in_its_own_order_with_its_quotes(make):
@@ -112,9 +96,20 @@ async def test_a_findings_log_is_that_of_what_it_is_about_in_its_own_order_with_
         assert screen.marks == ("RuntimeError: NCCL timed out",)
 
 
-def test_only_a_finding_that_quotes_a_log_has_lines_to_be_marked_in_it():
-    assert find_quotes(finding(code="job-failed", evidence=("RuntimeError: NCCL timed out",))) == ("RuntimeError: NCCL timed out",)
-    assert find_quotes(finding(code="actor-restarting", evidence=("actor actor1: restarted 3 times in the last 3m05s",))) == ()
+@pytest.mark.parametrize(
+    ("thing", "quotes"),
+    [
+        (finding(code="job-failed", evidence=("RuntimeError: NCCL timed out",)), ("RuntimeError: NCCL timed out",)),
+        (
+            finding(code="job-failed", evidence=("short", "`dmesg -T` shows all of it", "a line that is long enough")),
+            ("a line that is long enough",),
+        ),
+        (finding(code="actor-restarting", evidence=("actor actor1: restarted 3 times in the last 3m05s",)), ()),
+        (actor(1), ()),
+    ],
+)
+def test_only_a_finding_that_quotes_a_log_has_lines_to_be_marked_in_it(thing, quotes):
+    assert find_quotes(thing) == quotes
 
 
 async def test_where_there_is_no_log_one_sentence_says_why(make):
@@ -169,10 +164,3 @@ def test_a_title_begins_with_what_people_call_it():
         "Placement group vllm",
         "Finding node2 GPU 3",
     ]
-
-
-def test_what_is_too_short_or_a_command_is_no_quote():
-    assert find_quotes(finding(code="job-failed", evidence=("short", "`dmesg -T` shows all of it", "a line that is long enough"))) == (
-        "a line that is long enough",
-    )
-    assert find_quotes(actor(1)) == ()

@@ -49,6 +49,13 @@ async def back(app, pilot, *keys):
     await until(pilot, lambda: is_past(app) and app.page_screen.reading.is_finished)
 
 
+async def go_to(app, pilot, typed):
+    """Types a time where one is asked for."""
+    await pilot.press("at")
+    await until(pilot, lambda: isinstance(app.screen, NameDialog))
+    await pilot.press(*typed, "enter")
+
+
 def rows(app):
     """The header, and the first rows of the table."""
     return shown(app).splitlines()[:15]
@@ -89,7 +96,7 @@ async def test_help_that_is_opened_while_an_event_is_searched_stays_in_front(kee
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_end_goes_back_to_now_at_once_and_nothing_of_the_past_stays(keeping, size):
+async def test_polling_goes_on_meanwhile_and_end_goes_back_to_now_and_nothing_of_the_past_stays(keeping, size):
     app = keeping(first=snapshot())
     async with running(app, size=size) as pilot:
         before = rows(app)
@@ -97,11 +104,6 @@ async def test_end_goes_back_to_now_at_once_and_nothing_of_the_past_stays(keepin
         assert rows(app) != before
         await pilot.press("end")
         await until(pilot, lambda: rows(app) == before)
-
-
-async def test_polling_goes_on_meanwhile(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
         await back(app, pilot, BACK)
         newest = snapshot(nodes=(node(7),))
         app.take(newest)
@@ -174,20 +176,23 @@ async def test_braces_go_from_event_to_event_and_tell_what_happened(keeping):
         await until(pilot, lambda: past_of(app).at == NOW - 900)
 
 
-async def test_a_finding_that_ended_is_not_told_as_if_it_began(keeping):
-    app = keeping(Happened(NOW - 900, "finding", "GPU 3 of node2 is lost", "critical", "end"))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await back(app, pilot, LAST)
-        await until(pilot, lambda: "cleared: GPU 3 of node2 is lost" in shown(app))
+SILENT = Happened(NOW - 900, "fault", "no answer within 5 s", "warning")
 
 
-async def test_what_two_sources_say_alike_at_one_moment_is_told_once(keeping):
-    silent = Happened(NOW - 900, "fault", "no answer within 5 s", "warning")
-    app = keeping(silent, silent, Happened(NOW - 900, "fault", "connection refused", "warning"))
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([Happened(NOW - 900, "finding", "GPU 3 of node2 is lost", "critical", "end")], ["cleared: GPU 3 of node2 is lost"]),
+        ([SILENT, SILENT, Happened(NOW - 900, "fault", "connection refused", "warning")], ["connection refused", "no answer within 5 s"]),
+    ],
+    ids=["what ended is not said to begin", "what two sources say alike is said once"],
+)
+async def test_of_a_moment_it_is_said_what_happened(keeping, events, said):
+    app = keeping(*events)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await back(app, pilot, LAST)
-        await until(pilot, lambda: "connection refused" in shown(app))
-        assert shown(app).count("no answer within 5 s") == 1
+        await until(pilot, lambda: said[0] in shown(app))
+        assert [shown(app).count(text) for text in said] == [1] * len(said)
 
 
 async def test_a_click_on_the_line_goes_there_and_tells_what_happened(keeping):
@@ -226,49 +231,35 @@ async def test_every_form_of_a_time_is_shown_where_one_is_asked_for(keeping, siz
         await until(pilot, lambda: all(form in " ".join(shown(app).split()) for form in ("-1h30m", "2026-11-22")))
 
 
-async def test_at_a_time_to_the_second_what_happened_in_it_has_happened(keeping):
-    app = keeping()
-    async with running(app, notifications=True) as pilot:
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        second = math.floor(NOW - 1200)
-        await pilot.press(*format_time(second, NOW), "enter")
-        await until(pilot, lambda: is_past(app) and second + 0.9 < past_of(app).at < second + 1)
-
-
-async def test_at_a_time_before_the_recording_says_where_it_begins(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await back(app, pilot, BACK)
-        begin, _ = past_of(app).stretch.recorded
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        await pilot.press(*"-300d", "enter")
-        await until(pilot, lambda: f"The recording begins at {format_time(begin, NOW)}: " in shown(app))
-        assert past_of(app).at == begin
-
-
 async def test_at_asks_for_a_time_and_goes_there(keeping):
     app = keeping()
     async with running(app, notifications=True) as pilot:
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        await pilot.press(*"-20m", "enter")
+        await go_to(app, pilot, "-20m")
         await until(pilot, lambda: is_past(app) and past_of(app).at == NOW - 1200)
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        await pilot.press(*"soon", "enter")
+        await go_to(app, pilot, "soon")
         await until(pilot, lambda: "expected a time such as" in shown(app))
         assert past_of(app).at == NOW - 1200
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
+        second = math.floor(NOW - 1200)
+        await go_to(app, pilot, format_time(second, NOW))
+        await until(pilot, lambda: second + 0.9 < past_of(app).at < second + 1)  # what happened in that second has happened
+        begin, _ = past_of(app).stretch.recorded
+        await go_to(app, pilot, "-300d")
+        await until(pilot, lambda: f"The recording begins at {format_time(begin, NOW)}: " in shown(app))
+        assert past_of(app).at == begin
 
 
 # Play
 
 
-async def test_space_plays_ten_seconds_a_second_until_it_is_now(keeping):
+async def test_space_plays_ten_seconds_a_second_until_it_is_now_space_stops_and_in_the_present_it_tags(keeping):
     app = keeping()
     async with app.run_test(size=(120, 40)) as pilot:
         await back(app, pilot, *[BACK] * 6)
+        await pilot.press("space", "space")
+        await pilot.pause(5.0)
+        assert past_of(app).at <= NOW - 50
         await pilot.press("space")
         assert not table_of(app).tagged
         await until(pilot, lambda: "playing" in shown(app))
@@ -277,16 +268,7 @@ async def test_space_plays_ten_seconds_a_second_until_it_is_now(keeping):
             await pilot.pause(1.0)
         assert not is_past(app)
         assert "playing" not in shown(app)
-
-
-async def test_space_again_stops_and_in_the_present_it_tags(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, *[BACK] * 6)
-        await pilot.press("space", "space")
-        await pilot.pause(5.0)
-        assert past_of(app).at <= NOW - 50
-        await pilot.press("end", "space")
+        await pilot.press("space")
         await until(pilot, lambda: len(table_of(app).tagged) == 1)
 
 
@@ -323,9 +305,7 @@ async def test_the_memory_page_and_sparklines_show_the_minutes_before_that_momen
     app = keeping()
     async with app.run_test(size=(160, 50)) as pilot:
         await back(app, pilot, "2", "m", BACK)
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        await pilot.press(*"-1h", "enter")
+        await go_to(app, pilot, "-1h")
         await until(pilot, lambda: past_of(app).at == NOW - 3600 and app.page_screen.reading.is_finished)
         assert isinstance(pages_of(app).page, MemoryPage)
         tail = app.page_screen.make_view().history.memory.tail(node(1).key, 180)
@@ -349,8 +329,8 @@ async def test_a_step_forward_reads_only_what_is_new_of_the_minutes_before(keepi
         assert app.page_screen.make_view().history.memory.tail(node(1).key, 180) == before
 
 
-async def test_of_a_gap_nothing_is_known_and_a_step_leaves_it(keeping):
-    app = keeping(gaps=((NOW - 600, NOW - 5),))
+async def test_of_a_gap_and_before_the_recording_nothing_is_known_and_a_step_leaves_the_gap(keeping):
+    app = keeping(begin=NOW - 615, gaps=((NOW - 600, NOW - 5),))
     async with app.run_test(size=(120, 40)) as pilot:
         await back(app, pilot, BACK)
         assert "nothing was recorded from" in shown(app)
@@ -358,13 +338,8 @@ async def test_of_a_gap_nothing_is_known_and_a_step_leaves_it(keeping):
         await pilot.press(BACK)
         await until(pilot, lambda: past_of(app).at == NOW - 610)
         await until(pilot, lambda: "nodes 1/1" in shown(app))
-
-
-async def test_before_the_recording_begins_nothing_is_known_and_it_is_said(keeping):
-    app = keeping(begin=NOW - 15)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, BACK, BACK)
-        assert "nothing was recorded at this time; the recording is from" in shown(app)
+        await pilot.press(BACK)
+        await until(pilot, lambda: "nothing was recorded at this time; the recording is from" in shown(app))
 
 
 async def test_a_thing_that_was_not_there_then_is_said_to_be_missing(keeping):
@@ -406,7 +381,7 @@ def test_each_key_of_the_present_does_something_in_the_past_or_says_why_not():
     assert keys[LiveScreen] - keys[ReplayScreen] == set()
 
 
-async def test_no_act_is_offered_and_its_key_says_why(keeping):
+async def test_no_action_is_offered_and_its_key_says_why(keeping):
     app = keeping(hand=Hand())
     async with app.run_test(size=(160, 50), notifications=True) as pilot:
         await back(app, pilot, BACK, "4")
@@ -472,7 +447,7 @@ def alone(make):
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_recording_alone_opens_at_its_end_and_asks_no_cluster(alone, clock, size):
     clock.now = NOW + 86400
-    app = alone()
+    app = alone(begin=NOW - 30)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: is_past(app) and "PAST" in shown(app))
         assert past_of(app).at == NOW
@@ -483,6 +458,8 @@ async def test_a_recording_alone_opens_at_its_end_and_asks_no_cluster(alone, clo
         assert past_of(app).at == NOW
         await pilot.press("escape", "escape", BACK)
         await until(pilot, lambda: past_of(app).at == NOW - STEP_S)
+        await pilot.press(*[BACK] * 9)
+        await until(pilot, lambda: past_of(app).at == NOW - 30)
         await pilot.press("end")
         await until(pilot, lambda: past_of(app).at == NOW)
 
@@ -490,16 +467,7 @@ async def test_a_recording_alone_opens_at_its_end_and_asks_no_cluster(alone, clo
 async def test_it_opens_at_the_time_that_was_asked_for(alone):
     app = alone(begins_at=NOW - 1200)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: is_past(app))
-        assert past_of(app).at == NOW - 1200
-
-
-async def test_a_time_beyond_it_is_its_nearest(alone):
-    app = alone(begin=NOW - 30)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: is_past(app))
-        await pilot.press(*[BACK] * 9)
-        await until(pilot, lambda: past_of(app).at == NOW - 30)
+        await until(pilot, lambda: is_past(app) and past_of(app).at == NOW - 1200)
 
 
 async def test_what_is_damaged_is_said(alone):
