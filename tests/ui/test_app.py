@@ -298,13 +298,19 @@ async def test_readonly_writes_no_file_and_no_screenshot(make, tmp_path, monkeyp
         ("2", "x", "Hide: put the cursor on a finding"),
         ("1", "U", "Untag all: no row is tagged"),
         ("1", "right_square_bracket", "Step forward: this is now"),
-        ("m", "greater_than_sign", "Sort: the section under the cursor has one order"),
     ],
 )
 async def test_a_key_that_can_do_nothing_here_says_why_in_one_line(make, page, key, why):
     async with at(make(readonly=True), page, notifications=True) as (app, pilot):
         await pilot.press(key)
         await until(pilot, lambda: said(app).endswith(why) and "\n" not in said(app))
+
+
+async def test_on_the_memory_page_the_key_for_order_says_why_it_does_nothing(make):
+    async with at(make(), "m", size=(80, 24), notifications=True) as (app, pilot):
+        await until(pilot, lambda: pages_of(app).page.heading == "Memory node1")
+        await pilot.press("greater_than_sign")
+        await until(pilot, lambda: "Sort: the section under the cursor has one order" in shown(app))
 
 
 NAVIGATION = frozenset(

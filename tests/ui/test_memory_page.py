@@ -60,27 +60,26 @@ def owners(view):
 
 def test_it_says_when_ray_will_kill():
     facts = told(seen(*range(560, 800, 10)))
+    assert "killed first" in facts
     assert facts["growth"] == "+120G/min in the last two minutes"
     assert facts["forecast"] == "at +120G/min Ray starts killing workers in ~1 min"
     assert facts["kill line"] == "Ray kills workers above 950G, 160G left"
+    unknown = told(seen(700, kill_at=None))["kill line"]
+    assert unknown == "Ray kills workers above 950G (its default; the real setting is unknown), 250G left"
 
 
-def test_what_does_not_grow_has_no_forecast_and_too_short_a_past_neither():
-    assert told(seen(*[700] * 24))["forecast"] == "Ray kills no worker within 60 min at this rate"
-    assert told(seen(700))["forecast"] == "–"
-    assert told(seen(*[600] * 12, *[700] * 12))["forecast"] == "unknown: the growth is not steady"
-    assert told(seen(*[960] * 24))["forecast"] == "above the kill line: Ray kills workers"
-
-
-def test_a_line_that_nobody_has_told_is_assumed_and_said_to_be():
-    assert (
-        told(seen(700, kill_at=None))["kill line"] == "Ray kills workers above 950G (its default; the real setting is unknown), 250G left"
-    )
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 160])
-def test_whom_ray_kills_first_is_said_at_every_width(width):
-    assert "killed first" in told(seen(700, width=width))
+@pytest.mark.parametrize(
+    ("past", "forecast"),
+    [
+        ([700] * 24, "Ray kills no worker within 60 min at this rate"),
+        ([700], "–"),
+        ([600] * 12 + [700] * 12, "unknown: the growth is not steady"),
+        ([960] * 24, "above the kill line: Ray kills workers"),
+    ],
+)
+def test_what_does_not_grow_has_no_forecast_and_too_short_a_past_neither(past, forecast):
+    assert told(seen(*past))["forecast"] == forecast
+    assert not any("░" in row for _, row in chart(seen(*past)))
 
 
 def test_whom_ray_kills_first_is_said_with_the_newest_worker_by_name():
@@ -110,10 +109,6 @@ def test_it_is_plain_where_only_ascii_can_be_drawn():
     view = seen(*range(560, 800, 10), width=80, plain=True)
     assert all(row.isascii() for _, row in chart(view))
     assert all(row["LAST 15 MIN"].isascii() for row in owners(view))
-
-
-def test_nothing_lies_ahead_of_what_does_not_grow():
-    assert not any("░" in row for _, row in chart(seen(*[700] * 24)))
 
 
 def test_who_holds_it_is_told_by_actor_job_and_what_runs_the_greatest_first():
@@ -160,6 +155,8 @@ def test_what_is_shared_is_counted_once_and_all_rows_add_up_to_the_total():
     }
     assert sum(row.holding.used for row in sections(view)["memory-owners"].rows) == 1000 * GIB
     assert told(view)["shared memory"].startswith("100G, including ")
+    twice = {row["BY JOB AND ACTOR"]: row["HOLDS"] for row in owners(shares(seen(700), used=340))}
+    assert twice["counted twice: pages that forked processes share"] == "-13G"
 
 
 def test_the_processes_of_a_nodes_page_add_up_too():
@@ -176,21 +173,20 @@ def test_the_processes_of_a_nodes_page_add_up_too():
     assert sum(row.used for row in section.rows) == 1000 * GIB
 
 
-def test_where_more_is_held_than_is_in_use_it_is_said_to_be_counted_twice():
-    rows = {row["BY JOB AND ACTOR"]: row["HOLDS"] for row in owners(shares(seen(700), used=340))}
-    assert rows["counted twice: pages that forked processes share"] == "-13G"
+UNKNOWN = [HostMemory(), *(HostMemory(amount, amount, amount, amount) for amount in (-1, 0, 2**70, float("nan"), float("inf")))]
 
 
-def test_where_no_probe_looks_the_holders_are_not_known():
-    view = seen(700, nodes=(node(1, memory=HostMemory(GIB, 10 * GIB), probed=False),))
-    assert sections(view)["memory-owners"].rows is None
-
-
-def test_a_node_that_tells_nothing_and_one_that_is_gone_have_a_page():
-    view = seen(700, nodes=(node(1, seen=None, memory=HostMemory()),))
+@pytest.mark.parametrize("memory", UNKNOWN)
+def test_unknown_and_absurd_amounts_are_drawn_as_unknown(memory):
+    view = seen(700, nodes=(node(1, memory=memory),))
     assert told(view)["kill line"] == "–"
     assert chart(view) == [("", "–")]
+
+
+def test_a_node_that_is_gone_has_a_page_and_without_a_probe_the_holders_are_unknown():
     assert list(sections(seen(700, nodes=()))) == ["gone"]
+    view = seen(700, nodes=(node(1, memory=HostMemory(GIB, 10 * GIB), probed=False),))
+    assert sections(view)["memory-owners"].rows is None
 
 
 def test_columns_show_the_greatest_of_what_falls_into_them_and_gaps_stay():
@@ -249,13 +245,6 @@ async def test_m_where_no_node_is_says_so(make):
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("5", "m")
         await until(pilot, lambda: "Host memory is unknown on all nodes" in shown(app))
-
-
-@pytest.mark.parametrize("absurd", [-1, 0, 2**70, float("nan"), float("inf")])
-def test_absurd_amounts_are_drawn_as_unknown(absurd):
-    view = seen(700, nodes=(node(1, memory=HostMemory(absurd, absurd, absurd, absurd)),))
-    assert chart(view) == [("", "–")]
-    assert told(view)["kill line"] == "–"
 
 
 def test_of_two_nodes_on_one_host_the_processes_of_both_say_what_they_are():
