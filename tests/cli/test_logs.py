@@ -51,33 +51,31 @@ async def meant(target, host=None, **seen):
     return (await find_logs(Looked(**seen), target, host))[0].file
 
 
+SHORTENED = actor(1, id="097930b0b3e9191b53eac34f03000000")
+
+
 @pytest.mark.parametrize(
-    ("target", "file"),
+    ("target", "file", "seen"),
     [
-        ("ppo-7b", "job ppo-7b"),
-        ("02000000", "job ppo-7b"),
-        ("actor1", actor(1).key),
-        (actor(2).id, actor(2).key),
-        ("LLMRayActor", actor(2).key),
-        ("node2", node(2).key),
-        ("10.0.0.2", node(2).key),
-        ("gpu-a-02", node(2).key),
-        ("c27n02", node(2).key),
-        ("1001", actor(1).key),
-        ("1200", process(1200).key),
+        ("ppo-7b", "job ppo-7b", {}),
+        ("02000000", "job ppo-7b", {}),
+        ("ppo-8b", "job ppo-8b", {"jobs": None}),  # while jobs are unknown it may be one
+        ("1001", "job 1001", {"jobs": (Job("1001", None, "1001", "RUNNING"),)}),  # rather than a pid
+        ("actor1", actor(1).key, {}),
+        (actor(2).id, actor(2).key, {}),
+        ("LLMRayActor", actor(2).key, {}),
+        ("097930b0b3e9", SHORTENED.key, {"actors": (SHORTENED,)}),
+        ("old", actor(9).key, {"dead": (actor(9, name="old", state="DEAD"),)}),
+        ("node2", node(2).key, {}),
+        ("10.0.0.2", node(2).key, {}),
+        ("gpu-a-02", node(2).key, {}),
+        ("c27n02", node(2).key, {}),
+        ("1001", actor(1).key, {}),
+        ("1200", process(1200).key, {}),
     ],
 )
-async def test_a_target_is_a_job_an_actor_a_pid_or_a_node(target, file):
-    assert await meant(target) == file
-
-
-async def test_a_dead_actor_is_found_among_the_dead():
-    assert await meant("old", dead=(actor(9, name="old", state="DEAD"),)) == actor(9).key
-
-
-async def test_the_beginning_of_an_id_is_enough():
-    one = actor(1, id="097930b0b3e9191b53eac34f03000000")
-    assert await meant("097930b0b3e9", actors=(one,)) == one.key
+async def test_a_target_is_a_job_an_actor_a_pid_or_a_node(target, file, seen):
+    assert await meant(target, **seen) == file
 
 
 async def test_an_ambiguous_target_lists_the_actors():
@@ -103,14 +101,6 @@ async def test_an_ended_worker_is_searched_on_the_given_host():
         await meant("4242", "nope")
 
 
-async def test_while_jobs_are_unknown_a_target_may_be_a_job():
-    assert await meant("ppo-8b", jobs=None) == "job ppo-8b"
-
-
-async def test_a_job_whose_name_is_a_number_is_preferred_to_a_pid():
-    assert await meant("1001", jobs=(Job("1001", None, "1001", "RUNNING"),)) == "job 1001"
-
-
 def printed(monkeypatch, looked, target, *, terminal=False, **wanted):
     async def sample_once(config, **how):
         return looked
@@ -128,26 +118,21 @@ def test_a_log_shows_no_secret_on_a_terminal_and_is_raw_in_a_pipe(monkeypatch, c
     assert capsys.readouterr().out.splitlines() == list(shown if terminal else lines)
 
 
-def test_an_unknown_target_is_one_sentence_and_exit_code_3(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("target", "advice"),
+    [
+        ("nope", ""),
+        ("ppo-7", "; did you mean ppo-7b?"),
+        ("gcs", f". Ray's own logs are those of a node: `cockpit logs {node(1).title} --log gcs_server.out`"),
+    ],
+)
+def test_an_unknown_target_is_one_sentence_and_exit_code_3(monkeypatch, capsys, target, advice):
     looked = Looked()
-    assert printed(monkeypatch, looked, "nope") == 3
+    assert printed(monkeypatch, looked, target) == 3
     said = capsys.readouterr()
-    assert said.err == "cockpit: there is no job, actor, process or node nope in the Ray cluster at http://10.0.0.1:8265\n"
+    assert said.err == f"cockpit: there is no job, actor, process or node {target} in the Ray cluster at http://10.0.0.1:8265{advice}\n"
     assert said.out == ""
     assert looked.closed
-
-
-def test_a_mistyped_name_is_answered_with_the_nearest_one(monkeypatch, capsys):
-    assert printed(monkeypatch, Looked(), "ppo-7") == 3
-    assert capsys.readouterr().err.endswith("in the Ray cluster at http://10.0.0.1:8265; did you mean ppo-7b?\n")
-
-
-def test_for_a_part_of_ray_the_command_for_its_log_is_suggested(monkeypatch, capsys):
-    looked = Looked()
-    head = looked.poller.snapshot.nodes[0]
-    assert head.head
-    assert printed(monkeypatch, looked, "gcs") == 3
-    assert capsys.readouterr().err.endswith(f". Ray's own logs are those of a node: `cockpit logs {head.title} --log gcs_server.out`\n")
 
 
 class Growing(Looked):
