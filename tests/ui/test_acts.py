@@ -1,4 +1,4 @@
-"""Acts on the screen: which keys mean something, and what their plans are aimed at."""
+"""Actions on the screen: which keys mean something, and what their plans are about."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def test_no_key_that_a_terminal_or_a_slip_sends_is_bound():
     assert not bound & FORBIDDEN
 
 
-def test_no_act_has_a_key_that_the_screen_has_for_itself():
+def test_no_action_has_a_key_that_the_screen_has_for_itself():
     own = [binding for binding in LiveScreen.BINDINGS if not binding.action.startswith("act(")]
     assert KEYS & keys_of((*Cockpit.BINDINGS, *own, *PageView.BINDINGS, *Table.BINDINGS)) == set()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
-async def test_without_a_door_there_is_no_act_anywhere(make, size):
+async def test_read_only_there_is_no_action_anywhere(make, size):
     async with at(make(readonly=True), size=size, notifications=True) as (app, pilot):
         for number in "12345":
             await pilot.press(number)
@@ -79,7 +79,7 @@ async def test_without_a_door_there_is_no_act_anywhere(make, size):
         assert not any(action.help in app.screen.text for action in ACTIONS)
 
 
-async def test_help_and_palette_have_every_act(make):
+async def test_help_and_palette_have_every_action(make):
     async with at(make(hand=Hand())) as (app, pilot):
         commands = {command.title: command.help for command in app.get_system_commands(app.screen)}
         assert all(action.help in commands[action.title] for action in ACTIONS)
@@ -88,7 +88,7 @@ async def test_help_and_palette_have_every_act(make):
         assert all(action.help in app.screen.text for action in ACTIONS)
 
 
-async def test_the_footer_has_the_acts_that_mean_something_under_the_cursor(make):
+async def test_the_footer_has_the_actions_that_mean_something_under_the_cursor(make):
     async with at(make(hand=Hand()), size=(100, 24)) as (app, pilot):
         await until(pilot, lambda: "K Kill orphans" in footer(app))
         assert "S Stop Ray" in footer(app)
@@ -116,12 +116,15 @@ async def test_in_pods_of_kuberay_what_kuberay_does_itself_is_not_offered_and_it
 
 
 @pytest.mark.parametrize(("key", "action"), [("K", "kill"), ("f9", "kill"), ("T", "terminate")])
-async def test_a_process_under_the_cursor_is_aimed_at(make, key, action):
-    async with at(make(hand=Hand()), "4") as (_, pilot):
+async def test_a_process_under_the_cursor_is_aimed_at_unless_no_probe_has_seen_it(make, key, action):
+    async with at(make(hand=Hand()), "4", notifications=True) as (app, pilot):
         await to(pilot, lambda thing: thing.pid == 1300)
         found, chosen = await aimed(pilot, key)
-        assert found == action
-        assert [row.pid for row in chosen.rows] == [1300]
+        assert (found, [row.pid for row in chosen.rows]) == (action, [1300])
+        await to(pilot, lambda thing: thing.ticks is None)
+        await pilot.press(key)
+        await until(pilot, lambda: "No probe has seen process 999999" in shown(app))
+        assert len(app.hand.planned) == 1
 
 
 async def test_tagged_processes_of_two_hosts_are_one_plan(make):
@@ -237,27 +240,16 @@ async def test_a_key_that_means_nothing_here_says_why(make, page, key, said):
         assert app.hand.planned == []
 
 
-async def test_a_process_that_no_probe_has_seen_is_not_aimed_at(make):
-    async with at(make(hand=Hand()), "4", notifications=True) as (app, pilot):
-        await to(pilot, lambda thing: thing.ticks is None)
-        await pilot.press("K")
-        await until(pilot, lambda: "No probe has seen process 999999" in shown(app))
+async def test_the_palette_reaches_an_action_that_the_cursor_does_not_and_a_filter_none(make):
+    async with at(make(hand=Hand()), "slash", *"KTSCJX", "enter") as (app, pilot):
+        await until(pilot, lambda: table_of(app).needle == "ktscjx")
         assert app.hand.planned == []
-
-
-async def test_the_palette_reaches_an_act_that_the_cursor_does_not(make):
-    async with at(make(hand=Hand()), "4") as (app, pilot):
+        await pilot.press("escape", "4")
         await to(pilot, lambda thing: thing.pid == 1001)
         await pilot.press("colon", *"kill orphans", "enter")
         await until(pilot, lambda: app.hand.planned)
         action, chosen = app.hand.planned[0]
         assert (action.id, chosen.rows, chosen.hosts) == ("kill-orphans", (), ())
-
-
-async def test_what_is_typed_into_a_filter_is_no_act(make):
-    async with at(make(hand=Hand()), "slash", *"KTSCJX", "enter") as (app, pilot):
-        await until(pilot, lambda: table_of(app).needle == "ktscjx")
-        assert app.hand.planned == []
 
 
 async def test_the_tags_of_what_is_gone_vanish_and_others_stay(make):

@@ -397,7 +397,7 @@ async def test_ages_grow_though_nothing_is_heard(make, clock):
 
 async def test_unknown_is_drawn_as_unknown(make):
     app = make(Snapshot(taken=NOW, cluster=Cluster(reachable=False), faults=(Fault("ray.identity", "nothing listens there", NOW - 5),)))
-    async with at(app, size=(80, 24)) as (_, pilot):
+    async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "no dashboard" in shown(app))
         text = shown(app)
         assert "nothing listens there" in text

@@ -38,6 +38,16 @@ async def test_from_a_wrong_address_a_goes_to_a_ray_that_answers(make):
         await until(pilot, lambda: app.monitor.followed == [Address("http://127.0.0.1:8366", "session_b", chosen=True)])
 
 
+@pytest.mark.parametrize("ascii", [False, True])
+async def test_those_found_before_the_screen_was_there_are_offered_on_it(make, ascii):
+    app = make(lost(), ascii=ascii)
+    app.monitor.rays = (LIVES,)
+    app.monitor.is_started, app.monitor.open_choices = True, (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
+        assert to_ascii(shown(app)).isascii()
+
+
 @pytest.mark.parametrize("key", ["escape", "q"])
 async def test_the_choice_can_be_left_and_nothing_is_followed(make, key):
     app = make(lost(WRONG))
@@ -60,14 +70,6 @@ async def test_where_no_other_ray_answers_it_is_said(make):
         assert len(app.screen_stack) == 1
 
 
-async def test_those_found_before_the_screen_was_there_are_offered_on_it(make):
-    app = make(lost())
-    app.monitor.rays = (LIVES,)
-    app.monitor.is_started, app.monitor.open_choices = True, (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
-
-
 async def test_another_session_in_the_place_of_the_followed_one_is_said_once(make):
     async with at(make(snapshot()), size=(160, 24), notifications=True) as (app, pilot):
         moved = replace(app.services.snapshot.cluster, session="session_b", before="session_a", replaced=NOW)
@@ -75,15 +77,6 @@ async def test_another_session_in_the_place_of_the_followed_one_is_said_once(mak
         app.take(snapshot(cluster=moved))
         await until(pilot, lambda: "is now session_b; before, cockpit followed session_a" in " ".join(shown(app).replace("▌", " ").split()))
         assert len(app._notifications) == 1
-
-
-async def test_in_ascii_they_are_offered_in_ascii(make):
-    app = make(lost(), ascii=True)
-    app.monitor.rays = (LIVES,)
-    app.monitor.is_started, app.monitor.open_choices = True, (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
-        assert not {char for char in to_ascii(shown(app)) if not char.isascii()}
 
 
 async def test_of_several_at_the_start_those_that_answer_are_offered(make):
