@@ -45,7 +45,7 @@ async def test_those_found_before_the_screen_was_there_are_offered_on_it(make, a
     app.monitor.is_started, app.monitor.open_choices = True, (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
-        assert to_ascii(shown(app)).isascii()
+        assert not ascii or to_ascii(shown(app)).isascii()
 
 
 @pytest.mark.parametrize("key", ["escape", "q"])
