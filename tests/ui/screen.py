@@ -78,10 +78,10 @@ async def running(app, size=(120, 40), **more):
 
 
 @asynccontextmanager
-async def at(app, *keys, **more):
-    """The app after these keys, which are pressed as soon as it shows rows."""
+async def at(app, *keys, then="", **more):
+    """The app after these keys, which are pressed as soon as it shows rows, once it shows this text."""
     async with running(app, **more) as pilot:
-        await pilot.press(*keys)
+        await press(pilot, *keys, then=then)
         yield app, pilot
 
 
@@ -93,3 +93,9 @@ async def until(pilot, fact):
             return
         await pilot.pause(0.01)
     raise AssertionError("it never came true; the screen says:\n" + shown(pilot.app))
+
+
+async def press(pilot, *keys, then):
+    """Presses these keys, and waits until this text is shown, or this fact is true."""
+    await pilot.press(*keys)
+    await until(pilot, (lambda: then in shown(pilot.app)) if isinstance(then, str) else then)

@@ -14,7 +14,7 @@ from cockpit.ui.screens.plan import PlanScreen
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
 from tests.ui.conftest import Hand
-from tests.ui.screen import at, footer, said, shown, table_of, until
+from tests.ui.screen import at, footer, press, said, shown, table_of, until
 from tests.world import node, process, snapshot
 
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace"}
@@ -41,12 +41,10 @@ async def aimed(pilot, key):
     """What the executor is asked when this key is pressed."""
     hand = pilot.app.hand
     asked = len(hand.planned)
-    await pilot.press(key)
-    await until(pilot, lambda: len(hand.planned) > asked)
+    await press(pilot, key, then=lambda: len(hand.planned) > asked)
     action, chosen = hand.planned[-1]
     await until(pilot, lambda: isinstance(pilot.app.screen, PlanScreen))
-    await pilot.press("escape")
-    await until(pilot, lambda: not isinstance(pilot.app.screen, PlanScreen))
+    await press(pilot, "escape", then=lambda: not isinstance(pilot.app.screen, PlanScreen))
     return action.id, chosen
 
 
@@ -64,18 +62,15 @@ def test_no_action_has_a_key_that_the_screen_has_for_itself():
 async def test_read_only_there_is_no_action_anywhere(make, size):
     async with at(make(readonly=True), size=size, notifications=True) as (app, pilot):
         for number in "12345":
-            await pilot.press(number)
-            await until(pilot, lambda: table_of(app).count > 0)
+            await press(pilot, number, then=lambda: table_of(app).count > 0)
             for key in sorted(KEYS):
-                await pilot.press(key)
-                await until(pilot, lambda: "cockpit is read-only (--readonly)" in said(app))
+                await press(pilot, key, then=lambda: "cockpit is read-only (--readonly)" in said(app))
                 app.clear_notifications()
             assert len(app.screen_stack) == 1
             assert not any(action.title in footer(app) for action in ACTIONS)
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert not titles & {action.title for action in ACTIONS}
-        await pilot.press("question_mark")
-        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await press(pilot, "question_mark", then=lambda: isinstance(app.screen, TextScreen))
         assert not any(action.help in app.screen.text for action in ACTIONS)
 
 
@@ -83,8 +78,7 @@ async def test_help_and_palette_have_every_action(make):
     async with at(make(hand=Hand())) as (app, pilot):
         commands = {command.title: command.help for command in app.get_system_commands(app.screen)}
         assert all(action.help in commands[action.title] for action in ACTIONS)
-        await pilot.press("question_mark")
-        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await press(pilot, "question_mark", then=lambda: isinstance(app.screen, TextScreen))
         assert all(action.help in app.screen.text for action in ACTIONS)
 
 
@@ -93,14 +87,12 @@ async def test_the_footer_has_the_actions_that_mean_something_under_the_cursor(m
         await until(pilot, lambda: "K Kill orphans" in footer(app))
         assert "S Stop Ray" in footer(app)
         assert "? Help" in footer(app)
-        await pilot.press("5")
-        await until(pilot, lambda: "J Stop job" in footer(app))
+        await press(pilot, "5", then=lambda: "J Stop job" in footer(app))
         assert "Delete job" not in footer(app)
         await to(pilot, lambda job: not job.running)
         await until(pilot, lambda: "X Delete job" in footer(app))
         assert "Stop job" not in footer(app)
-        await pilot.press("4")
-        await until(pilot, lambda: "K Kill " in footer(app) and "T Terminate" in footer(app))
+        await press(pilot, "4", then=lambda: "K Kill " in footer(app) and "T Terminate" in footer(app))
         assert "Kill orphans" not in footer(app)
 
 
@@ -110,8 +102,7 @@ async def test_in_pods_of_kuberay_what_kuberay_does_itself_is_not_offered_and_it
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "K Kill orphans" in footer(app))
         assert "Stop Ray" not in footer(app)
-        await pilot.press("S")
-        await until(pilot, lambda: "KubeRay runs this Ray" in shown(app))
+        await press(pilot, "S", then="KubeRay runs this Ray")
         assert app.hand.planned == []
 
 
@@ -122,8 +113,7 @@ async def test_a_process_under_the_cursor_is_aimed_at_unless_no_probe_has_seen_i
         found, chosen = await aimed(pilot, key)
         assert (found, [row.pid for row in chosen.rows]) == (action, [1300])
         await to(pilot, lambda thing: thing.ticks is None)
-        await pilot.press(key)
-        await until(pilot, lambda: "No probe has seen process 999999" in shown(app))
+        await press(pilot, key, then="No probe has seen process 999999")
         assert len(app.hand.planned) == 1
 
 
@@ -150,19 +140,17 @@ async def test_a_process_that_holds_two_gpus_is_aimed_at_once(make):
 
 
 async def test_the_page_of_a_process_is_about_that_process(make):
-    async with at(make(hand=Hand()), "4") as (app, pilot):
+    async with at(make(hand=Hand()), "4") as (_, pilot):
         await to(pilot, lambda thing: thing.pid == 1400)
-        await pilot.press("enter")
-        await until(pilot, lambda: "PROCESS" in shown(app))
+        await press(pilot, "enter", then="PROCESS")
         found, chosen = await aimed(pilot, "K")
         assert (found, [row.pid for row in chosen.rows]) == ("kill", [1400])
 
 
 async def test_the_page_of_a_node_is_about_that_host(make):
-    async with at(make(hand=Hand())) as (app, pilot):
+    async with at(make(hand=Hand())) as (_, pilot):
         await to(pilot, lambda thing: thing.host == "node2")
-        await pilot.press("enter")
-        await until(pilot, lambda: "Node node2" in shown(app))
+        await press(pilot, "enter", then="Node node2")
         for key, action in (("K", "kill-orphans"), ("S", "stop"), ("C", "clean")):
             found, chosen = await aimed(pilot, key)
             assert (found, chosen.hosts) == (action, ("10.0.0.2",))
@@ -220,8 +208,7 @@ async def test_jobs_are_acted_on_one_at_a_time(make):
     app = make(snapshot(jobs=(*running, type(running[0])("other", status="RUNNING"))), hand=Hand())
     async with at(app, "5", notifications=True) as (_, pilot):
         await until(pilot, lambda: table_of(app).count == 2)
-        await pilot.press("space", "space", "J")
-        await until(pilot, lambda: "Stop job: one at a time, but 2 are tagged" in shown(app))
+        await press(pilot, "space", "space", "J", then="Stop job: one at a time, but 2 are tagged")
         assert app.hand.planned == []
 
 
@@ -235,8 +222,7 @@ async def test_jobs_are_acted_on_one_at_a_time(make):
 )
 async def test_a_key_that_means_nothing_here_says_why(make, page, key, said):
     async with at(make(hand=Hand()), page, notifications=True) as (app, pilot):
-        await pilot.press(key)
-        await until(pilot, lambda: said in shown(app))
+        await press(pilot, key, then=lambda: said in shown(app))
         assert app.hand.planned == []
 
 
@@ -246,8 +232,7 @@ async def test_the_palette_reaches_an_action_that_the_cursor_does_not_and_a_filt
         assert app.hand.planned == []
         await pilot.press("escape", "4")
         await to(pilot, lambda thing: thing.pid == 1001)
-        await pilot.press("colon", *"kill orphans", "enter")
-        await until(pilot, lambda: app.hand.planned)
+        await press(pilot, "colon", *"kill orphans", "enter", then=lambda: app.hand.planned)
         action, chosen = app.hand.planned[0]
         assert (action.id, chosen.rows, chosen.hosts) == ("kill-orphans", (), ())
 
@@ -259,10 +244,8 @@ async def test_the_tags_of_what_is_gone_vanish_and_others_stay(make):
         await pilot.press("space", "space", "K")
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and not app.screen.query_one("#agree").disabled)
         assert len(table_of(app).tagged) == 2
-        await pilot.press("tab", "enter")
-        await until(pilot, lambda: app.screen.stage == "receipt" and app.screen._is_answerable)
-        await pilot.press("enter")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await press(pilot, "tab", "enter", then=lambda: app.screen.stage == "receipt" and app.screen._is_answerable)
+        await press(pilot, "enter", then=lambda: len(app.screen_stack) == 1)
         assert [row.about.pid for row in table_of(app).chosen] == [1200]
         assert len(table_of(app).tagged) == 1
 

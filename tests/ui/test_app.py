@@ -28,7 +28,7 @@ from cockpit.ui.table import Table
 from cockpit.ui.textual_internals import Palette
 from cockpit.ui.view import Index
 from tests.ui.conftest import Hand
-from tests.ui.screen import HOSTILE, at, pages_of, running, said, shown, table_of, unsafe, until
+from tests.ui.screen import HOSTILE, at, pages_of, press, running, said, shown, table_of, unsafe, until
 from tests.ui.terminal import PROGRAM
 from tests.world import GIB, NOW, actor, finding, node, process, snapshot
 
@@ -62,38 +62,29 @@ async def test_hostile_text_is_drawn_and_does_nothing(make, number):
 async def test_going_back_and_changing_pages_find_the_same_row(make):
     async with at(make(), "4", "j", "j") as (app, pilot):
         pid = table_of(app).selected.about.pid
-        await pilot.press("enter")
-        await until(pilot, lambda: f"Process {pid}" in shown(app))
+        await press(pilot, "enter", then=f"Process {pid}")
         assert table_of(app).at == 0
-        await pilot.press("escape")
-        await until(pilot, lambda: table_of(app).at == 2)
+        await press(pilot, "escape", then=lambda: table_of(app).at == 2)
         assert table_of(app).selected.about.pid == pid
-        await pilot.press("1", "4")
-        await until(pilot, lambda: table_of(app).at == 2)
+        await press(pilot, "1", "4", then=lambda: table_of(app).at == 2)
 
 
 @pytest.mark.parametrize("key", ["enter", "m"])
 async def test_what_is_opened_again_begins_at_its_top(make, key):
     async with at(make(), "2", "j", size=(80, 24)) as (app, pilot):
         for _ in range(2):
-            await pilot.press(key)
-            await until(pilot, lambda: len(pages_of(app).pages) == 2 and table_of(app).count > 2)
+            await press(pilot, key, then=lambda: len(pages_of(app).pages) == 2 and table_of(app).count > 2)
             assert (table_of(app).at, table_of(app).scroll_offset.y) == (0, 0)
-            await pilot.press("G")
-            await until(pilot, lambda: table_of(app).at == table_of(app).count - 1)
-            await pilot.press("escape")
-            await until(pilot, lambda: len(pages_of(app).pages) == 1)
+            await press(pilot, "G", then=lambda: table_of(app).at == table_of(app).count - 1)
+            await press(pilot, "escape", then=lambda: len(pages_of(app).pages) == 1)
 
 
 async def test_a_filter_keeps_what_matches_and_inverted_what_does_not(make):
-    async with at(make(), "4", "slash", *"orphan") as (app, pilot):
-        await until(pilot, lambda: "1/6" in shown(app))
+    async with at(make(), "4", "slash", *"orphan", then="1/6") as (app, pilot):
         await pilot.press("enter")
         assert [row.about.kind for row in table_of(app).blocks[0].rows] == ["orphan"]
-        await pilot.press("escape")
-        await until(pilot, lambda: len(table_of(app).blocks[0].rows) == 6)
-        await pilot.press("slash", "exclamation_mark", *"orphan", "enter")
-        await until(pilot, lambda: len(table_of(app).blocks[0].rows) == 5)
+        await press(pilot, "escape", then=lambda: len(table_of(app).blocks[0].rows) == 6)
+        await press(pilot, "slash", "exclamation_mark", *"orphan", "enter", then=lambda: len(table_of(app).blocks[0].rows) == 5)
 
 
 async def test_one_key_says_who_holds_most_gpu_memory(make):
@@ -101,30 +92,25 @@ async def test_one_key_says_who_holds_most_gpu_memory(make):
         snapshot(processes=(process(1, rss=9), process(2, gpus=(Hold(0, GIB),)), process(3, kind="child", gpus=(Hold(1, 9 * GIB),))))
     )
     async with running(app) as pilot:
-        await pilot.press("M")
-        await until(pilot, lambda: "GPU MEM▾" in shown(app))
+        await press(pilot, "M", then="GPU MEM▾")
         assert [row.about.pid for row in table_of(app).blocks[0].rows] == [3, 2, 1]
         assert table_of(app).selected.about.pid == 3
-        await pilot.press("j", "M")
-        await until(pilot, lambda: "▾" not in shown(app))
+        await press(pilot, "j", "M", then=lambda: "▾" not in shown(app))
         assert table_of(app).at == 0
 
 
 async def test_pause_stops_the_picture_and_history_goes_on(make):
-    async with at(make()) as (app, pilot):
-        await until(pilot, lambda: "node1" in shown(app))
+    async with at(make(), then="node1") as (app, pilot):
         await pilot.press("p")
         app.take(snapshot(nodes=(node(7, seen=NOW + 9),), taken=NOW + 10))
         await until(pilot, lambda: "PAUSED" in shown(app))
         assert "node7" not in shown(app)
         assert app.services.history.tail(node(7).key, "host", None, 3)[-1] == pytest.approx(70)
-        await pilot.press("p")
-        await until(pilot, lambda: "node7" in shown(app))
+        await press(pilot, "p", then="node7")
 
 
 async def test_tree_hangs_children_below_their_parents(make):
-    async with at(make(), "4", "t") as (app, pilot):
-        await until(pilot, lambda: "└─" in shown(app))
+    async with at(make(), "4", "t", then="└─") as (app, _):
         pids = [row.about.pid for row in table_of(app).blocks[0].rows]
         assert pids.index(1100) == pids.index(1001) + 1
 
@@ -141,11 +127,9 @@ async def test_user_shows_only_that_users_processes(make):
 
 
 async def test_a_node_opens_and_escape_goes_back_but_never_out(make):
-    async with at(make(), "enter") as (app, pilot):
-        await until(pilot, lambda: "Ray kills workers above 950G" in shown(app))
+    async with at(make(), "enter", then="Ray kills workers above 950G") as (app, pilot):
         assert "orphan 1200" in shown(app)
-        await pilot.press("escape", "escape", "escape")
-        await until(pilot, lambda: "WAITS" in shown(app))
+        await press(pilot, "escape", "escape", "escape", then="WAITS")
         assert app.is_running
 
 
@@ -153,8 +137,7 @@ async def test_host_memory_of_a_node_without_a_probe_is_asked_of_ray(make):
     app = make(snapshot(nodes=(node(2),)))
     app.monitor.of_node = (process(77, command="ray::Hog", rss=9 * GIB), process(78, command="ray::Idle", rss=GIB))
     async with running(app, size=(120, 60)) as pilot:
-        await pilot.press("enter")
-        await until(pilot, lambda: "ray::Hog" in shown(app))
+        await press(pilot, "enter", then="ray::Hog")
         assert shown(app).index("ray::Hog") < shown(app).index("ray::Idle")
 
 
@@ -170,27 +153,23 @@ async def test_dead_actors_are_read_only_on_demand(make):
     async with running(app, size=(160, 40)) as pilot:
         await pilot.press("3")
         assert "memory monitor" not in shown(app)
-        await pilot.press("end", "d")
-        await until(pilot, lambda: "memory monitor" in shown(app))
+        await press(pilot, "end", "d", then="memory monitor")
         assert table_of(app).at == 0, "they are listed above all others"
-        await pilot.press("d")
-        await until(pilot, lambda: "memory monitor" not in shown(app))
+        await press(pilot, "d", then=lambda: "memory monitor" not in shown(app))
 
 
 async def test_dead_actors_that_cannot_be_read_are_not_none(make):
     app = make()
     app.monitor.dead = SourceError("the state API did not answer")
     async with app.run_test(size=(160, 40)) as pilot:
-        await pilot.press("3", "d")
-        await until(pilot, lambda: "the state API did not answer" in shown(app))
+        await press(pilot, "3", "d", then="the state API did not answer")
         assert "DEAD –" in shown(app)
 
 
 async def test_how_many_rows_are_tagged_is_said_above_the_page(make):
     async with at(make(), "4", "space", "space", size=(160, 40)) as (app, pilot):
         await until(pilot, lambda: "2 tagged" in shown(app).splitlines()[1])
-        await pilot.press("U")
-        await until(pilot, lambda: "tagged" not in shown(app).splitlines()[1])
+        await press(pilot, "U", then=lambda: "tagged" not in shown(app).splitlines()[1])
 
 
 async def crash(app, boom):
@@ -216,19 +195,14 @@ async def test_a_bug_is_one_sentence_and_shows_no_value(make, monkeypatch):
 
 
 async def test_an_environment_is_opened_from_a_row_and_from_the_page_of_its_process(make):
-    async with at(make(), "4", "e", size=(80, 24)) as (app, pilot):
-        await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
-        await pilot.press("escape", "enter")
-        await until(pilot, lambda: pages_of(app).page.heading.startswith("Process ") and "e Env" in shown(app))
-        await pilot.press("e")
-        await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
+    async with at(make(), "4", "e", size=(80, 24), then="WANDB_API_KEY=•••") as (app, pilot):
+        await press(pilot, "escape", "enter", then=lambda: pages_of(app).page.heading.startswith("Process ") and "e Env" in shown(app))
+        await press(pilot, "e", then="WANDB_API_KEY=•••")
 
 
 async def test_a_toast_takes_the_place_of_the_last_one(make):
-    async with at(make(), "2", "s", notifications=True) as (app, pilot):
-        await until(pilot, lambda: "Stack needs a process" in shown(app))
-        await pilot.press("z")
-        await until(pilot, lambda: "Nothing was hidden just now" in shown(app) and "Stack needs a process" not in shown(app))
+    async with at(make(), "2", "s", notifications=True, then="Stack needs a process") as (app, pilot):
+        await press(pilot, "z", then=lambda: "Nothing was hidden just now" in shown(app) and "Stack needs a process" not in shown(app))
 
 
 async def test_what_is_waited_for_is_said_until_it_is_there(make):
@@ -241,23 +215,20 @@ async def test_what_is_waited_for_is_said_until_it_is_there(make):
 
     app.monitor.stack = stack_later
     async with running(app, notifications=True) as pilot:
-        await pilot.press("4", "s")
-        await until(pilot, lambda: "Reading stacks: 1 process" in shown(app))
+        await press(pilot, "4", "s", then="Reading stacks: 1 process")
         read.set()
         await until(pilot, lambda: "(ppo.py:7)" in shown(app) and "Reading stacks" not in shown(app))
 
 
 async def test_ctrl_c_says_the_key_that_quits(make):
-    async with at(make(), "ctrl+c", notifications=True) as (app, pilot):
-        await until(pilot, lambda: " q quits cockpit" in shown(app))
+    async with at(make(), "ctrl+c", notifications=True, then=" q quits cockpit") as (app, _):
+        assert app.is_running
 
 
 async def test_stacks_of_what_is_tagged_lie_beside_each_other(make):
-    async with at(make(), "4", "space", "space", "s", size=(140, 40)) as (app, pilot):
-        await until(pilot, lambda: "load (ppo.py:7)" in shown(app))
+    async with at(make(), "4", "space", "space", "s", size=(140, 40), then="load (ppo.py:7)") as (app, pilot):
         assert "py-spy is not allowed to read process 1300" in shown(app)
-        await pilot.press("escape", "U", "5", "s")
-        await until(pilot, lambda: "all_reduce (ppo.py:7)" in shown(app))
+        await press(pilot, "escape", "U", "5", "s", then="all_reduce (ppo.py:7)")
         assert "1 of 2" in shown(app)
 
 
@@ -279,12 +250,9 @@ async def test_export_writes_what_is_known_for_its_owner_alone(make, tmp_path, m
 
 async def test_readonly_writes_no_file_and_no_screenshot(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    async with at(make(readonly=True), notifications=True) as (app, pilot):
-        await until(pilot, lambda: "read-only" in shown(app))
-        await pilot.press("E")
-        await until(pilot, lambda: "Export: cockpit is read-only" in said(app))
-        await pilot.press("colon", *"screenshot", "enter")
-        await until(pilot, lambda: "not possible with --readonly" in shown(app))
+    async with at(make(readonly=True), notifications=True, then="read-only") as (app, pilot):
+        await press(pilot, "E", then=lambda: "Export: cockpit is read-only" in said(app))
+        await press(pilot, "colon", *"screenshot", "enter", then="not possible with --readonly")
         assert not list(tmp_path.iterdir())
 
 
@@ -302,15 +270,13 @@ async def test_readonly_writes_no_file_and_no_screenshot(make, tmp_path, monkeyp
 )
 async def test_a_key_that_can_do_nothing_here_says_why_in_one_line(make, page, key, why):
     async with at(make(readonly=True), page, notifications=True) as (app, pilot):
-        await pilot.press(key)
-        await until(pilot, lambda: said(app).endswith(why) and "\n" not in said(app))
+        await press(pilot, key, then=lambda: said(app).endswith(why) and "\n" not in said(app))
 
 
 async def test_on_the_memory_page_the_key_for_order_says_why_it_does_nothing(make):
     async with at(make(), "m", size=(80, 24), notifications=True) as (app, pilot):
         await until(pilot, lambda: pages_of(app).page.heading == "Memory node1")
-        await pilot.press("greater_than_sign")
-        await until(pilot, lambda: "Sort: the section under the cursor has one order" in shown(app))
+        await press(pilot, "greater_than_sign", then="Sort: the section under the cursor has one order")
 
 
 NAVIGATION = frozenset(
@@ -330,12 +296,10 @@ async def test_no_key_of_a_page_is_silent(make, monkeypatch, tmp_path, number, i
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: "Overview" in shown(app))
         for key in sorted(keys - set("1234567e")):  # a page opens itself again; an editor would be started
-            await pilot.press(str(number))
-            await until(pilot, lambda: isinstance(pages_of(app).page, PAGES[number - 1]))
+            await press(pilot, str(number), then=lambda: isinstance(pages_of(app).page, PAGES[number - 1]))
             app.clear_notifications()
             before = shown(app), len(app.screen_stack), app.focused
-            await pilot.press(key)
-            await until(pilot, lambda before=before: said(app) or before != (shown(app), len(app.screen_stack), app.focused))
+            await press(pilot, key, then=lambda before=before: said(app) or before != (shown(app), len(app.screen_stack), app.focused))
             while len(app.screen_stack) > 1:
                 app.pop_screen()
             table_of(app).focus()
@@ -357,8 +321,7 @@ async def test_what_is_typed_ahead_goes_into_the_filter(make):
 
 
 async def test_help_is_made_from_the_bindings(make):
-    async with at(make(), "question_mark", size=(120, 60)) as (app, pilot):
-        await until(pilot, lambda: "Pause the display; cockpit keeps polling." in shown(app))
+    async with at(make(), "question_mark", size=(120, 60), then="Pause the display; cockpit keeps polling.") as (app, _):
         lines = app.screen.text.splitlines()
         named = {key for line in lines for key in (line[:16] + line[40:56]).split()}
         for binding in (binding for node in pages_of(app).key_nodes for binding in own_bindings(node)):
@@ -388,8 +351,7 @@ def listed_once(text):
 
 
 async def test_ages_grow_though_nothing_is_heard(make, clock):
-    async with at(make(), size=(160, 40)) as (app, pilot):
-        await until(pilot, lambda: "2s ago" in shown(app))
+    async with at(make(), size=(160, 40), then="2s ago") as (app, pilot):
         clock.now += 300
         app.live.tick()
         await until(pilot, lambda: "5m02s ago" in shown(app))
@@ -416,11 +378,9 @@ async def test_a_tiny_terminal_says_so_and_survives(make):
 
 
 async def test_scrollbars_and_messages_are_ascii_too(make):
-    async with at(make(ascii=True), "2", "enter", "r", size=(80, 16), notifications=True) as (app, pilot):
-        await until(pilot, lambda: "Polling every source now" in shown(app))
+    async with at(make(ascii=True), "2", "enter", "r", size=(80, 16), notifications=True, then="Polling every source now") as (app, pilot):
         assert not _strange(app)
-        await pilot.press("question_mark")
-        await until(pilot, lambda: "Esc: back" in shown(app))
+        await press(pilot, "question_mark", then="Esc: back")
         assert not _strange(app)
         app.push_screen(NameDialog("Its name:", "ppo"))
         await until(pilot, lambda: "Its name:" in shown(app))
@@ -463,8 +423,7 @@ def _strange(app):
 
 
 async def test_an_unknown_theme_is_one_sentence_and_the_default(make):
-    async with at(make(theme="nope"), notifications=True) as (app, pilot):
-        await until(pilot, lambda: "Unknown theme nope" in shown(app))
+    async with at(make(theme="nope"), notifications=True, then="Unknown theme nope") as (app, _):
         assert app.theme == "midnight"
 
 
@@ -488,8 +447,7 @@ async def test_a_palette_that_is_closed_at_once_does_not_end_the_program(make):
         await palette.query("*").remove()
         palette._gather_commands("")
         await until(pilot, lambda: all(each.node is not palette or each.is_finished for each in app.workers))
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is not palette)
+        await press(pilot, "escape", then=lambda: app.screen is not palette)
         assert app.return_code is None
 
 
@@ -497,10 +455,8 @@ async def test_the_palette_opens_pages_and_sorts(make):
     async with at(make()) as (app, pilot):
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert {page.title for page in PAGES} <= titles
-        await pilot.press("colon", *"jobs", "enter")
-        await until(pilot, lambda: "JOBS" in shown(app))
-        await pilot.press("colon", *"sort", "down", "enter")
-        await until(pilot, lambda: table_of(app).sorts)
+        await press(pilot, "colon", *"jobs", "enter", then="JOBS")
+        await press(pilot, "colon", *"sort", "down", "enter", then=lambda: table_of(app).sorts)
 
 
 async def test_the_palette_calls_keys_as_they_are_printed(make):
@@ -519,11 +475,9 @@ async def test_the_palette_calls_keys_as_they_are_printed(make):
 async def test_the_palette_has_every_key_of_the_page_and_of_its_row(make, number):
     async with at(make(hand=Hand()), str(number), size=(160, 50)) as (app, pilot):
         await until(pilot, lambda: isinstance(pages_of(app).page, PAGES[number - 1]) and app.live.snapshot.nodes)
-        await pilot.press("colon")
-        await until(pilot, lambda: isinstance(app.screen, Palette))
+        await press(pilot, "colon", then=lambda: isinstance(app.screen, Palette))
         offered = {command.title for command in app.get_system_commands(app.screen)}
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, Palette))
+        await press(pilot, "escape", then=lambda: not isinstance(app.screen, Palette))
         labels = {label for _, _, label in app.query_one(Footer)._keys}
         assert len(labels) > 10
         assert labels - offered == set()

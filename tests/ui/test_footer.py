@@ -9,7 +9,7 @@ from cockpit.ui.footer import Footer
 from cockpit.ui.pages import PAGES
 from cockpit.ui.screens.log import LogScreen
 from tests.ui.conftest import Hand
-from tests.ui.screen import at, footer, pages_of, shown, until
+from tests.ui.screen import at, footer, pages_of, press, shown, until
 from tests.world import finding, snapshot
 
 
@@ -25,36 +25,29 @@ async def test_a_click_between_two_keys_does_nothing(make):
         await until(pilot, lambda: "q Quit" in footer(app))
         await pilot.click(Footer, offset=(footer(app).index("q Quit") - 1, 0))
         await pilot.click(Footer, offset=(159, 0))
-        await pilot.press("p")
-        await until(pilot, lambda: "PAUSED" in shown(app))
+        await press(pilot, "p", then="PAUSED")
 
 
 async def test_it_tells_of_the_keys_of_the_page_and_of_the_log(make):
     async with at(make(), "3", size=(160, 40)) as (app, pilot):
         await until(pilot, lambda: "t Tree" in footer(app))
-        await pilot.press("1")
-        await until(pilot, lambda: "t Tree" not in footer(app))
-        await pilot.press("5", "down")
-        await until(pilot, lambda: "l Log" in footer(app))
-        await pilot.press("l")
-        await until(pilot, lambda: isinstance(app.screen, LogScreen) and "Esc Back" in footer(app))
+        await press(pilot, "1", then=lambda: "t Tree" not in footer(app))
+        await press(pilot, "5", "down", then=lambda: "l Log" in footer(app))
+        await press(pilot, "l", then=lambda: isinstance(app.screen, LogScreen) and "Esc Back" in footer(app))
 
 
 async def test_the_keys_of_the_row_come_first_and_help_and_the_way_out_are_always_there(make):
     async with at(make(snapshot(findings=(finding(remedy=Remedy("clean up", "clean")),)), hand=Hand()), size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: footer(app).startswith("Enter Open C Clean l Log x Hide / Filter "))
-        await pilot.press("2", "j")
-        await until(pilot, lambda: footer(app).startswith("Enter Open D Drain node l Log / Filter m Memory <> Sort "))
-        await pilot.press("4")
-        await until(pilot, lambda: footer(app).startswith("Enter Open K Kill T Terminate l Log s Stack e Env t Tree "))
+        await press(pilot, "2", "j", then=lambda: footer(app).startswith("Enter Open D Drain node l Log / Filter m Memory <> Sort "))
+        await press(pilot, "4", then=lambda: footer(app).startswith("Enter Open K Kill T Terminate l Log s Stack e Env t Tree "))
         assert footer(app).rstrip().endswith(" q Quit ? Help")
 
 
 async def test_enter_is_offered_only_where_it_opens_something(make):
     async with at(make(hand=Hand()), "2", "enter", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: pages_of(app).page.heading.startswith("Node ") and not footer(app).startswith("Enter"))
-        await pilot.press("end")
-        await until(pilot, lambda: footer(app).startswith("Enter Open "))
+        await press(pilot, "end", then=lambda: footer(app).startswith("Enter Open "))
 
 
 @pytest.mark.parametrize("width", range(60, 100, 7))
@@ -93,5 +86,4 @@ async def test_while_something_is_typed_no_key_is_offered_that_would_be_typed(ma
     async with at(make(hand=Hand()), "slash", "p", "p", "o", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: shown(app).splitlines()[-2].startswith(" / ppo"))
         assert footer(app).split() == ["Enter", "Keep", "filter", "Esc", "All", "rows"]
-        await pilot.press("enter")
-        await until(pilot, lambda: "? Help" in footer(app))
+        await press(pilot, "enter", then=lambda: "? Help" in footer(app))

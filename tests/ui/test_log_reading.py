@@ -13,7 +13,7 @@ from cockpit.ui.pages.details import LOG_PART
 from cockpit.ui.screens.live import MIN_SIGHT_S
 from cockpit.ui.screens.log import LogScreen
 from tests.ui.recordings import recorded
-from tests.ui.screen import HOSTILE, at, is_past, pages_of, running, shown, table_of, unsafe, until
+from tests.ui.screen import HOSTILE, at, is_past, pages_of, press, running, shown, table_of, unsafe, until
 from tests.world import actor, process, snapshot
 
 ACTOR = snapshot(actors=(actor(1),), placement_groups=())
@@ -29,8 +29,7 @@ def made(make, *lines, first=ACTOR, label="out", **config):
 
 async def actor_page(app, pilot):
     await until(pilot, lambda: table_of(app).count > 0)
-    await pilot.press("3", "end", "enter")
-    await until(pilot, lambda: len(pages_of(app).pages) == 2)
+    await press(pilot, "3", "end", "enter", then=lambda: len(pages_of(app).pages) == 2)
 
 
 def heading(app):
@@ -54,8 +53,7 @@ async def test_a_long_list_below_leaves_the_log_its_share_of_the_screen(make):
     app = made(make, *(f"step {number:03}" for number in range(400)))
     app.monitor.first = snapshot(actors=tuple(actor(number) for number in range(1, 90)))
     async with running(app, size=(120, 60)) as pilot:
-        await pilot.press("5", "enter")
-        await until(pilot, lambda: "step 399" in shown(app))
+        await press(pilot, "5", "enter", then="step 399")
         assert shown(app).count("step ") == 60 // LOG_PART
 
 
@@ -65,16 +63,14 @@ async def test_a_long_list_below_leaves_the_log_its_share_of_the_screen(make):
     ids=["pane", "process", "job"],
 )
 async def test_the_pane_and_the_pages_of_a_process_and_of_a_job_show_its_log(make, keys, pages, size):
-    async with at(made(make, "said it"), *keys, size=size) as (app, pilot):
-        await until(pilot, lambda: "said it" in shown(app))
+    async with at(made(make, "said it"), *keys, size=size, then="said it") as (app, _):
         assert len(pages_of(app).pages) == pages
 
 
 async def test_a_process_that_is_not_rays_has_no_log_and_nobody_is_asked_for_one(make):
     app = made(make, "said it", first=snapshot(processes=(process(77, kind="foreign"),), findings=()))
     async with app.run_test(size=LARGE) as pilot:
-        await pilot.press("4", "enter")
-        await until(pilot, lambda: len(pages_of(app).pages) == 2)
+        await press(pilot, "4", "enter", then=lambda: len(pages_of(app).pages) == 2)
         await pilot.pause(10 * MIN_SIGHT_S)
         assert "LOG" not in shown(app).split()
         assert app.monitor.logs.asked == []
@@ -95,8 +91,7 @@ async def test_rows_that_the_cursor_passes_are_not_asked_for(make, monkeypatch):
         await pilot.pause(2 * MIN_SIGHT_S)
         assert app.monitor.logs.asked == []
         monkeypatch.setattr("cockpit.ui.screens.live.MIN_SIGHT_S", 0)
-        await pilot.press("up")
-        await until(pilot, lambda: "said it" in shown(app))
+        await press(pilot, "up", then="said it")
         assert app.monitor.logs.asked == [table_of(app).selected]
 
 
@@ -111,8 +106,7 @@ async def test_until_it_has_been_read_that_is_said_and_no_key_waits(make):
         await actor_page(app, pilot)
         await pilot.pause(2 * MIN_SIGHT_S)
         assert heading(app) == "not read yet"
-        await pilot.press("escape")
-        await until(pilot, lambda: len(pages_of(app).pages) == 1)
+        await press(pilot, "escape", then=lambda: len(pages_of(app).pages) == 1)
 
 
 async def test_what_the_cursor_has_left_is_read_no_further(make):
@@ -129,8 +123,7 @@ async def test_what_the_cursor_has_left_is_read_no_further(make):
         await actor_page(app, pilot)
         await pilot.pause(2 * MIN_SIGHT_S)
         assert ended == []
-        await pilot.press("escape")
-        await until(pilot, lambda: ended)
+        await press(pilot, "escape", then=lambda: ended)
 
 
 @pytest.mark.parametrize(
@@ -179,14 +172,12 @@ async def test_a_log_that_nobody_looks_at_is_not_read_again_until_somebody_does(
     async with app.run_test(size=LARGE) as pilot:
         await actor_page(app, pilot)
         await until(pilot, lambda: logs.read == ["out"])
-        await pilot.press(stop)
-        await until(pilot, lambda: has_stopped(app))
+        await press(pilot, stop, then=lambda: has_stopped(app))
         before = list(logs.read)
         clock.now += 2 * READ_INTERVAL_S
         await pilot.pause(5)
         assert logs.read == before
-        await pilot.press(go_on)
-        await until(pilot, lambda: len(logs.read) > len(before))
+        await press(pilot, go_on, then=lambda: len(logs.read) > len(before))
 
 
 async def test_lines_are_harmless_and_without_secrets(make):
@@ -205,11 +196,9 @@ async def test_lines_that_were_read_a_while_ago_say_so(make, clock):
     async with app.run_test(size=LARGE) as pilot:
         await actor_page(app, pilot)
         await until(pilot, lambda: "said it" in shown(app))
-        await pilot.press("escape", "1")
-        await until(pilot, lambda: "said it" not in shown(app))
+        await press(pilot, "escape", "1", then=lambda: "said it" not in shown(app))
         clock.now += 90
         app.monitor.logs.found = None
         app.monitor.logs.logs_of = lambda thing: asyncio.sleep(1000)
         app.live.log_tails.known = {key: replace(tail, logs=()) for key, tail in app.live.log_tails.known.items()}
-        await pilot.press("3", "end", "enter")
-        await until(pilot, lambda: heading(app) == "out.log on node1, read 1m30s ago  l opens it")
+        await press(pilot, "3", "end", "enter", then=lambda: heading(app) == "out.log on node1, read 1m30s ago  l opens it")

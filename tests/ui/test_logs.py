@@ -12,7 +12,7 @@ from cockpit.sources.source import SourceError
 from cockpit.ui.pages.details import detail_of
 from cockpit.ui.screens.live import find_quotes
 from cockpit.ui.screens.log import LogScreen
-from tests.ui.screen import at, pages_of, running, shown, table_of, until
+from tests.ui.screen import at, pages_of, press, running, shown, table_of, until
 from tests.world import actor, finding, node, process, snapshot
 
 
@@ -22,8 +22,7 @@ def is_open(app):
 
 async def opened(app, pilot, *keys):
     await until(pilot, lambda: table_of(app).count > 0)
-    await pilot.press(*keys)
-    await until(pilot, is_open(app))
+    await press(pilot, *keys, then=is_open(app))
     return app.screen
 
 
@@ -41,11 +40,9 @@ async def test_an_actors_logs_are_opened_from_its_row_and_switched_by_o(make):
         await until(pilot, lambda: "said" in shown(app))
         await until(pilot, lambda: "Actor actor1: worker-abababab-02000000-1001.out on node1   the process has ended" in shown(app))
         assert "o: out  err  job" in shown(app)
-        await pilot.press("o")
-        await until(pilot, lambda: "complained" in shown(app) and "said" not in shown(app))
+        await press(pilot, "o", then=lambda: "complained" in shown(app) and "said" not in shown(app))
         assert "Actor actor1: err.log on node1" in shown(app)
-        await pilot.press("O", "O")
-        await until(pilot, lambda: "step 1" in shown(app) and "the job has ended" in shown(app))
+        await press(pilot, "O", "O", then=lambda: "step 1" in shown(app) and "the job has ended" in shown(app))
 
 
 async def test_the_log_of_a_job_that_is_over_says_since_when_and_never_that_it_is_live(make, clock):
@@ -66,8 +63,7 @@ async def test_a_log_without_lines_says_so_once(make):
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(app, pilot, "5", "l")
         await until(pilot, lambda: shown(app).splitlines()[0].strip().endswith("out.log on node1   no lines: the process has ended"))
-        await pilot.press("o")
-        await until(pilot, lambda: shown(app).splitlines()[0].strip().endswith("err.log on node1   no lines yet"))
+        await press(pilot, "o", then=lambda: shown(app).splitlines()[0].strip().endswith("err.log on node1   no lines yet"))
 
 
 @pytest.mark.parametrize(("keys", "kind"), [(("2", "enter"), Node), (("3", "end", "enter"), Actor)])
@@ -116,8 +112,7 @@ async def test_where_there_is_no_log_one_sentence_says_why(make):
     app = make()
     app.monitor.logs.found = SourceError("no log of process 7: Ray writes none for it")
     async with running(app, size=(160, 40), notifications=True) as pilot:
-        await pilot.press("4", "l")
-        await until(pilot, lambda: "no log of process 7" in shown(app))
+        await press(pilot, "4", "l", then="no log of process 7")
         assert not isinstance(app.screen, LogScreen)
 
 
@@ -150,8 +145,7 @@ async def test_a_failure_is_the_state_of_that_log_alone(make):
     async with app.run_test(size=(160, 40)) as pilot:
         await opened(app, pilot, "3", "end", "l")
         await until(pilot, lambda: "can't be read: the probe of node2 did not answer" in shown(app))
-        await pilot.press("o")
-        await until(pilot, lambda: "step 1" in shown(app) and "can't be read" not in shown(app))
+        await press(pilot, "o", then=lambda: "step 1" in shown(app) and "can't be read" not in shown(app))
 
 
 def test_a_title_begins_with_what_people_call_it():

@@ -13,7 +13,7 @@ from cockpit.ui.pages.memory import OWNERS, MemoryPage, downsample, fullest_node
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.view import Index, View
 from tests.ui.page_text import drawn, text
-from tests.ui.screen import pages_of, shown, table_of, until
+from tests.ui.screen import pages_of, press, shown, table_of, until
 from tests.world import GIB, NOW, actor, node, process, snapshot
 
 HOG = f"{1:032x}"
@@ -221,10 +221,8 @@ def test_the_fullest_node_is_the_nearest_to_its_own_kill_line_and_alive():
 async def test_without_a_node_under_the_cursor_m_opens_the_fullest(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("5")
-        await until(pilot, lambda: isinstance(pages_of(app).page, JobsPage))
-        await pilot.press("m")
-        await until(pilot, lambda: isinstance(pages_of(app).page, MemoryPage))
+        await press(pilot, "5", then=lambda: isinstance(pages_of(app).page, JobsPage))
+        await press(pilot, "m", then=lambda: isinstance(pages_of(app).page, MemoryPage))
         assert pages_of(app).page.node.key == fullest_node(app.live.snapshot).key
 
 
@@ -232,19 +230,16 @@ async def test_without_a_node_under_the_cursor_m_opens_the_fullest(make):
 async def test_m_opens_it_and_escape_leaves_it(make, size):
     app = make()
     async with app.run_test(size=size) as pilot:
-        await pilot.press("2", "m")
-        await until(pilot, lambda: "Memory node1" in shown(app))
+        await press(pilot, "2", "m", then="Memory node1")
         assert "kill 950G" in shown(app)
         assert "BY JOB AND ACTOR" in shown(app)
-        await pilot.press("escape")
-        await until(pilot, lambda: "Memory node1" not in shown(app))
+        await press(pilot, "escape", then=lambda: "Memory node1" not in shown(app))
 
 
 async def test_m_where_no_node_is_says_so(make):
     app = make(snapshot(nodes=()))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await pilot.press("5", "m")
-        await until(pilot, lambda: "Host memory is unknown on all nodes" in shown(app))
+        await press(pilot, "5", "m", then="Host memory is unknown on all nodes")
 
 
 def test_of_two_nodes_on_one_host_the_processes_of_both_say_what_they_are():
@@ -264,11 +259,8 @@ async def test_its_key_lists_who_grows_fastest_first_and_again_in_the_usual_orde
     app = make(at(NOW, 700))
     async with app.run_test(size=(160, 50)) as pilot:
         await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("m")
-        await until(pilot, lambda: "Memory node1" in shown(app))
+        await press(pilot, "m", then="Memory node1")
         assert "m Growth" in shown(app)
-        await pilot.press("m")
-        await until(pilot, lambda: table_of(app).sorts.get(OWNERS) == ("GROWTH", False))
+        await press(pilot, "m", then=lambda: table_of(app).sorts.get(OWNERS) == ("GROWTH", False))
         assert "GROWTH" in {column.title for column in sections(app.page_screen.make_view())[OWNERS].columns}
-        await pilot.press("m")
-        await until(pilot, lambda: table_of(app).sorts[OWNERS] == ("", False))
+        await press(pilot, "m", then=lambda: table_of(app).sorts[OWNERS] == ("", False))

@@ -9,7 +9,7 @@ from cockpit.config.address import Address
 from cockpit.model import Cluster, Finding, OtherRay
 from cockpit.text import to_ascii
 from cockpit.ui.screens.dialogs import AddressDialog
-from tests.ui.screen import at, footer, running, shown, until
+from tests.ui.screen import at, footer, press, running, shown, until
 from tests.world import NOW, snapshot
 
 LIVES = OtherRay("http://127.0.0.1:8366", "session_b", answers=True)
@@ -28,14 +28,12 @@ async def test_from_a_wrong_address_a_goes_to_a_ray_that_answers(make):
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "a Other cluster" in footer(app))
         assert "nothing answers at" in next(line for line in shown(app).splitlines() if " a " in line)
-        await pilot.press("a")
-        await until(pilot, lambda: isinstance(app.screen, AddressDialog))
+        await press(pilot, "a", then=lambda: isinstance(app.screen, AddressDialog))
         await until(pilot, lambda: "http://127.0.0.1:8366  session_b" in shown(app))
         assert "Which of these Ray clusters should cockpit follow?" in shown(app)
         assert "session_c of train" in shown(app)
         assert "38225" not in shown(app), "what does not answer is not offered"
-        await pilot.press("enter")
-        await until(pilot, lambda: app.monitor.followed == [Address("http://127.0.0.1:8366", "session_b", chosen=True)])
+        await press(pilot, "enter", then=lambda: app.monitor.followed == [Address("http://127.0.0.1:8366", "session_b", chosen=True)])
 
 
 @pytest.mark.parametrize("ascii", [False, True])
@@ -54,10 +52,8 @@ async def test_the_choice_can_be_left_and_nothing_is_followed(make, key):
     app.monitor.rays = (LIVES,)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "a Other cluster" in footer(app))
-        await pilot.press("a")
-        await until(pilot, lambda: isinstance(app.screen, AddressDialog))
-        await pilot.press(key)
-        await until(pilot, lambda: not isinstance(app.screen, AddressDialog))
+        await press(pilot, "a", then=lambda: isinstance(app.screen, AddressDialog))
+        await press(pilot, key, then=lambda: not isinstance(app.screen, AddressDialog))
         assert app.monitor.followed == []
 
 
@@ -65,8 +61,7 @@ async def test_where_no_other_ray_answers_it_is_said(make):
     app = make()
     app.monitor.rays = (SILENT,)
     async with running(app, size=(160, 24), notifications=True) as pilot:
-        await pilot.press("a")
-        await until(pilot, lambda: "No other Ray cluster on this host answers" in shown(app))
+        await press(pilot, "a", then="No other Ray cluster on this host answers")
         assert len(app.screen_stack) == 1
 
 

@@ -5,7 +5,7 @@ import pytest
 from cockpit.model import Finding, Remedy
 from cockpit.ui.block import MAX_LENT_LINES, MIN_PANE_LINES, lent_lines
 from cockpit.ui.pane import SHARE_OF_LONG_TABLE, Pane, pane_height
-from tests.ui.screen import at, footer, pages_of, shown, table_of, table_text, unsafe, until
+from tests.ui.screen import at, footer, pages_of, press, shown, table_of, table_text, unsafe, until
 from tests.world import NOW, actor, node, process, snapshot
 
 LOST = Finding(
@@ -49,10 +49,8 @@ async def test_the_pane_says_all_of_the_finding_under_the_cursor_and_follows_the
         for words in ("FINDING", "nvidia-smi on node2 says so", "reset the GPU, or drain the node"):
             await until(pilot, lambda words=words: words in " ".join(pane(app).split()))
         assert "v Pane" in footer(app)
-        await pilot.press("tab")
-        await until(pilot, lambda: "node id" in pane(app) and "HELD BY" in pane(app))
-        await pilot.press("down")
-        await until(pilot, lambda: table_of(app).selected.title in pane(app))
+        await press(pilot, "tab", then=lambda: "node id" in pane(app) and "HELD BY" in pane(app))
+        await press(pilot, "down", then=lambda: table_of(app).selected.title in pane(app))
 
 
 @pytest.mark.parametrize(
@@ -62,37 +60,32 @@ async def test_the_pane_says_what_enter_opens(make, key, heading):
     async with at(make(), key, size=(200, 70)) as (app, pilot):
         await until(pilot, lambda: pane(app).split()[3:] and heading <= set(pane(app).split()))
         first = [row.name for row in pilot.app.query_one(Pane).query("Part").first().blocks[0].rows]
-        await pilot.press("enter")
-        await until(pilot, lambda: len(pages_of(app).pages) == 2)
+        await press(pilot, "enter", then=lambda: len(pages_of(app).pages) == 2)
         assert [row.name for row in table_of(app).blocks[0].rows if row.name] == [name for name in first if name]
 
 
 async def test_v_hides_the_pane_until_v_shows_it_again(make):
     async with at(make(snapshot(findings=(LOST,))), size=(160, 60)) as (app, pilot):
         await until(pilot, lambda: "FINDING" in pane(app))
-        await pilot.press("v")
-        await until(pilot, lambda: "Enter: opens" not in shown(app))
+        await press(pilot, "v", then=lambda: "Enter: opens" not in shown(app))
         await pilot.press("2", "1")
         await pilot.pause()
         assert "Enter: opens" not in shown(app), "it stays so on other pages"
-        await pilot.press("v")
-        await until(pilot, lambda: "FINDING" in pane(app))
+        await press(pilot, "v", then=lambda: "FINDING" in pane(app))
 
 
 async def test_where_the_table_needs_every_line_v_says_so(make):
     async with at(make(snapshot(nodes=tuple(node(number) for number in range(1, 40)))), size=(160, 40), notifications=True) as (app, pilot):
         await until(pilot, lambda: "NODES 39" in shown(app))
         assert "Enter: opens" not in shown(app), "no section of the overview is pushed off the screen"
-        await pilot.press("v", "v")
-        await until(pilot, lambda: "No room for the pane" in shown(app))
+        await press(pilot, "v", "v", then="No room for the pane")
 
 
 async def test_keys_go_on_to_belong_to_the_table(make):
     async with at(make(snapshot(actors=tuple(actor(number) for number in range(1, 200)))), "3", size=(160, 45)) as (app, pilot):
         await until(pilot, lambda: "GROUP" in pane(app).split())
         await pilot.click(app.query_one(Pane), offset=(10, 4))
-        await pilot.press("G")
-        await until(pilot, lambda: table_of(app).at == table_of(app).count - 1)
+        await press(pilot, "G", then=lambda: table_of(app).at == table_of(app).count - 1)
         assert app.focused is table_of(app)
         assert "▸" in table_text(app), "the row under the cursor is in sight"
         await until(pilot, lambda: table_of(app).selected.name in pane(app))
@@ -101,8 +94,7 @@ async def test_keys_go_on_to_belong_to_the_table(make):
 
 @pytest.mark.parametrize("size", [(80, 24), (139, 36), (140, 35)])
 async def test_where_there_is_no_room_v_says_how_much_it_needs(make, size):
-    async with at(make(), "v", size=size, notifications=True) as (app, pilot):
-        await until(pilot, lambda: "The pane needs a terminal of at least 140x36" in shown(app))
+    async with at(make(), "v", size=size, notifications=True, then="The pane needs a terminal of at least 140x36") as (app, pilot):
         assert "Pane" not in footer(app)
         assert "Enter: opens" not in shown(app)
         await pilot.resize_terminal(160, 50)
@@ -125,8 +117,7 @@ async def test_a_click_in_the_pane_chooses_nothing(make):
 async def test_what_a_cluster_calls_itself_harms_nothing_in_the_pane(make):
     async with at(make(snapshot("\x1b]0;x\x07[/]\u202e", findings=(LOST,))), size=(160, 60)) as (app, pilot):
         for key in "123456":
-            await pilot.press(key)
-            await until(pilot, lambda: "Enter: opens" in shown(app))
+            await press(pilot, key, then="Enter: opens")
             assert unsafe(shown(app)) == []
 
 
@@ -140,7 +131,6 @@ async def test_when_the_filter_leaves_nothing_the_pane_says_nothing(make):
 async def test_on_the_page_of_a_thing_lines_belong_to_its_facts(make):
     async with at(make(snapshot(findings=(LOST,))), size=(160, 40)) as (app, pilot):
         await until(pilot, lambda: "FINDING" in pane(app))
-        await pilot.press("tab", "down", "enter")
-        await until(pilot, lambda: len(pages_of(app).pages) == 2)
+        await press(pilot, "tab", "down", "enter", then=lambda: len(pages_of(app).pages) == 2)
         await until(pilot, lambda: "Enter: opens" not in shown(app))
         await until(pilot, lambda: "for ever" in shown(app))  # what is found about it is not cut for a pane that has nothing to say

@@ -19,7 +19,7 @@ from cockpit.ui.notices import say
 from cockpit.ui.screens.dialogs import fold_line
 from cockpit.ui.screens.plan import PlanLines, PlanScreen, sum_progress
 from tests.ui.conftest import Hand, victim
-from tests.ui.screen import HOSTILE, at, pages_of, shown, table_of, unsafe, until
+from tests.ui.screen import HOSTILE, at, pages_of, press, shown, table_of, unsafe, until
 from tests.world import GIB, NOW
 
 SIZES = [(60, 15), (80, 24), (160, 50)]
@@ -37,8 +37,7 @@ async def opened(pilot, stage="plan", key="K"):
     """The dialog, once it is there and may be answered."""
     app = pilot.app
     await until(pilot, lambda: table_of(app).count > 0)
-    await pilot.press(key)
-    await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen.stage == stage and app.screen._is_answerable)
+    await press(pilot, key, then=lambda: isinstance(app.screen, PlanScreen) and app.screen.stage == stage and app.screen._is_answerable)
     return app.screen
 
 
@@ -96,8 +95,7 @@ async def test_the_button_of_the_act_does_exactly_the_plan_and_the_receipt_says_
         took=2.1,
     )
     async with dialog(make, Hand(receipt=receipt)) as (app, pilot, screen):
-        await pilot.press("tab", "enter")
-        await until(pilot, lambda: screen.stage == "receipt" and screen._is_answerable)
+        await press(pilot, "tab", "enter", then=lambda: screen.stage == "receipt" and screen._is_answerable)
         assert app.hand.performed == [screen.plan]
         text = " ".join(shown(app).replace("│", " ").split())
         for fact in (
@@ -196,11 +194,9 @@ async def test_live_work_ends_only_when_its_name_is_typed(make):
         assert app.hand.performed == []
         screen.query_one("#word").value = ""
         await until(pilot, lambda: "> type ppo-7b here" in shown(app) and "does not match" not in shown(app))
-        await pilot.press(*"ppo-7b")
-        await until(pilot, lambda: not screen.query_one("#agree").disabled)
+        await press(pilot, *"ppo-7b", then=lambda: not screen.query_one("#agree").disabled)
         assert table_of(app).needle == "", "it is no filter"
-        await pilot.press("enter")
-        await until(pilot, lambda: screen.stage == "receipt")
+        await press(pilot, "enter", then=lambda: screen.stage == "receipt")
         assert app.hand.performed == [LIVE]
 
 
@@ -211,8 +207,7 @@ async def test_letters_of_the_word_are_the_word_wherever_the_focus_is(make):
         await pilot.press(*"session", "underscore", *"q1")
         assert screen.query_one("#word").value == "session_q1"
         await until(pilot, lambda: not screen.query_one("#agree").disabled)
-        await pilot.press("escape")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await press(pilot, "escape", then=lambda: len(app.screen_stack) == 1)
         assert app.hand.performed == []
 
 
@@ -223,8 +218,7 @@ async def test_the_word_may_be_pasted_with_blanks_around_it(make):
         await until(pilot, lambda: not screen.query_one("#agree").disabled)
         await pilot.press("tab", "tab")
         assert focused(app) == "agree"
-        await pilot.press("enter")
-        await until(pilot, lambda: app.hand.performed)
+        await press(pilot, "enter", then=lambda: app.hand.performed)
 
 
 async def test_an_empty_plan_can_only_be_closed_and_says_what_was_refused(make):
@@ -271,8 +265,7 @@ async def test_where_not_everything_could_be_judged_it_does_not_say_that_there_i
 
 async def test_what_was_not_begun_is_said_not_to_have_been(make):
     async with dialog(make, Hand(receipt=SourceError("another action is running"))) as (app, pilot, screen):
-        await pilot.press("tab", "enter")
-        await until(pilot, lambda: screen.stage == "failed")
+        await press(pilot, "tab", "enter", then=lambda: screen.stage == "failed")
         assert "nothing was done" in shown(app)
         assert "another action is running" in shown(app)
 
@@ -289,10 +282,8 @@ async def test_a_long_look_says_how_far_it_is_and_can_be_cancelled(make):
 
 async def test_what_is_under_way_is_neither_broken_off_nor_asked_about_by_escape(make):
     async with dialog(make, Hand(endless=True)) as (app, pilot, screen):
-        await pilot.press("tab", "enter")
-        await until(pilot, lambda: "running, 2 of 5" in shown(app))
-        await pilot.press("escape", "n", "enter", "space", "K")
-        await until(pilot, lambda: "acts.jsonl" in shown(app))
+        await press(pilot, "tab", "enter", then="running, 2 of 5")
+        await press(pilot, "escape", "n", "enter", "space", "K", then="acts.jsonl")
         assert app.screen is screen
         assert screen.stage == "doing"
         assert len(app.hand.performed) == 1
@@ -302,8 +293,7 @@ async def test_what_is_under_way_is_neither_broken_off_nor_asked_about_by_escape
 @pytest.mark.parametrize("key", ["q", "ctrl+q"])
 async def test_q_ends_the_program_at_once_though_something_is_under_way(make, key, tmp_path):
     async with dialog(make, Hand(endless=True)) as (app, pilot, screen):
-        await pilot.press("tab", "enter")
-        await until(pilot, lambda: screen.stage == "doing")
+        await press(pilot, "tab", "enter", then=lambda: screen.stage == "doing")
         await pilot.press(key)  # the deed itself never ends
     assert app.hand.broken_off == ["deed"]
     assert app.monitor.closed
@@ -323,8 +313,7 @@ async def test_the_log_says_that_it_was_broken_off(make, tmp_path):
             return receipt
 
     async with dialog(make, Logging(endless=True)) as (_, pilot, screen):
-        await pilot.press("tab", "enter")
-        await until(pilot, lambda: screen.stage == "doing")
+        await press(pilot, "tab", "enter", then=lambda: screen.stage == "doing")
         await pilot.press("q")
     lines = [json.loads(line) for line in (tmp_path / "acts.jsonl").read_text().splitlines()]
     assert [line["outcome"] for line in lines] == ["begun", {"broken_off": "cancelled"}]
@@ -337,8 +326,7 @@ async def test_a_long_plan_is_read_to_its_end_while_the_focus_stays(make, size):
         await until(pilot, lambda: "more lines: scroll down" in shown(app))
         assert "pid 1000" in shown(app)
         for key, seen in (("end", "pid 1099"), ("home", "pid 1000"), ("G", "pid 1099"), ("g", "pid 1000")):
-            await pilot.press(key)
-            await until(pilot, lambda seen=seen: seen in shown(app))
+            await press(pilot, key, then=lambda seen=seen: seen in shown(app))
             assert focused(app) == "leave"
         await pilot.press("pagedown", "pagedown", "j", "down", "k", "up", "pageup", "space")
         assert "pid 1000" not in shown(app)
@@ -359,11 +347,9 @@ async def test_no_notice_covers_a_dialog(make):
     async with at(make(hand=Hand()), size=(80, 24), notifications=True) as (app, pilot):
         say(app, "This host is polled every 3 s")
         await until(pilot, lambda: "polled every 3 s" in shown(app))
-        await pilot.press("K")
-        await until(pilot, lambda: "Kill orphans" in shown(app) and "polled every 3 s" not in shown(app))
+        await press(pilot, "K", then=lambda: "Kill orphans" in shown(app) and "polled every 3 s" not in shown(app))
         say(app, "said meanwhile")
-        await pilot.press("escape")
-        await until(pilot, lambda: "said meanwhile" in shown(app))
+        await press(pilot, "escape", then="said meanwhile")
 
 
 @pytest.mark.slow

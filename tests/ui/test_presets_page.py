@@ -18,7 +18,7 @@ from cockpit.presets import presets_folder
 from cockpit.ui.pages.presets import PresetsPage
 from cockpit.ui.view import View
 from tests.ui.conftest import Hand
-from tests.ui.screen import at, pages_of, said, shown, table_of, table_text, until
+from tests.ui.screen import at, pages_of, press, said, shown, table_of, table_text, until
 from tests.world import NOW, snapshot
 
 PRESET = """
@@ -54,21 +54,23 @@ async def presets(make, folder, text=PRESET, name="small", first=None, size=(120
         yield app, pilot
 
 
-async def test_presets_are_listed_with_what_they_ask_for_how_it_went_last_and_what_is_wrong(make, folder):
+async def test_presets_are_listed_with_what_they_ask_for_and_how_it_went_last(make, folder):
+    lay(folder)
+    lay(folder, "job: {entrypoin: x}", "broken")
+    async with at(make(snapshot(jobs=(job(),))), "7", size=(160, 50), then="small") as (app, pilot):
+        assert "FAILED 1m00s" in next(line for line in shown(app).splitlines() if "PPO on a small model" in line)
+        assert "invalid" in next(line for line in shown(app).splitlines() if "▸broken" in line)
+        await press(pilot, "enter", then="no such key")
+
+
+async def test_the_row_of_a_preset_that_does_not_fit_says_why_and_one_that_cannot_be_read_too(make, folder):
     lay(folder, PRESET.replace("entrypoint_num_gpus: 1", "entrypoint_num_gpus: 64"))
     lay(folder, "job: {entrypoin: x}", "broken")
-    async with at(make(snapshot(jobs=(job(),))), "7", size=(160, 50)) as (app, pilot):
-        await until(pilot, lambda: "small" in shown(app))
-        line = next(line for line in shown(app).splitlines() if "PPO on a small model" in line)
-        assert "FAILED 1m00s" in line
-        assert "invalid" in next(line for line in shown(app).splitlines() if "▸broken" in line)
+    async with at(make(snapshot()), "7", size=(80, 24), then="small") as (app, _):
         entries = {row.name: row for row in table_of(app).blocks[0].rows}
         assert entries["small"].checked.verdict == "never"
-        await pilot.resize_terminal(80, 24)
-        for reason in (entries["small"].checked.reason.text, entries["broken"].mistake):
-            await until(pilot, lambda reason=reason: reason[:20] in shown(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: "no such key" in shown(app))
+        assert entries["small"].checked.reason.text[:20] in shown(app)
+        assert entries["broken"].mistake[:20] in shown(app)
 
 
 ANYWHERE = "ray:\n  head: {port: 6400, num_gpus: 8}\n  workers: {num_gpus: 8}\n  env: {HF_TOKEN: hf_abcdefghijklmnopqrst}\n"
@@ -77,8 +79,7 @@ ANYWHERE = "ray:\n  head: {port: 6400, num_gpus: 8}\n  workers: {num_gpus: 8}\n 
 async def test_one_without_hosts_is_shown_on_the_nodes_of_slurms_job(make, folder, config, hosts, facts):
     async with presets(make, folder, ANYWHERE, "anywhere", size=(160, 50), slurm=config.slurm) as (app, pilot):
         assert hosts in next(line for line in table_text(app).splitlines() if "anywhere" in line).split()
-        await pilot.press("enter")
-        await until(pilot, lambda: facts[-1] in shown(app))
+        await press(pilot, "enter", then=lambda: facts[-1] in shown(app))
         assert all(text in shown(app) for text in facts)
         assert "hf_abc" not in shown(app)
 
@@ -95,16 +96,13 @@ async def test_a_folder_whose_disk_does_not_answer_is_named_and_the_screen_lives
 
 async def test_a_preset_is_shown_in_full_but_for_its_secrets(make, folder):
     async with presets(make, folder, size=(160, 50)) as (app, pilot):
-        await pilot.press("enter")
-        await until(pilot, lambda: len(pages_of(app).pages) == 2 and "CHECK" in shown(app))
+        await press(pilot, "enter", then=lambda: len(pages_of(app).pages) == 2 and "CHECK" in shown(app))
         text = shown(app)
-        await pilot.press("escape")
-        await until(pilot, lambda: len(pages_of(app).pages) == 1 and "small" in table_text(app) and "CHECK" in shown(app))
+        await press(pilot, "escape", then=lambda: len(pages_of(app).pages) == 1 and "small" in table_text(app) and "CHECK" in shown(app))
         text += shown(app)  # the pane says the same
         for words in ("num_gpus=8", "WANDB_API_KEY=${WANDB_API_KEY}", "contains a secret in plain text"):
             assert words in text
-        await pilot.press("y")
-        await until(pilot, lambda: "Esc: back" in shown(app))
+        await press(pilot, "y", then="Esc: back")
         for secret in ("abcdef0123456789abcdef", "hf_abcdefghijklmnopqrst"):
             assert secret not in text
             assert secret not in app.screen.text
@@ -127,33 +125,26 @@ async def test_e_edits_a_preset_in_the_editor_of_its_user(make, folder, monkeypa
     monkeypatch.setenv("EDITOR", editor)
     async with presets(make, folder, PRESET if name == "small" else "", name, size=(160, 50)) as (app, pilot):
         monkeypatch.setattr(type(app._driver), "can_suspend", True)
-        await pilot.press("e")
-        await until(pilot, lambda: has_ended(app, folder))
+        await press(pilot, "e", then=lambda: has_ended(app, folder))
         assert presets_folder() == folder
 
 
 async def test_w_makes_a_preset_of_a_job_and_never_goes_over_another(make, folder):
-    async with at(make(snapshot(jobs=(job(preset=None),))), "5", size=(120, 30)) as (app, pilot):
-        await until(pilot, lambda: "small-1" in shown(app))
-        await pilot.press("w")
-        await until(pilot, lambda: "Save job small-1 as a preset" in shown(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: (folder / "small-1.yaml").exists())
+    async with at(make(snapshot(jobs=(job(preset=None),))), "5", size=(120, 30), then="small-1") as (app, pilot):
+        await press(pilot, "w", then="Save job small-1 as a preset")
+        await press(pilot, "enter", then=lambda: (folder / "small-1.yaml").exists())
         assert "entrypoint: python train.py" in (folder / "small-1.yaml").read_text()
         assert app.monitor.waited_everywhere, "workers are not probed while Ray is well"
         assert not app.monitor.selection.everywhere
         assert stat.S_IMODE((folder / "small-1.yaml").stat().st_mode) == 0o600
-        await pilot.press("w")
-        await until(pilot, lambda: "Save job small-1 as a preset" in shown(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: "already exists" in said(app))
+        await press(pilot, "w", then="Save job small-1 as a preset")
+        await press(pilot, "enter", then=lambda: "already exists" in said(app))
 
 
 @pytest.mark.parametrize("key", ["e", "w"])
 async def test_read_only_writes_no_preset(make, folder, key):
     lay(folder)
-    async with at(make(snapshot(jobs=(job(),)), readonly=True), "7" if key == "e" else "5", size=(120, 30)) as (app, pilot):
-        await until(pilot, lambda: "small" in shown(app))
+    async with at(make(snapshot(jobs=(job(),)), readonly=True), "7" if key == "e" else "5", size=(120, 30), then="small") as (app, pilot):
         before = sorted(folder.iterdir())
         await pilot.press(key)
         await pilot.pause()
@@ -168,23 +159,19 @@ def launch(**more):
 async def test_l_shows_the_plan_and_l_again_launches_and_opens_the_log(make, folder):
     async with presets(make, folder, hand=Hand(launch())) as (app, pilot):
         app.monitor.logs.batches = [["step 1"]]
-        await pilot.press("L")
-        await until(pilot, lambda: "L again launches it" in shown(app))
+        await press(pilot, "L", then="L again launches it")
         (_, chosen) = app.hand.planned[0]
         assert chosen.rows[0].job.entrypoint.startswith("python train.py")
         await pilot.press("L")  # typed ahead: it was meant for something else
         await until(pilot, lambda: app.screen._is_answerable)
-        await pilot.press("L")
-        await until(pilot, lambda: app.hand.performed and app.screen.stage == "receipt" and app.screen._is_answerable)
+        await press(pilot, "L", then=lambda: app.hand.performed and app.screen.stage == "receipt" and app.screen._is_answerable)
         assert len(app.hand.performed) == 1
-        await pilot.press("escape")
-        await until(pilot, lambda: "Job small-2: job-driver-small-2.log" in shown(app))
+        await press(pilot, "escape", then="Job small-2: job-driver-small-2.log")
 
 
 async def test_where_the_preset_runs_already_its_name_must_be_typed(make, folder):
     async with presets(make, folder, hand=Hand(launch(word="small"))) as (app, pilot):
-        await pilot.press("L")
-        await until(pilot, lambda: "Type small to continue" in shown(app) and app.screen._is_answerable)
+        await press(pilot, "L", then=lambda: "Type small to continue" in shown(app) and app.screen._is_answerable)
         await pilot.press("L")
         await pilot.pause()
         assert not app.hand.performed
@@ -194,32 +181,25 @@ async def test_a_preset_that_has_become_a_pipe_is_a_sentence_and_no_screen_that_
     async with presets(make, folder, hand=Hand(launch())) as (app, pilot):
         (folder / "small.yaml").unlink()
         os.mkfifo(folder / "small.yaml")
-        await pilot.press("L")
-        await until(pilot, lambda: "small.yaml: not a regular file" in said(app))
+        await press(pilot, "L", then=lambda: "small.yaml: not a regular file" in said(app))
         assert app.hand.planned == []
 
 
 async def test_a_finished_job_is_launched_again_from_its_preset_as_it_is_now(make, folder):
     lay(folder)
     app = make(snapshot(jobs=(job(), job(id="other", submission="other", preset=None))), hand=Hand(launch()))
-    async with at(app, "5", size=(120, 30)) as (_, pilot):
-        await until(pilot, lambda: "small-1" in shown(app))
-        await pilot.press("/", *"small", "enter", "L")
-        await until(pilot, lambda: app.hand.planned)
+    async with at(app, "5", size=(120, 30), then="small-1") as (_, pilot):
+        await press(pilot, "/", *"small", "enter", "L", then=lambda: app.hand.planned)
         assert app.hand.planned[0][1].rows[0].name == "small"
-        await pilot.press("escape", "escape")
-        await until(pilot, lambda: "other" in shown(app))
-        await pilot.press("/", *"other", "enter", "L")
-        await until(pilot, lambda: len(app.hand.planned) == 2)
+        await press(pilot, "escape", "escape", then="other")
+        await press(pilot, "/", *"other", "enter", "L", then=lambda: len(app.hand.planned) == 2)
         assert app.hand.planned[1][1].rows[0].id == "other"
 
 
 async def test_a_driver_that_was_never_submitted_can_not_be_launched_again(make, folder):
     app = make(snapshot(jobs=(job(id="01000000", submission=None, preset=None),)), hand=Hand())
-    async with at(app, "5", size=(120, 30)) as (_, pilot):
-        await until(pilot, lambda: "01000000" in shown(app))
-        await pilot.press("L")
-        await until(pilot, lambda: "never submitted to Ray" in said(app))
+    async with at(app, "5", size=(120, 30), then="01000000") as (_, pilot):
+        await press(pilot, "L", then=lambda: "never submitted to Ray" in said(app))
         assert app.hand.planned == []
 
 

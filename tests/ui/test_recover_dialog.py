@@ -9,7 +9,7 @@ from cockpit.actions.recover.step_state import NAMES, StepError, steps_of
 from cockpit.sources.probes.requests import Progress
 from cockpit.ui.screens.recover import RecoverScreen
 from tests.ui.conftest import Hand
-from tests.ui.screen import at, shown, until
+from tests.ui.screen import at, press, shown, until
 from tests.world import snapshot
 
 PRESET = """
@@ -67,10 +67,8 @@ async def begun(make, folder, book):
     """The dialog of a preset, once it may be answered."""
     folder.mkdir(parents=True)
     (folder / "small.yaml").write_text(PRESET)
-    async with at(make(snapshot(), hand=Hand(), runbook=book), "7", size=(120, 50)) as (app, pilot):
-        await until(pilot, lambda: "small" in shown(app))
-        await pilot.press("/", *"small", "enter", "R")
-        await until(pilot, is_answerable(app, "plan", "failed"))
+    async with at(make(snapshot(), hand=Hand(), runbook=book), "7", size=(120, 50), then="small") as (app, pilot):
+        await press(pilot, "/", *"small", "enter", "R", then=is_answerable(app, "plan", "failed"))
         yield app, pilot
 
 
@@ -85,8 +83,7 @@ async def toggled(pilot, app, book, step):
     steps = app.screen.query_one("#steps")
     app.screen.set_focus(steps)
     steps.highlighted = NAMES.index(step)
-    await pilot.press("space")
-    await until(pilot, lambda: len(book.made) > plans and is_answerable(app, "plan")())
+    await press(pilot, "space", then=lambda: len(book.made) > plans and is_answerable(app, "plan")())
 
 
 def unavailable(app):
@@ -101,8 +98,7 @@ async def test_one_question_with_all_that_ends_and_all_steps(make, folder):
         assert "job train1 ends with it" in shown(app)
         assert "Kill orphans: kill orphan and stale processes" in shown(app)
         assert app.focused.id == "leave"
-        await pilot.press("escape")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await press(pilot, "escape", then=lambda: len(app.screen_stack) == 1)
         assert (book.ran, book.closed) == (0, 1)
 
 
@@ -145,8 +141,7 @@ async def test_a_step_can_be_left_out_and_not_be_ticked_once_it_lies_before_the_
 async def test_live_work_asks_for_its_name(make, folder):
     async with begun(make, folder, Book(word="train1")) as (app, pilot):
         assert app.screen.query_one("#agree").disabled
-        await pilot.press(*"train1", "enter")
-        await until(pilot, lambda: app.screen.stage == "receipt")
+        await press(pilot, *"train1", "enter", then=lambda: app.screen.stage == "receipt")
 
 
 async def test_what_can_not_end_well_is_not_begun(make, folder):

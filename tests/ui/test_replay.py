@@ -23,7 +23,7 @@ from cockpit.ui.screens.replay import STEP_S, ReplayScreen
 from cockpit.ui.time_line import TimeLine
 from tests.ui.conftest import Hand
 from tests.ui.recordings import BEGIN, Happened, recorded
-from tests.ui.screen import footer, is_past, pages_of, past_of, running, shown, table_of, until
+from tests.ui.screen import footer, is_past, pages_of, past_of, press, running, shown, table_of, until
 from tests.world import GIB, NOW, node, snapshot
 
 SIZES = [(80, 24), (160, 50)]
@@ -45,14 +45,12 @@ def keeping(make):
 async def back(app, pilot, *keys):
     """After these keys, when the past is shown."""
     await until(pilot, lambda: table_of(app).count > 0)
-    await pilot.press(*keys)
-    await until(pilot, lambda: is_past(app) and app.page_screen.reading.is_finished)
+    await press(pilot, *keys, then=lambda: is_past(app) and app.page_screen.reading.is_finished)
 
 
 async def go_to(app, pilot, typed):
     """Types a time where one is asked for."""
-    await pilot.press("at")
-    await until(pilot, lambda: isinstance(app.screen, NameDialog))
+    await press(pilot, "at", then=lambda: isinstance(app.screen, NameDialog))
     await pilot.press(*typed, "enter")
 
 
@@ -86,13 +84,11 @@ async def test_help_that_is_opened_while_an_event_is_searched_stays_in_front(kee
 
     monkeypatch.setattr(app.services.recorded, "read_next", read_next)
     async with running(app, size=SIZES[0]) as pilot:
-        await pilot.press(LAST, "question_mark")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await press(pilot, LAST, "question_mark", then=lambda: isinstance(app.screen, HelpScreen))
         read.set()
         await until(pilot, lambda: all(worker.group != "event" or worker.is_finished for worker in app.workers))
         assert isinstance(app.screen, HelpScreen)
-        await pilot.press("escape", LAST)
-        await until(pilot, lambda: is_past(app))
+        await press(pilot, "escape", LAST, then=lambda: is_past(app))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -102,15 +98,13 @@ async def test_polling_goes_on_meanwhile_and_end_goes_back_to_now_and_nothing_of
         before = rows(app)
         await back(app, pilot, BACK)
         assert rows(app) != before
-        await pilot.press("end")
-        await until(pilot, lambda: rows(app) == before)
+        await press(pilot, "end", then=lambda: rows(app) == before)
         await back(app, pilot, BACK)
         newest = snapshot(nodes=(node(7),))
         app.take(newest)
         await pilot.pause()
         assert "node7" not in shown(app)
-        await pilot.press("end")
-        await until(pilot, lambda: "node7" in shown(app))
+        await press(pilot, "end", then="node7")
         assert app.live.snapshot is newest
 
 
@@ -121,8 +115,7 @@ async def test_steps_add_up_while_the_disk_is_slow_and_forward_beyond_the_presen
         assert past_of(app).at == NOW - 5 * STEP_S
         await back(app, pilot, *[ON] * 4)
         assert past_of(app).at == NOW - STEP_S
-        await pilot.press(ON)
-        await until(pilot, lambda: not is_past(app))
+        await press(pilot, ON, then=lambda: not is_past(app))
 
 
 async def test_a_pause_is_where_the_way_back_begins(keeping, clock):
@@ -139,8 +132,7 @@ async def test_without_a_recording_it_is_said_why(make):
     app = make()
     app.services.why_unrecorded = "record is off"
     async with running(app, notifications=True) as pilot:
-        await pilot.press(BACK)
-        await until(pilot, lambda: "Nothing to go back to: record is off" in shown(app))
+        await press(pilot, BACK, then="Nothing to go back to: record is off")
         assert not is_past(app)
 
 
@@ -153,8 +145,7 @@ async def test_a_recording_that_can_not_be_read_is_one_sentence(keeping):
     app.services.recorded._ask = type(recorded())._ask.__get__(app.services.recorded)
     async with running(app, notifications=True) as pilot:
         for key in (BACK, LAST):
-            await pilot.press(key)
-            await until(pilot, lambda: "is not a cockpit recording" in shown(app))
+            await press(pilot, key, then="is not a cockpit recording")
         assert not is_past(app)
 
 
@@ -168,12 +159,9 @@ async def test_braces_go_from_event_to_event_and_tell_what_happened(keeping):
         await back(app, pilot, LAST)
         assert past_of(app).at == NOW - 900
         await until(pilot, lambda: "job ppo-7b ended: FAILED" in shown(app))
-        await pilot.press(LAST)
-        await until(pilot, lambda: past_of(app).at == NOW - 1800 and "GPU 3 of node2 is lost" in shown(app))
-        await pilot.press(LAST)
-        await until(pilot, lambda: "No earlier event is recorded" in shown(app))
-        await pilot.press(NEXT)
-        await until(pilot, lambda: past_of(app).at == NOW - 900)
+        await press(pilot, LAST, then=lambda: past_of(app).at == NOW - 1800 and "GPU 3 of node2 is lost" in shown(app))
+        await press(pilot, LAST, then="No earlier event is recorded")
+        await press(pilot, NEXT, then=lambda: past_of(app).at == NOW - 900)
 
 
 SILENT = Happened(NOW - 900, "fault", "no answer within 5 s", "warning")
@@ -212,10 +200,8 @@ async def test_plus_and_minus_change_how_much_the_line_covers(keeping):
     async with app.run_test(size=(120, 40)) as pilot:
         await back(app, pilot, BACK)
         assert "»" not in shown(app)
-        await pilot.press("minus")
-        await until(pilot, lambda: "»" in shown(app))
-        await pilot.press("plus")
-        await until(pilot, lambda: "»" not in shown(app))
+        await press(pilot, "minus", then="»")
+        await press(pilot, "plus", then=lambda: "»" not in shown(app))
         assert app.monitor.refreshed is False
 
 
@@ -226,8 +212,7 @@ async def test_plus_and_minus_change_how_much_the_line_covers(keeping):
 async def test_every_form_of_a_time_is_shown_where_one_is_asked_for(keeping, size):
     app = keeping()
     async with running(app, size=size) as pilot:
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
+        await press(pilot, "at", then=lambda: isinstance(app.screen, NameDialog))
         await until(pilot, lambda: all(form in " ".join(shown(app).split()) for form in ("-1h30m", "2026-11-22")))
 
 
@@ -266,8 +251,7 @@ async def test_space_plays_ten_seconds_a_second_until_it_is_now_space_stops_and_
             await pilot.pause(1.0)
         assert not is_past(app)
         assert "playing" not in shown(app)
-        await pilot.press("space")
-        await until(pilot, lambda: len(table_of(app).tagged) == 1)
+        await press(pilot, "space", then=lambda: len(table_of(app).tagged) == 1)
 
 
 # What is shown of then
@@ -280,23 +264,18 @@ async def test_facts_ages_and_findings_are_those_of_then(keeping):
         await pilot.press("6")
         await until(pilot, lambda: isinstance(pages_of(app).page, FindingsPage) and f"found at {NOW - 300 - BEGIN:.0f}" in shown(app))
         assert "1m00s" in shown(app)
-        await pilot.press("end")
-        await until(pilot, lambda: "found at" not in shown(app))
+        await press(pilot, "end", then=lambda: "found at" not in shown(app))
 
 
 async def test_sort_filter_cursor_and_details_work_as_ever(keeping):
     app = keeping()
     async with app.run_test(size=(120, 40)) as pilot:
         await back(app, pilot, BACK, "4")
-        await pilot.press("slash", *"orphan[", "enter")
-        await until(pilot, lambda: table_of(app).needle == "orphan[")
-        await pilot.press("escape", "slash", *"orphan", "enter", "enter")
-        await until(pilot, lambda: "Process 1200" in shown(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: "Process 1200" not in shown(app))
+        await press(pilot, "slash", *"orphan[", "enter", then=lambda: table_of(app).needle == "orphan[")
+        await press(pilot, "escape", "slash", *"orphan", "enter", "enter", then="Process 1200")
+        await press(pilot, "escape", then=lambda: "Process 1200" not in shown(app))
         assert is_past(app)
-        await pilot.press("escape")
-        await until(pilot, lambda: not is_past(app))
+        await press(pilot, "escape", then=lambda: not is_past(app))
 
 
 async def test_the_memory_page_and_sparklines_show_the_minutes_before_that_moment(keeping):
@@ -333,11 +312,9 @@ async def test_of_a_gap_and_before_the_recording_nothing_is_known_and_a_step_lea
         await back(app, pilot, BACK)
         assert "nothing was recorded from" in shown(app)
         assert "nodes –" in shown(app)
-        await pilot.press(BACK)
-        await until(pilot, lambda: past_of(app).at == NOW - 610)
+        await press(pilot, BACK, then=lambda: past_of(app).at == NOW - 610)
         await until(pilot, lambda: "nodes 1/1" in shown(app))
-        await pilot.press(BACK)
-        await until(pilot, lambda: "nothing was recorded at this time; the recording is from" in shown(app))
+        await press(pilot, BACK, then="nothing was recorded at this time; the recording is from")
 
 
 async def test_a_thing_that_was_not_there_then_is_said_to_be_missing(keeping):
@@ -355,8 +332,7 @@ async def test_order_tags_and_pages_are_the_same_there_and_after_the_way_back(ke
         order, tagged = dict(table_of(app).sorts), set(table_of(app).tagged)
         await back(app, pilot, BACK)
         assert (table_of(app).sorts, table_of(app).tagged) == (order, tagged)
-        await pilot.press("greater_than_sign", "5", "end")
-        await until(pilot, lambda: not is_past(app))
+        await press(pilot, "greater_than_sign", "5", "end", then=lambda: not is_past(app))
         assert isinstance(pages_of(app).page, JobsPage)
         assert table_of(app).sorts != order
         assert table_of(app).tagged == tagged
@@ -384,8 +360,7 @@ async def test_no_action_is_offered_and_its_key_says_why(keeping):
     async with app.run_test(size=(160, 50), notifications=True) as pilot:
         await back(app, pilot, BACK, "4")
         assert "Kill" not in footer(app)
-        await pilot.press("K")
-        await until(pilot, lambda: "actions are not possible in the past" in shown(app))
+        await press(pilot, "K", then="actions are not possible in the past")
         assert app.hand.planned == []
         assert isinstance(app.screen, ReplayScreen)
         titles = {command.title for command in app.get_system_commands(app.screen)}
@@ -400,8 +375,7 @@ async def test_what_only_the_present_has_says_so(keeping, key, why):
     app = keeping()
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await back(app, pilot, BACK, "4")
-        await pilot.press(key)
-        await until(pilot, lambda: why in shown(app))
+        await press(pilot, key, then=lambda: why in shown(app))
         assert not isinstance(app.screen, LogScreen)
         assert not app.monitor.refreshed
 
@@ -410,8 +384,7 @@ async def test_the_log_of_now_is_never_shown_as_that_of_then(keeping):
     app = keeping()
     app.monitor.logs.found = (app.monitor.logs.log("err", ["a line of now"]),)
     async with running(app) as pilot:
-        await pilot.press("5", "enter")
-        await until(pilot, lambda: "a line of now" in shown(app))
+        await press(pilot, "5", "enter", then="a line of now")
         await back(app, pilot, BACK)
         assert "a line of now" not in shown(app)
         assert "not recorded" in shown(app)
@@ -421,12 +394,10 @@ async def test_dead_actors_and_presets_of_now_are_not_those_of_then(keeping):
     app = keeping()
     app.monitor.dead = ()
     async with running(app) as pilot:
-        await pilot.press("3", "d")
-        await until(pilot, lambda: "DEAD" in shown(app))
+        await press(pilot, "3", "d", then="DEAD")
         await back(app, pilot, BACK)
         assert "not recorded" in shown(app)
-        await pilot.press("7")
-        await until(pilot, lambda: "PRESETS" in shown(app) and "not recorded" in shown(app))
+        await press(pilot, "7", then=lambda: "PRESETS" in shown(app) and "not recorded" in shown(app))
 
 
 # A recording alone
@@ -454,12 +425,9 @@ async def test_a_recording_alone_opens_at_its_end_and_asks_no_cluster(alone, clo
         await pilot.press(ON, ON)
         await pilot.pause()
         assert past_of(app).at == NOW
-        await pilot.press("escape", "escape", BACK)
-        await until(pilot, lambda: past_of(app).at == NOW - STEP_S)
-        await pilot.press(*[BACK] * 9)
-        await until(pilot, lambda: past_of(app).at == NOW - 30)
-        await pilot.press("end")
-        await until(pilot, lambda: past_of(app).at == NOW)
+        await press(pilot, "escape", "escape", BACK, then=lambda: past_of(app).at == NOW - STEP_S)
+        await press(pilot, *[BACK] * 9, then=lambda: past_of(app).at == NOW - 30)
+        await press(pilot, "end", then=lambda: past_of(app).at == NOW)
 
 
 async def test_it_opens_at_the_time_that_was_asked_for(alone):
