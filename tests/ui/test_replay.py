@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from contextlib import asynccontextmanager
 
 import pytest
 from textual import events
@@ -48,6 +49,14 @@ async def back(app, pilot, *keys):
     await press(pilot, *keys, then=lambda: is_past(app) and app.page_screen.reading.is_finished)
 
 
+@asynccontextmanager
+async def in_past(app, *keys, size=(120, 40), **more):
+    """The app after these keys, when the past is shown."""
+    async with app.run_test(size=size, **more) as pilot:
+        await back(app, pilot, *keys)
+        yield app, pilot
+
+
 async def go_to(app, pilot, typed):
     """Types a time where one is asked for."""
     await press(pilot, "at", then=lambda: isinstance(app.screen, NameDialog))
@@ -61,9 +70,7 @@ def rows(app):
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_it_is_said_that_this_is_the_past_and_which(keeping, size):
-    app = keeping(hand=Hand())
-    async with app.run_test(size=size) as pilot:
-        await back(app, pilot, BACK, BACK)
+    async with in_past(keeping(hand=Hand()), BACK, BACK, size=size) as (app, _):
         assert past_of(app).at == NOW - 2 * STEP_S
         top = shown(app).splitlines()[0]
         assert top.split()[0] == "PAST"
@@ -109,9 +116,7 @@ async def test_polling_goes_on_meanwhile_and_end_goes_back_to_now_and_nothing_of
 
 
 async def test_steps_add_up_while_the_disk_is_slow_and_forward_beyond_the_present_is_now(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, *[BACK] * 5)
+    async with in_past(keeping(), *[BACK] * 5) as (app, pilot):
         assert past_of(app).at == NOW - 5 * STEP_S
         await back(app, pilot, *[ON] * 4)
         assert past_of(app).at == NOW - STEP_S
@@ -176,17 +181,13 @@ SILENT = Happened(NOW - 900, "fault", "no answer within 5 s", "warning")
     ids=["what ended is not said to begin", "what two sources say alike is said once"],
 )
 async def test_of_a_moment_it_is_said_what_happened(keeping, events, said):
-    app = keeping(*events)
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await back(app, pilot, LAST)
+    async with in_past(keeping(*events), LAST, notifications=True) as (app, pilot):
         await until(pilot, lambda: said[0] in shown(app))
         assert shown(app).count(said[-1]) == 1
 
 
 async def test_a_click_on_the_line_goes_there_and_tells_what_happened(keeping):
-    app = keeping(Happened(NOW - 1200, "act", "train: stop-job ppo-7b"))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await back(app, pilot, BACK)
+    async with in_past(keeping(Happened(NOW - 1200, "act", "train: stop-job ppo-7b")), BACK, notifications=True) as (app, pilot):
         line = shown(app).splitlines()[-2]
         await pilot.click(TimeLine, offset=(line.index("»"), 0))
         await until(pilot, lambda: past_of(app).at == NOW - 1200 and "train: stop-job ppo-7b" in shown(app))
@@ -196,9 +197,7 @@ async def test_a_click_on_the_line_goes_there_and_tells_what_happened(keeping):
 
 
 async def test_plus_and_minus_change_how_much_the_line_covers(keeping):
-    app = keeping(Happened(NOW - 6000, "act", "stop"))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, BACK)
+    async with in_past(keeping(Happened(NOW - 6000, "act", "stop")), BACK) as (app, pilot):
         assert "»" not in shown(app)
         await press(pilot, "minus", then="»")
         await press(pilot, "plus", then=lambda: "»" not in shown(app))
@@ -237,9 +236,7 @@ async def test_at_asks_for_a_time_and_goes_there(keeping):
 
 
 async def test_space_plays_ten_seconds_a_second_until_it_is_now_space_stops_and_in_the_present_it_tags(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, *[BACK] * 6)
+    async with in_past(keeping(), *[BACK] * 6) as (app, pilot):
         await pilot.press("space", "space")
         await pilot.pause(5.0)
         assert past_of(app).at <= NOW - 50
@@ -258,9 +255,7 @@ async def test_space_plays_ten_seconds_a_second_until_it_is_now_space_stops_and_
 
 
 async def test_facts_ages_and_findings_are_those_of_then(keeping):
-    app = keeping(first=snapshot(findings=()))
-    async with app.run_test(size=(160, 50)) as pilot:
-        await back(app, pilot, *[BACK] * 30)
+    async with in_past(keeping(first=snapshot(findings=())), *[BACK] * 30, size=(160, 50)) as (app, pilot):
         await pilot.press("6")
         await until(pilot, lambda: isinstance(pages_of(app).page, FindingsPage) and f"found at {NOW - 300 - BEGIN:.0f}" in shown(app))
         assert "1m00s" in shown(app)
@@ -268,9 +263,7 @@ async def test_facts_ages_and_findings_are_those_of_then(keeping):
 
 
 async def test_sort_filter_cursor_and_details_work_as_ever(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, BACK, "4")
+    async with in_past(keeping(), BACK, "4") as (app, pilot):
         await press(pilot, "slash", *"orphan[", "enter", then=lambda: table_of(app).needle == "orphan[")
         await press(pilot, "escape", "slash", *"orphan", "enter", "enter", then="Process 1200")
         await press(pilot, "escape", then=lambda: "Process 1200" not in shown(app))
@@ -279,9 +272,7 @@ async def test_sort_filter_cursor_and_details_work_as_ever(keeping):
 
 
 async def test_the_memory_page_and_sparklines_show_the_minutes_before_that_moment(keeping):
-    app = keeping()
-    async with app.run_test(size=(160, 50)) as pilot:
-        await back(app, pilot, "2", "m", BACK)
+    async with in_past(keeping(), "2", "m", BACK, size=(160, 50)) as (app, pilot):
         await go_to(app, pilot, "-1h")
         await until(pilot, lambda: past_of(app).at == NOW - 3600 and app.page_screen.reading.is_finished)
         assert isinstance(pages_of(app).page, MemoryPage)
@@ -293,9 +284,7 @@ async def test_the_memory_page_and_sparklines_show_the_minutes_before_that_momen
 
 
 async def test_a_step_forward_reads_only_what_is_new_of_the_minutes_before(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, *[BACK] * 6)
+    async with in_past(keeping(), *[BACK] * 6) as (app, pilot):
         (recording,) = app.services.recorded.opened
         before = app.page_screen.make_view().history.memory.tail(node(1).key, 180)
         recording.walked.clear()
@@ -307,9 +296,7 @@ async def test_a_step_forward_reads_only_what_is_new_of_the_minutes_before(keepi
 
 
 async def test_of_a_gap_and_before_the_recording_nothing_is_known_and_a_step_leaves_the_gap(keeping):
-    app = keeping(begin=NOW - 615, gaps=((NOW - 600, NOW - 5),))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, BACK)
+    async with in_past(keeping(begin=NOW - 615, gaps=((NOW - 600, NOW - 5),)), BACK) as (app, pilot):
         assert "nothing was recorded from" in shown(app)
         assert "nodes –" in shown(app)
         await press(pilot, BACK, then=lambda: past_of(app).at == NOW - 610)
@@ -356,9 +343,7 @@ def test_each_key_of_the_present_does_something_in_the_past_or_says_why_not():
 
 
 async def test_no_action_is_offered_and_its_key_says_why(keeping):
-    app = keeping(hand=Hand())
-    async with app.run_test(size=(160, 50), notifications=True) as pilot:
-        await back(app, pilot, BACK, "4")
+    async with in_past(keeping(hand=Hand()), BACK, "4", size=(160, 50), notifications=True) as (app, pilot):
         assert "Kill" not in footer(app)
         await press(pilot, "K", then="actions are not possible in the past")
         assert app.hand.planned == []
@@ -372,9 +357,7 @@ async def test_no_action_is_offered_and_its_key_says_why(keeping):
     ("key", "why"), [("l", "logs are not recorded"), ("s", "stacks are not"), ("e", "in the past"), ("r", "in the past")]
 )
 async def test_what_only_the_present_has_says_so(keeping, key, why):
-    app = keeping()
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await back(app, pilot, BACK, "4")
+    async with in_past(keeping(), BACK, "4", notifications=True) as (app, pilot):
         await press(pilot, key, then=lambda: why in shown(app))
         assert not isinstance(app.screen, LogScreen)
         assert not app.monitor.refreshed
