@@ -155,7 +155,7 @@ def row_of(item: pytest.Item) -> str | None:
         return next(name for name, files in ROWS.items() if item.path.name in files)
     if item.get_closest_marker("unit") or item.get_closest_marker("screen"):
         return None
-    return LOOK_ALIKES if "probe" in item.path.parts or item.path.parts[-2:] == ("cli", "test_acts.py") else None
+    return LOOK_ALIKES if "probe" in item.path.parts or item.path.parts[-2:] == ("cli", "test_actions.py") else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects, and xdist reads the groups

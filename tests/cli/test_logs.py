@@ -15,7 +15,7 @@ from cockpit.sources.source import SourceError
 from tests.world import actor, node, process, snapshot
 
 
-class Looked:
+class FakeMonitor:
     """A monitor with one snapshot; the file of each log has the name of its target."""
 
     def __init__(self, *lines, dead=(), **seen):
@@ -48,7 +48,7 @@ class Looked:
 
 
 async def meant(target, host=None, **seen):
-    return (await find_logs(Looked(**seen), target, host))[0].file
+    return (await find_logs(FakeMonitor(**seen), target, host))[0].file
 
 
 SHORTENED = actor(1, id="097930b0b3e9191b53eac34f03000000")
@@ -101,9 +101,9 @@ async def test_an_ended_worker_is_searched_on_the_given_host():
         await meant("4242", "nope")
 
 
-def printed(monkeypatch, looked, target, *, terminal=False, **wanted):
+def printed(monkeypatch, monitor, target, *, terminal=False, **wanted):
     async def sample_once(config, **how):
-        return looked
+        return monitor
 
     monkeypatch.setattr("cockpit.cli.logs.sample_once", sample_once)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
@@ -113,7 +113,7 @@ def printed(monkeypatch, looked, target, *, terminal=False, **wanted):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_log_shows_no_secret_on_a_terminal_and_is_raw_in_a_pipe(monkeypatch, capsys, terminal):
     lines = ("step 1", "HF_TOKEN=c0ffee4dead9", "password:", "  c0ffee4dead9")
-    assert printed(monkeypatch, Looked(*lines), "ppo-7b", terminal=terminal) == 0
+    assert printed(monkeypatch, FakeMonitor(*lines), "ppo-7b", terminal=terminal) == 0
     shown = ("step 1", "HF_TOKEN=•••", "password:", "  •••")
     assert capsys.readouterr().out.splitlines() == list(shown if terminal else lines)
 
@@ -127,15 +127,15 @@ def test_a_log_shows_no_secret_on_a_terminal_and_is_raw_in_a_pipe(monkeypatch, c
     ],
 )
 def test_an_unknown_target_is_one_sentence_and_exit_code_3(monkeypatch, capsys, target, advice):
-    looked = Looked()
-    assert printed(monkeypatch, looked, target) == 3
+    monitor = FakeMonitor()
+    assert printed(monkeypatch, monitor, target) == 3
     said = capsys.readouterr()
     assert said.err == f"cockpit: there is no job, actor, process or node {target} in the Ray cluster at http://10.0.0.1:8265{advice}\n"
     assert said.out == ""
-    assert looked.closed
+    assert monitor.closed
 
 
-class Growing(Looked):
+class Growing(FakeMonitor):
     """A monitor whose log never stops growing."""
 
     def log(self, label, file):
@@ -155,22 +155,22 @@ def test_of_a_growing_log_exactly_n_lines_are_printed(monkeypatch, capsys):
 
 
 def test_a_log_from_before_a_restart_is_announced_in_a_pipe_too(monkeypatch, capsys):
-    looked = Looked("line")
+    monitor = FakeMonitor("line")
 
     async def logs_of(thing):
-        return (looked.log("err-before", "worker.err"), looked.log("out", "worker.out"))
+        return (monitor.log("err-before", "worker.err"), monitor.log("out", "worker.out"))
 
-    looked.logs_of = logs_of
-    assert printed(monkeypatch, looked, "actor1") == 0
+    monitor.logs_of = logs_of
+    assert printed(monkeypatch, monitor, "actor1") == 0
     assert capsys.readouterr().err == "cockpit: worker.err on node1, of the process before the restart; --log shows another: out\n"
-    assert printed(monkeypatch, looked, "actor1", log="err-before") == 0
+    assert printed(monkeypatch, monitor, "actor1", log="err-before") == 0
     assert capsys.readouterr().err == "", "that one was asked for"
 
 
 def test_another_log_is_chosen_by_its_label(monkeypatch, capsys):
-    looked = Looked("line")
-    looked.others = (looked.log("err", "actor1.err"),)
-    assert printed(monkeypatch, looked, "actor1", log="err", terminal=True) == 0
+    monitor = FakeMonitor("line")
+    monitor.others = (monitor.log("err", "actor1.err"),)
+    assert printed(monkeypatch, monitor, "actor1", log="err", terminal=True) == 0
     assert capsys.readouterr().err == "cockpit: actor1.err on node1; --log shows another: out\n"
-    assert printed(monkeypatch, looked, "actor1", log="x") == 3
+    assert printed(monkeypatch, monitor, "actor1", log="x") == 3
     assert capsys.readouterr().err == "cockpit: actor1 has no log x; it has: out, err\n"

@@ -27,7 +27,7 @@ from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
 from cockpit.ui.textual_internals import Palette
 from cockpit.ui.view import Index
-from tests.ui.conftest import Hand
+from tests.ui.conftest import FakeExecutor
 from tests.ui.screen import HOSTILE, at, pages_of, press, running, said, shown, table_of, unsafe, until
 from tests.ui.terminal import PROGRAM
 from tests.world import GIB, NOW, actor, finding, node, process, snapshot
@@ -289,7 +289,7 @@ NAVIGATION = frozenset(
 @pytest.mark.parametrize("is_empty", [False, True])
 async def test_no_key_of_a_page_is_silent(make, monkeypatch, tmp_path, number, is_empty):
     monkeypatch.chdir(tmp_path)
-    app = make(Snapshot() if is_empty else snapshot(), hand=Hand())
+    app = make(Snapshot() if is_empty else snapshot(), executor=FakeExecutor())
     keys = {
         key for node in (Cockpit, LiveScreen, PageView, Table) for binding in node.BINDINGS for key in binding.key.split(",")
     } - NAVIGATION
@@ -331,7 +331,7 @@ async def test_help_is_made_from_the_bindings(make):
 
 
 async def test_help_begins_with_the_page_and_the_row_and_has_each_key_once(make):
-    async with at(make(hand=Hand()), "4", "question_mark", size=(120, 60)) as (app, pilot):
+    async with at(make(executor=FakeExecutor()), "4", "question_mark", size=(120, 60)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         parts = app.screen.text.partition("\n–        unknown")[0].strip().split("\n\n")
         groups = {part.splitlines()[0]: part.splitlines()[1:] for part in parts}
@@ -389,7 +389,10 @@ async def test_scrollbars_and_messages_are_ascii_too(make):
 
 @pytest.mark.parametrize("ascii", [True, False])
 async def test_every_sign_on_every_page_has_an_ascii_one_that_is_as_wide(make, ascii):
-    async with at(make(snapshot(findings=(finding(),)), ascii=ascii, hand=Hand()), size=(160, 50), notifications=True) as (app, pilot):
+    async with at(make(snapshot(findings=(finding(),)), ascii=ascii, executor=FakeExecutor()), size=(160, 50), notifications=True) as (
+        app,
+        pilot,
+    ):
         for key in ("1", "2", "3", "t", "4", "5", "6", "7", "1", "m", "question_mark", "escape", "y", "escape", "colon"):
             await pilot.press(key)
             await pilot.pause()
@@ -460,7 +463,7 @@ async def test_the_palette_opens_pages_and_sorts(make):
 
 
 async def test_the_palette_calls_keys_as_they_are_printed(make):
-    app = make(hand=Hand())
+    app = make(executor=FakeExecutor())
     async with running(app):
         helps = {command.title: command.help for command in app.get_system_commands(app.screen) if command.help.startswith("Key ")}
         assert {title: helps[title] for title in ("Help", "Refresh", "GPU memory")} == {
@@ -473,7 +476,7 @@ async def test_the_palette_calls_keys_as_they_are_printed(make):
 
 @pytest.mark.parametrize("number", range(1, len(PAGES) + 1))
 async def test_the_palette_has_every_key_of_the_page_and_of_its_row(make, number):
-    async with at(make(hand=Hand()), str(number), size=(160, 50)) as (app, pilot):
+    async with at(make(executor=FakeExecutor()), str(number), size=(160, 50)) as (app, pilot):
         await until(pilot, lambda: isinstance(pages_of(app).page, PAGES[number - 1]) and app.live.snapshot.nodes)
         await press(pilot, "colon", then=lambda: isinstance(app.screen, Palette))
         offered = {command.title for command in app.get_system_commands(app.screen)}
@@ -489,20 +492,20 @@ async def test_the_palette_has_every_key_of_the_page_and_of_its_row(make, number
     [("svg", {"Screenshot"}), ("picture", {"Screenshot"}), ("vram", {"GPU memory"}), ("sigkill", {"Kill"}), ("stuck", {"Stack"})],
 )
 async def test_the_palette_finds_what_a_command_does_and_what_else_it_may_be_called(make, typed, found):
-    async with at(make(hand=Hand()), "4") as (app, _):
+    async with at(make(executor=FakeExecutor()), "4") as (app, _):
         hits = [str(hit.text) async for hit in Commands(app.screen).search(typed)]
         assert found <= set(hits)
 
 
 async def test_the_palette_lists_first_what_is_called_so(make):
-    app = make(hand=Hand())
+    app = make(executor=FakeExecutor())
     async with running(app):
         hits = {str(hit.text): hit.score async for hit in Commands(app.screen).search("memory")}
         assert min(hits["Memory"], hits["GPU memory"]) > hits["Kill orphans"]
 
 
 async def test_other_words_are_those_of_commands_that_there_are(make):
-    app = make(hand=Hand())
+    app = make(executor=FakeExecutor())
     async with running(app):
         labels = {
             binding.description

@@ -13,7 +13,7 @@ from cockpit.model.about import find_things
 from cockpit.text import clean
 from cockpit.ui.findings import LOOK_KEYS, FindingIndex, next_steps
 from cockpit.ui.screens.plan import PlanScreen
-from tests.ui.conftest import Hand
+from tests.ui.conftest import FakeExecutor
 from tests.ui.screen import at, pages_of, press, said, shown, table_of, table_text, until
 from tests.world import NOW, actor, node, process, snapshot
 
@@ -76,10 +76,10 @@ def marked(app, *words):
 
 
 async def aimed(pilot, key):
-    hand = pilot.app.hand
-    await press(pilot, key, then=lambda: hand.planned and isinstance(pilot.app.screen, PlanScreen))
+    executor = pilot.app.executor
+    await press(pilot, key, then=lambda: executor.planned and isinstance(pilot.app.screen, PlanScreen))
     await press(pilot, "escape", then=lambda: not isinstance(pilot.app.screen, PlanScreen))
-    action, chosen = hand.planned.pop()
+    action, chosen = executor.planned.pop()
     return action.id, chosen
 
 
@@ -87,7 +87,7 @@ async def aimed(pilot, key):
 
 
 async def test_the_page_lists_the_worst_first_each_with_its_next_key(make):
-    async with at(make(world(ORPHANS, GROUP, RESTARTS, DISK), hand=Hand()), "6", size=(160, 50), then="FINDINGS 4") as (app, _):
+    async with at(make(world(ORPHANS, GROUP, RESTARTS, DISK), executor=FakeExecutor()), "6", size=(160, 50), then="FINDINGS 4") as (app, _):
         lines = [
             line.split()
             for line in table_text(app).splitlines()
@@ -143,7 +143,7 @@ async def test_the_header_counts_them_by_level(make, size, line):
 
 
 async def test_enter_tells_the_whole_sentence_the_evidence_and_the_remedy(make):
-    async with at(make(world(ORPHANS), hand=Hand()), "6", "enter", size=(80, 24), then="EVIDENCE") as (app, pilot):
+    async with at(make(world(ORPHANS), executor=FakeExecutor()), "6", "enter", size=(80, 24), then="EVIDENCE") as (app, pilot):
         text = " ".join(shown(app).split())
         for fact in (
             ORPHANS.text,
@@ -200,9 +200,9 @@ def test_the_worst_of_several_is_the_mark_and_a_gpu_is_part_of_its_node():
 # Remedies
 
 
-async def test_the_key_of_the_remedy_runs_its_act_on_what_it_is_about(make):
+async def test_the_key_of_the_remedy_runs_its_action_on_what_it_is_about(make):
     clean_up = stands(DISK, about=(dead_session().key,))
-    async with at(make(world(ORPHANS, GROUP, clean_up), hand=Hand()), "6") as (app, pilot):
+    async with at(make(world(ORPHANS, GROUP, clean_up), executor=FakeExecutor()), "6") as (app, pilot):
         await until(pilot, lambda: table_of(app).count == 3)
         action, chosen = await aimed(pilot, "K")
         assert (action, chosen.hosts, [each.pid for each in chosen.rows]) == ("kill-orphans", (), [1200, 1300])
@@ -217,16 +217,16 @@ async def test_the_key_of_the_remedy_runs_its_act_on_what_it_is_about(make):
 async def test_a_host_that_ray_does_not_know_is_not_taken_for_those_that_it_knows(make):
     held = stands(ORPHANS, about=(node(1).key,))
     seen = world(held)
-    app = make(msgspec.structs.replace(seen, nodes=(*(seen.nodes or ()), Node(None, "w9", ip="10.0.0.9"))), hand=Hand())
+    app = make(msgspec.structs.replace(seen, nodes=(*(seen.nodes or ()), Node(None, "w9", ip="10.0.0.9"))), executor=FakeExecutor())
     async with at(app, "6") as (_, pilot):
         await until(pilot, lambda: table_of(app).count == 1)
         action, chosen = await aimed(pilot, "K")
         assert (action, chosen.hosts) == ("kill-orphans", (node(1).ip,))
 
 
-async def test_only_rows_that_the_act_takes_are_aimed_at(make):
+async def test_the_plan_is_about_only_those_rows_that_the_action_takes(make):
     mixed = stands(ORPHANS, remedy=Remedy("end it", "kill"), about=(node(1).key, process(1200).key, process(999999, ticks=None).key))
-    async with at(make(world(mixed), hand=Hand()), "6") as (app, pilot):
+    async with at(make(world(mixed), executor=FakeExecutor()), "6") as (app, pilot):
         await until(pilot, lambda: table_of(app).count == 1)
         action, chosen = await aimed(pilot, "K")
         assert (action, [each.pid for each in chosen.rows]) == ("kill", [1200])
@@ -235,14 +235,14 @@ async def test_only_rows_that_the_act_takes_are_aimed_at(make):
 @pytest.mark.parametrize("action", ["kill-orphans", "kill", "clean", "stop"])
 async def test_where_that_is_gone_nothing_is_aimed_at_rather_than_everything(make, action):
     gone = stands(ORPHANS, remedy=Remedy("end them", action), about=(process(4711).key,))
-    async with at(make(world(gone), hand=Hand()), "6", size=(160, 40), notifications=True) as (app, pilot):
+    async with at(make(world(gone), executor=FakeExecutor()), "6", size=(160, 40), notifications=True) as (app, pilot):
         await until(pilot, lambda: table_of(app).count == 1)
         await pilot.press({"clean": "C", "stop": "S"}.get(action, "K"))
         await until(pilot, lambda: any("no longer exists" in said.message for said in app._notifications))
-        assert not app.hand.planned
+        assert not app.executor.planned
 
 
-def test_what_shows_the_cause_comes_before_an_act_that_ends_something_alive():
+def test_what_shows_the_cause_comes_before_an_action_that_ends_something_alive():
     keys = {
         finding.code: [step.key for step in next_steps(finding, has_actions=True)]
         for finding in (ORPHANS, GROUP, RESTARTS, DISK, DEAD, NEAR)
@@ -263,7 +263,7 @@ def test_every_code_with_a_key_of_its_own_is_that_of_a_finding():
 
 
 async def test_the_page_of_a_finding_lists_its_steps_in_order(make):
-    app = make(world(RESTARTS), hand=Hand())
+    app = make(world(RESTARTS), executor=FakeExecutor())
 
     def words():
         return " ".join(shown(app).split())
@@ -278,7 +278,7 @@ async def test_m_on_a_finding_opens_the_memory_of_its_node(make, keys):
         assert len(pages_of(app).pages) > len(keys)
 
 
-async def test_without_a_door_no_act_is_offered(make):
+async def test_read_only_no_action_is_offered(make):
     async with at(make(world(ORPHANS), readonly=True), "6", then="80G of GPU") as (app, pilot):
         assert "Enter" in row(app, "80G of GPU")
         await press(pilot, "K", "enter", then="EVIDENCE")
@@ -334,7 +334,7 @@ async def test_what_is_hidden_stays_so_until_it_ends(make):
 async def test_hostile_sentences_are_drawn_and_do_nothing(make):
     text = "\x1b]0;PWNED\x07 [/] \x1b[31m \u202e \x00 x" * 5
     hostile = stands(ORPHANS, subject=text, text=text, evidence=(text, "", "\n" + text), remedy=Remedy(text, "kill-orphans"))
-    async with at(make(world(hostile, text=text), hand=Hand()), size=(80, 24)) as (app, pilot):
+    async with at(make(world(hostile, text=text), executor=FakeExecutor()), size=(80, 24)) as (app, pilot):
         for key in ("1", "6", "enter", "x", "escape"):
             await pilot.press(key)
             await pilot.pause()

@@ -8,7 +8,7 @@ from cockpit.model import Remedy
 from cockpit.ui.footer import Footer
 from cockpit.ui.pages import PAGES
 from cockpit.ui.screens.log import LogScreen
-from tests.ui.conftest import Hand
+from tests.ui.conftest import FakeExecutor
 from tests.ui.screen import at, footer, pages_of, press, shown, until
 from tests.world import finding, snapshot
 
@@ -37,7 +37,10 @@ async def test_it_tells_of_the_keys_of_the_page_and_of_the_log(make):
 
 
 async def test_the_keys_of_the_row_come_first_and_help_and_the_way_out_are_always_there(make):
-    async with at(make(snapshot(findings=(finding(remedy=Remedy("clean up", "clean")),)), hand=Hand()), size=(80, 24)) as (app, pilot):
+    async with at(make(snapshot(findings=(finding(remedy=Remedy("clean up", "clean")),)), executor=FakeExecutor()), size=(80, 24)) as (
+        app,
+        pilot,
+    ):
         await until(pilot, lambda: footer(app).startswith("Enter Open C Clean l Log x Hide / Filter "))
         await press(pilot, "2", "j", then=lambda: footer(app).startswith("Enter Open D Drain node l Log / Filter m Memory <> Sort "))
         await press(pilot, "4", then=lambda: footer(app).startswith("Enter Open K Kill T Terminate l Log s Stack e Env t Tree "))
@@ -45,14 +48,14 @@ async def test_the_keys_of_the_row_come_first_and_help_and_the_way_out_are_alway
 
 
 async def test_enter_is_offered_only_where_it_opens_something(make):
-    async with at(make(hand=Hand()), "2", "enter", size=(80, 24)) as (app, pilot):
+    async with at(make(executor=FakeExecutor()), "2", "enter", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: pages_of(app).page.heading.startswith("Node ") and not footer(app).startswith("Enter"))
         await press(pilot, "end", then=lambda: footer(app).startswith("Enter Open "))
 
 
 @pytest.mark.parametrize("width", range(60, 100, 7))
 async def test_it_ends_with_a_whole_word(make, width):
-    async with at(make(hand=Hand()), "4", size=(width, 24)) as (app, pilot):
+    async with at(make(executor=FakeExecutor()), "4", size=(width, 24)) as (app, pilot):
         await until(pilot, lambda: "K Kill" in footer(app) and footer(app).rstrip().endswith("? Help"))
         keys = [f"{key} {label}" for _, key, label in app.query_one(Footer)._keys if key not in ("q", "?")]
         assert footer(app).rstrip() in [" ".join([*keys[:number], "q Quit", "? Help"]) for number in range(3, len(keys))]
@@ -83,7 +86,7 @@ async def test_changing_pages_leaves_nothing_behind(make):
 
 
 async def test_while_something_is_typed_no_key_is_offered_that_would_be_typed(make):
-    async with at(make(hand=Hand()), "slash", "p", "p", "o", size=(80, 24)) as (app, pilot):
+    async with at(make(executor=FakeExecutor()), "slash", "p", "p", "o", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: shown(app).splitlines()[-2].startswith(" / ppo"))
         assert footer(app).split() == ["Enter", "Keep", "filter", "Esc", "All", "rows"]
         await press(pilot, "enter", then=lambda: "? Help" in footer(app))

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.ui.conftest import Hand
+from tests.ui.conftest import FakeExecutor
 from tests.world import snapshot
 
 pytestmark = pytest.mark.screen
@@ -41,7 +41,7 @@ def test_a_page_looks_as_it_was_agreed(make, snap_compare, page, size):
 @SIZES
 @pytest.mark.parametrize("dialog", DIALOGS)
 def test_a_dialog_looks_as_it_was_agreed(make, snap_compare, dialog, size):
-    assert snap_compare(make(snapshot(), hand=Hand()), press=DIALOGS[dialog], terminal_size=size)
+    assert snap_compare(make(snapshot(), executor=FakeExecutor()), press=DIALOGS[dialog], terminal_size=size)
 
 
 @pytest.mark.parametrize("page", ["overview", "nodes", "findings"])

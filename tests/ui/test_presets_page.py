@@ -17,7 +17,7 @@ from cockpit.model import Job
 from cockpit.presets import presets_folder
 from cockpit.ui.pages.presets import PresetsPage
 from cockpit.ui.view import View
-from tests.ui.conftest import Hand
+from tests.ui.conftest import FakeExecutor
 from tests.ui.screen import at, pages_of, press, said, shown, table_of, table_text, until
 from tests.world import NOW, snapshot
 
@@ -157,50 +157,50 @@ def launch(**more):
 
 
 async def test_l_shows_the_plan_and_l_again_launches_and_opens_the_log(make, folder):
-    async with presets(make, folder, hand=Hand(launch())) as (app, pilot):
+    async with presets(make, folder, executor=FakeExecutor(launch())) as (app, pilot):
         app.monitor.logs.batches = [["step 1"]]
         await press(pilot, "L", then="L again launches it")
-        (_, chosen) = app.hand.planned[0]
+        (_, chosen) = app.executor.planned[0]
         assert chosen.rows[0].job.entrypoint.startswith("python train.py")
         await pilot.press("L")  # typed ahead: it was meant for something else
         await until(pilot, lambda: app.screen._is_answerable)
-        await press(pilot, "L", then=lambda: app.hand.performed and app.screen.stage == "receipt" and app.screen._is_answerable)
-        assert len(app.hand.performed) == 1
+        await press(pilot, "L", then=lambda: app.executor.performed and app.screen.stage == "receipt" and app.screen._is_answerable)
+        assert len(app.executor.performed) == 1
         await press(pilot, "escape", then="Job small-2: job-driver-small-2.log")
 
 
 async def test_where_the_preset_runs_already_its_name_must_be_typed(make, folder):
-    async with presets(make, folder, hand=Hand(launch(word="small"))) as (app, pilot):
+    async with presets(make, folder, executor=FakeExecutor(launch(word="small"))) as (app, pilot):
         await press(pilot, "L", then=lambda: "Type small to continue" in shown(app) and app.screen._is_answerable)
         await pilot.press("L")
         await pilot.pause()
-        assert not app.hand.performed
+        assert not app.executor.performed
 
 
 async def test_a_preset_that_has_become_a_pipe_is_a_sentence_and_no_screen_that_hangs(make, folder):
-    async with presets(make, folder, hand=Hand(launch())) as (app, pilot):
+    async with presets(make, folder, executor=FakeExecutor(launch())) as (app, pilot):
         (folder / "small.yaml").unlink()
         os.mkfifo(folder / "small.yaml")
         await press(pilot, "L", then=lambda: "small.yaml: not a regular file" in said(app))
-        assert app.hand.planned == []
+        assert app.executor.planned == []
 
 
 async def test_a_finished_job_is_launched_again_from_its_preset_as_it_is_now(make, folder):
     lay(folder)
-    app = make(snapshot(jobs=(job(), job(id="other", submission="other", preset=None))), hand=Hand(launch()))
+    app = make(snapshot(jobs=(job(), job(id="other", submission="other", preset=None))), executor=FakeExecutor(launch()))
     async with at(app, "5", size=(120, 30), then="small-1") as (_, pilot):
-        await press(pilot, "/", *"small", "enter", "L", then=lambda: app.hand.planned)
-        assert app.hand.planned[0][1].rows[0].name == "small"
+        await press(pilot, "/", *"small", "enter", "L", then=lambda: app.executor.planned)
+        assert app.executor.planned[0][1].rows[0].name == "small"
         await press(pilot, "escape", "escape", then="other")
-        await press(pilot, "/", *"other", "enter", "L", then=lambda: len(app.hand.planned) == 2)
-        assert app.hand.planned[1][1].rows[0].id == "other"
+        await press(pilot, "/", *"other", "enter", "L", then=lambda: len(app.executor.planned) == 2)
+        assert app.executor.planned[1][1].rows[0].id == "other"
 
 
 async def test_a_driver_that_was_never_submitted_can_not_be_launched_again(make, folder):
-    app = make(snapshot(jobs=(job(id="01000000", submission=None, preset=None),)), hand=Hand())
+    app = make(snapshot(jobs=(job(id="01000000", submission=None, preset=None),)), executor=FakeExecutor())
     async with at(app, "5", size=(120, 30), then="01000000") as (_, pilot):
         await press(pilot, "L", then=lambda: "never submitted to Ray" in said(app))
-        assert app.hand.planned == []
+        assert app.executor.planned == []
 
 
 def test_a_mistake_in_a_command_is_not_called_never():

@@ -8,7 +8,7 @@ from cockpit.actions.plan import Plan, Target
 from cockpit.actions.recover.step_state import NAMES, StepError, steps_of
 from cockpit.sources.probes.requests import Progress
 from cockpit.ui.screens.recover import RecoverScreen
-from tests.ui.conftest import Hand
+from tests.ui.conftest import FakeExecutor
 from tests.ui.screen import at, press, shown, until
 from tests.world import snapshot
 
@@ -67,7 +67,7 @@ async def begun(make, folder, book):
     """The dialog of a preset, once it may be answered."""
     folder.mkdir(parents=True)
     (folder / "small.yaml").write_text(PRESET)
-    async with at(make(snapshot(), hand=Hand(), runbook=book), "7", size=(120, 50), then="small") as (app, pilot):
+    async with at(make(snapshot(), executor=FakeExecutor(), runbook=book), "7", size=(120, 50), then="small") as (app, pilot):
         await press(pilot, "/", *"small", "enter", "R", then=is_answerable(app, "plan", "failed"))
         yield app, pilot
 

@@ -22,7 +22,7 @@ from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.log import LogScreen
 from cockpit.ui.screens.replay import STEP_S, ReplayScreen
 from cockpit.ui.time_line import TimeLine
-from tests.ui.conftest import Hand
+from tests.ui.conftest import FakeExecutor
 from tests.ui.recordings import BEGIN, Happened, recorded
 from tests.ui.screen import footer, is_past, pages_of, past_of, press, running, shown, table_of, until
 from tests.world import GIB, NOW, node, snapshot
@@ -35,8 +35,8 @@ BACK, ON, LAST, NEXT = "left_square_bracket", "right_square_bracket", "left_curl
 def keeping(make):
     """A screen with a recording."""
 
-    def made(*events, first=None, hand=None, config=None, **more):
-        app = make(first, hand=hand, **(config or {}))
+    def made(*events, first=None, executor=None, config=None, **more):
+        app = make(first, executor=executor, **(config or {}))
         app.services.recorded = recorded(*events, **more)
         return app
 
@@ -70,7 +70,7 @@ def rows(app):
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_it_is_said_that_this_is_the_past_and_which(keeping, size):
-    async with in_past(keeping(hand=Hand()), BACK, BACK, size=size) as (app, _):
+    async with in_past(keeping(executor=FakeExecutor()), BACK, BACK, size=size) as (app, _):
         assert past_of(app).at == NOW - 2 * STEP_S
         top = shown(app).splitlines()[0]
         assert top.split()[0] == "PAST"
@@ -343,10 +343,10 @@ def test_each_key_of_the_present_does_something_in_the_past_or_says_why_not():
 
 
 async def test_no_action_is_offered_and_its_key_says_why(keeping):
-    async with in_past(keeping(hand=Hand()), BACK, "4", size=(160, 50), notifications=True) as (app, pilot):
+    async with in_past(keeping(executor=FakeExecutor()), BACK, "4", size=(160, 50), notifications=True) as (app, pilot):
         assert "Kill" not in footer(app)
         await press(pilot, "K", then="actions are not possible in the past")
-        assert app.hand.planned == []
+        assert app.executor.planned == []
         assert isinstance(app.screen, ReplayScreen)
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert "Now" in titles
@@ -435,7 +435,7 @@ async def test_what_is_damaged_is_said(alone):
 
 @pytest.mark.parametrize("in_past", [True, False])
 async def test_the_help_in_the_past_tells_what_its_keys_do_there(keeping, in_past):
-    app = keeping(hand=Hand())
+    app = keeping(executor=FakeExecutor())
     async with app.run_test(size=(160, 50)) as pilot:
         if in_past:
             await back(app, pilot, BACK)

@@ -13,7 +13,7 @@ from cockpit.ui.screens.page_view import PageView
 from cockpit.ui.screens.plan import PlanScreen
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
-from tests.ui.conftest import Hand
+from tests.ui.conftest import FakeExecutor
 from tests.ui.screen import at, footer, press, said, shown, table_of, until
 from tests.world import node, process, snapshot
 
@@ -39,10 +39,10 @@ async def to(pilot, fact):
 
 async def aimed(pilot, key):
     """What the executor is asked when this key is pressed."""
-    hand = pilot.app.hand
-    asked = len(hand.planned)
-    await press(pilot, key, then=lambda: len(hand.planned) > asked)
-    action, chosen = hand.planned[-1]
+    executor = pilot.app.executor
+    asked = len(executor.planned)
+    await press(pilot, key, then=lambda: len(executor.planned) > asked)
+    action, chosen = executor.planned[-1]
     await until(pilot, lambda: isinstance(pilot.app.screen, PlanScreen))
     await press(pilot, "escape", then=lambda: not isinstance(pilot.app.screen, PlanScreen))
     return action.id, chosen
@@ -75,7 +75,7 @@ async def test_read_only_there_is_no_action_anywhere(make, size):
 
 
 async def test_help_and_palette_have_every_action(make):
-    async with at(make(hand=Hand())) as (app, pilot):
+    async with at(make(executor=FakeExecutor())) as (app, pilot):
         commands = {command.title: command.help for command in app.get_system_commands(app.screen)}
         assert all(action.help in commands[action.title] for action in ACTIONS)
         await press(pilot, "question_mark", then=lambda: isinstance(app.screen, TextScreen))
@@ -83,7 +83,7 @@ async def test_help_and_palette_have_every_action(make):
 
 
 async def test_the_footer_has_the_actions_that_mean_something_under_the_cursor(make):
-    async with at(make(hand=Hand()), size=(100, 24)) as (app, pilot):
+    async with at(make(executor=FakeExecutor()), size=(100, 24)) as (app, pilot):
         await until(pilot, lambda: "K Kill orphans" in footer(app))
         assert "S Stop Ray" in footer(app)
         assert "? Help" in footer(app)
@@ -97,28 +97,28 @@ async def test_the_footer_has_the_actions_that_mean_something_under_the_cursor(m
 
 
 async def test_in_pods_of_kuberay_what_kuberay_does_itself_is_not_offered_and_its_key_says_why(make):
-    app = make(hand=Hand())
+    app = make(executor=FakeExecutor())
     app.monitor.kubernetes = object()
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "K Kill orphans" in footer(app))
         assert "Stop Ray" not in footer(app)
         await press(pilot, "S", then="KubeRay runs this Ray")
-        assert app.hand.planned == []
+        assert app.executor.planned == []
 
 
 @pytest.mark.parametrize(("key", "action"), [("K", "kill"), ("f9", "kill"), ("T", "terminate")])
 async def test_a_process_under_the_cursor_is_aimed_at_unless_no_probe_has_seen_it(make, key, action):
-    async with at(make(hand=Hand()), "4", notifications=True) as (app, pilot):
+    async with at(make(executor=FakeExecutor()), "4", notifications=True) as (app, pilot):
         await to(pilot, lambda thing: thing.pid == 1300)
         found, chosen = await aimed(pilot, key)
         assert (found, [row.pid for row in chosen.rows]) == (action, [1300])
         await to(pilot, lambda thing: thing.ticks is None)
         await press(pilot, key, then="No probe has seen process 999999")
-        assert len(app.hand.planned) == 1
+        assert len(app.executor.planned) == 1
 
 
 async def test_tagged_processes_of_two_hosts_are_one_plan(make):
-    app = make(snapshot(processes=(process(1), process(2), process(2, host="node2"), process(3, host="node2"))), hand=Hand())
+    app = make(snapshot(processes=(process(1), process(2), process(2, host="node2"), process(3, host="node2"))), executor=FakeExecutor())
     async with at(app, "4") as (_, pilot):
         await to(pilot, lambda thing: thing.pid == 1)
         await pilot.press("space")
@@ -129,7 +129,7 @@ async def test_tagged_processes_of_two_hosts_are_one_plan(make):
 
 
 async def test_a_process_that_holds_two_gpus_is_aimed_at_once(make):
-    async with at(make(hand=Hand()), "enter", size=(120, 60)) as (_, pilot):
+    async with at(make(executor=FakeExecutor()), "enter", size=(120, 60)) as (_, pilot):
         await to(pilot, lambda thing: getattr(thing, "pid", 0) == 1200)
         await pilot.press("space")
         await pilot.press("j")
@@ -140,7 +140,7 @@ async def test_a_process_that_holds_two_gpus_is_aimed_at_once(make):
 
 
 async def test_the_page_of_a_process_is_about_that_process(make):
-    async with at(make(hand=Hand()), "4") as (_, pilot):
+    async with at(make(executor=FakeExecutor()), "4") as (_, pilot):
         await to(pilot, lambda thing: thing.pid == 1400)
         await press(pilot, "enter", then="PROCESS")
         found, chosen = await aimed(pilot, "K")
@@ -148,7 +148,7 @@ async def test_the_page_of_a_process_is_about_that_process(make):
 
 
 async def test_the_page_of_a_node_is_about_that_host(make):
-    async with at(make(hand=Hand())) as (_, pilot):
+    async with at(make(executor=FakeExecutor())) as (_, pilot):
         await to(pilot, lambda thing: thing.host == "node2")
         await press(pilot, "enter", then="Node node2")
         for key, action in (("K", "kill-orphans"), ("S", "stop"), ("C", "clean")):
@@ -158,7 +158,7 @@ async def test_the_page_of_a_node_is_about_that_host(make):
 
 @pytest.mark.parametrize(("key", "action"), [("K", "kill-orphans"), ("S", "stop"), ("C", "clean")])
 async def test_tagged_nodes_are_aimed_at_and_untagged_ones_all(make, key, action):
-    async with at(make(snapshot(nodes=(node(1), node(2), node(4))), hand=Hand())) as (_, pilot):
+    async with at(make(snapshot(nodes=(node(1), node(2), node(4))), executor=FakeExecutor())) as (_, pilot):
         found, chosen = await aimed(pilot, key)
         assert (found, chosen.hosts) == (action, ())
         await to(pilot, lambda thing: thing.host == "node2")
@@ -168,7 +168,7 @@ async def test_tagged_nodes_are_aimed_at_and_untagged_ones_all(make, key, action
 
 
 async def test_a_session_is_cleaned_and_stopped_by_its_name(make):
-    async with at(make(hand=Hand()), "4") as (_, pilot):
+    async with at(make(executor=FakeExecutor()), "4") as (_, pilot):
         await to(pilot, lambda thing: getattr(thing, "live", None) is False)
         found, chosen = await aimed(pilot, "C")
         assert (found, [row.name for row in chosen.rows], chosen.hosts) == (
@@ -181,7 +181,7 @@ async def test_a_session_is_cleaned_and_stopped_by_its_name(make):
 
 
 async def test_a_job_an_actor_and_a_group_are_aimed_at_by_their_ids(make):
-    async with at(make(hand=Hand()), "5") as (_, pilot):
+    async with at(make(executor=FakeExecutor()), "5") as (_, pilot):
         await to(pilot, lambda thing: thing.running)
         found, chosen = await aimed(pilot, "J")
         assert (found, chosen.id) == ("stop-job", "ppo-7b")
@@ -195,7 +195,7 @@ async def test_a_job_an_actor_and_a_group_are_aimed_at_by_their_ids(make):
 
 
 async def test_several_actors_are_ended_with_one_plan(make):
-    async with at(make(hand=Hand()), "3") as (_, pilot):
+    async with at(make(executor=FakeExecutor()), "3") as (_, pilot):
         await to(pilot, lambda thing: getattr(thing, "state", "") == "ALIVE" and not getattr(thing, "internal", True))
         await pilot.press("space", "space")
         found, chosen = await aimed(pilot, "K")
@@ -205,11 +205,11 @@ async def test_several_actors_are_ended_with_one_plan(make):
 
 async def test_jobs_are_acted_on_one_at_a_time(make):
     running = [job for job in snapshot().jobs if job.running]
-    app = make(snapshot(jobs=(*running, type(running[0])("other", status="RUNNING"))), hand=Hand())
+    app = make(snapshot(jobs=(*running, type(running[0])("other", status="RUNNING"))), executor=FakeExecutor())
     async with at(app, "5", notifications=True) as (_, pilot):
         await until(pilot, lambda: table_of(app).count == 2)
         await press(pilot, "space", "space", "J", then="Stop job: one at a time, but 2 are tagged")
-        assert app.hand.planned == []
+        assert app.executor.planned == []
 
 
 @pytest.mark.parametrize(
@@ -221,25 +221,25 @@ async def test_jobs_are_acted_on_one_at_a_time(make):
     ],
 )
 async def test_a_key_that_means_nothing_here_says_why(make, page, key, said):
-    async with at(make(hand=Hand()), page, notifications=True) as (app, pilot):
+    async with at(make(executor=FakeExecutor()), page, notifications=True) as (app, pilot):
         await press(pilot, key, then=lambda: said in shown(app))
-        assert app.hand.planned == []
+        assert app.executor.planned == []
 
 
 async def test_the_palette_reaches_an_action_that_the_cursor_does_not_and_a_filter_none(make):
-    async with at(make(hand=Hand()), "slash", *"KTSCJX", "enter") as (app, pilot):
+    async with at(make(executor=FakeExecutor()), "slash", *"KTSCJX", "enter") as (app, pilot):
         await until(pilot, lambda: table_of(app).needle == "ktscjx")
-        assert app.hand.planned == []
+        assert app.executor.planned == []
         await pilot.press("escape", "4")
         await to(pilot, lambda thing: thing.pid == 1001)
-        await press(pilot, "colon", *"kill orphans", "enter", then=lambda: app.hand.planned)
-        action, chosen = app.hand.planned[0]
+        await press(pilot, "colon", *"kill orphans", "enter", then=lambda: app.executor.planned)
+        action, chosen = app.executor.planned[0]
         assert (action.id, chosen.rows, chosen.hosts) == ("kill-orphans", (), ())
 
 
 async def test_the_tags_of_what_is_gone_vanish_and_others_stay(make):
     gone = Target("process", "node1", pid=1300, ticks=13000)
-    async with at(make(hand=Hand(receipt=Receipt("kill", "Kill", done=(gone,), hosts=("node1",)))), "4") as (app, pilot):
+    async with at(make(executor=FakeExecutor(receipt=Receipt("kill", "Kill", done=(gone,), hosts=("node1",)))), "4") as (app, pilot):
         await to(pilot, lambda thing: thing.pid == 1200)
         await pilot.press("space", "space", "K")
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and not app.screen.query_one("#agree").disabled)
@@ -251,7 +251,7 @@ async def test_the_tags_of_what_is_gone_vanish_and_others_stay(make):
 
 
 async def test_a_plan_is_made_anew_while_the_picture_is_stopped(make):
-    async with at(make(hand=Hand()), "4") as (app, pilot):
+    async with at(make(executor=FakeExecutor()), "4") as (app, pilot):
         await to(pilot, lambda thing: thing.pid == 1300)
         await pilot.press("p")
         app.take(snapshot(processes=()))
