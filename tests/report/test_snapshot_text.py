@@ -10,7 +10,6 @@ from cockpit.model import (
     Bundle,
     Cluster,
     Disk,
-    Fault,
     Finding,
     Hold,
     Host,
@@ -97,12 +96,6 @@ def test_groups_with_equal_needs_share_a_line_and_a_long_reason_is_written_once(
     assert "  pending: placement group g5 PACK 4 x {2 GPUs} for 5m00s: see group g1\n" in plain
 
 
-def test_sources_that_fail_for_one_cause_share_a_line():
-    faults = tuple(Fault(f"ray.{name}", "nothing listens there", NOW - 5, cause="silent") for name in ("identity", "jobs", "nodes"))
-    found = [line for line in lines(faults=faults) if line.startswith("FAILING SOURCE")]
-    assert found == ["FAILING SOURCE ray.identity: nothing listens there (for 5s; no new data on: jobs, nodes)"]
-
-
 @pytest.mark.parametrize(
     ("host", "rays", "state"),
     [
@@ -137,7 +130,7 @@ def test_unknown_is_a_dash_and_never_zero():
     assert "Dead sessions: 1" in lines(sessions=(Session(host="node1", name="s", path="/tmp/ray/s", live=False),))
 
 
-def test_an_empty_snapshot_is_unknown():
+def test_an_empty_snapshot_is_unknown_and_empty_lists_are_none():
     text = status_text(Snapshot(taken=NOW))
     for fact in (
         "Ray's dashboard has not answered yet. Below: what probes report.",
@@ -148,16 +141,11 @@ def test_an_empty_snapshot_is_unknown():
         assert fact in text
     assert "Orphans: unknown (" in text
     assert "none" not in text
+    told = lines(actors=(), actor_counts={"ALIVE": 0, "DEAD": 9}, placement_groups=(), processes=(), jobs=(), sessions=())
+    assert {"Actors: none", "Jobs: none"} < set(told)
+    assert not [row for row in told if "Dead sessions" in row]
     silent = Cluster("http://head:8265", reachable=False)
     assert lines(cluster=silent)[0].startswith("No Ray dashboard answers at http://head:8265")
-
-
-def test_known_empty_lists_are_none():
-    text = lines(actors=(), actor_counts={"ALIVE": 0, "DEAD": 9}, placement_groups=(), processes=(), jobs=(), sessions=())
-    assert "Actors: none" in text
-    assert "Jobs: none" in text
-    assert "Orphans: unknown (0 of 2 hosts probed)" in text
-    assert not [row for row in text if "Dead sessions" in row]
 
 
 def test_waiting_actors_of_one_kind_share_a_line_and_lines_are_limited():
@@ -216,34 +204,34 @@ def test_only_findings_that_start_clear_or_change_are_printed():
     assert not list(changes(now, now))
 
 
+HELD = (Hold(0, 21 << 30),)
+BARRED = process(1200, kind="unknown", gpus=HELD, why=("its environment can't be read",))
+UNDECIDED = process(1200, kind="unknown", gpus=(), undecided="job")
+SILENT = Cluster("http://127.0.0.1:1", reachable=False)
+ONLY_RAY_KNOWS = "1 process could not be classified: only its Ray cluster knows whether its job still runs"
+
+
+@pytest.mark.parametrize(
+    ("facts", "orphans"),
+    [
+        ({"processes": (BARRED,)}, "unknown (1 of 3 hosts probed; 1 process could not be classified)"),
+        ({"processes": (process(1200, kind="worker", gpus=HELD),)}, "none (1 of 3 hosts probed)"),
+        ({"processes": (BARRED, process(1201, kind="orphan", gpus=HELD))}, "1 process holding 21G of GPU memory (1 of 3 hosts probed; "),
+        ({"processes": (UNDECIDED,), "cluster": SILENT}, f"unknown (1 of 3 hosts probed; {ONLY_RAY_KNOWS})"),
+        ({"processes": (replace(UNDECIDED, state="Z"),)}, "none ("),
+        ({"processes": (), "hosts": {}}, "unknown (0 of 2 hosts probed)"),
+    ],
+)
+def test_orphans_are_unknown_while_hosts_processes_or_their_jobs_are(facts, orphans):
+    assert line("Orphans: ", **{"hosts": LOOKED_AT, **facts}).startswith(f"Orphans: {orphans}")
+
+
 def test_processes_of_other_rays_are_listed_separately():
     held = theirs(7, gpus=(Hold(0, 38 << 30),))
     assert line("Another Ray", processes=(held, theirs(8), process(9, job="02000000"))) == (
         f"Another Ray session on node1: {OTHER_RAY}, 2 processes, holding 38G of GPU memory"
     )
     assert "Another Ray" not in status_text(snapshot())
-
-
-def test_unclassified_processes_make_the_orphans_unknown():
-    barred = process(1200, kind="unknown", gpus=(Hold(0, 21 << 30),), why=("its environment can't be read",))
-    assert (
-        line("Orphans: ", processes=(barred,), hosts=LOOKED_AT)
-        == "Orphans: unknown (1 of 3 hosts probed; 1 process could not be classified)"
-    )
-    judged = process(1200, kind="worker", gpus=(Hold(0, 21 << 30),))
-    assert line("Orphans: ", processes=(judged,), hosts=LOOKED_AT) == "Orphans: none (1 of 3 hosts probed)"
-    left = process(1201, kind="orphan", gpus=(Hold(0, 21 << 30),))
-    assert line("Orphans: ", processes=(barred, left), hosts=LOOKED_AT).startswith("Orphans: 1 process holding 21G of GPU memory (")
-
-
-def test_while_ray_is_silent_the_orphans_are_unknown():
-    undecided = process(1200, kind="unknown", gpus=(), undecided="job")
-    told = line("Orphans: ", processes=(undecided,), hosts=LOOKED_AT, cluster=Cluster("http://127.0.0.1:1", reachable=False))
-    assert (
-        told == "Orphans: unknown (1 of 3 hosts probed; 1 process could not be classified: "
-        "only its Ray cluster knows whether its job still runs)"
-    )
-    assert line("Orphans: ", processes=(replace(undecided, state="Z"),), hosts=LOOKED_AT).startswith("Orphans: none (")
 
 
 def test_the_plain_status_has_a_sentence_for_each_node():

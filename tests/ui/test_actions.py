@@ -107,7 +107,7 @@ async def test_in_pods_of_kuberay_what_kuberay_does_itself_is_not_offered_and_it
 
 
 @pytest.mark.parametrize(("key", "action"), [("K", "kill"), ("f9", "kill"), ("T", "terminate")])
-async def test_a_process_under_the_cursor_is_aimed_at_unless_no_probe_has_seen_it(make, key, action):
+async def test_the_plan_is_about_the_process_under_the_cursor_unless_no_probe_has_seen_it(make, key, action):
     async with at(make(executor=FakeExecutor()), "4", notifications=True) as (app, pilot):
         await to(pilot, lambda thing: thing.pid == 1300)
         found, chosen = await aimed(pilot, key)
@@ -128,7 +128,7 @@ async def test_tagged_processes_of_two_hosts_are_one_plan(make):
         assert {(row.host, row.pid) for row in chosen.rows} == {("node1", 1), ("node2", 3)}
 
 
-async def test_a_process_that_holds_two_gpus_is_aimed_at_once(make):
+async def test_a_process_on_two_gpus_is_in_the_plan_once(make):
     async with at(make(executor=FakeExecutor()), "enter", size=(120, 60)) as (_, pilot):
         await to(pilot, lambda thing: getattr(thing, "pid", 0) == 1200)
         await pilot.press("space")
@@ -139,7 +139,7 @@ async def test_a_process_that_holds_two_gpus_is_aimed_at_once(make):
         assert [row.pid for row in chosen.rows] == [1200]
 
 
-async def test_the_page_of_a_process_is_about_that_process(make):
+async def test_on_the_page_of_a_process_the_plan_is_about_that_process(make):
     async with at(make(executor=FakeExecutor()), "4") as (_, pilot):
         await to(pilot, lambda thing: thing.pid == 1400)
         await press(pilot, "enter", then="PROCESS")
@@ -147,7 +147,7 @@ async def test_the_page_of_a_process_is_about_that_process(make):
         assert (found, [row.pid for row in chosen.rows]) == ("kill", [1400])
 
 
-async def test_the_page_of_a_node_is_about_that_host(make):
+async def test_on_the_page_of_a_node_the_plan_is_about_its_host(make):
     async with at(make(executor=FakeExecutor())) as (_, pilot):
         await to(pilot, lambda thing: thing.host == "node2")
         await press(pilot, "enter", then="Node node2")
@@ -157,7 +157,7 @@ async def test_the_page_of_a_node_is_about_that_host(make):
 
 
 @pytest.mark.parametrize(("key", "action"), [("K", "kill-orphans"), ("S", "stop"), ("C", "clean")])
-async def test_tagged_nodes_are_aimed_at_and_untagged_ones_all(make, key, action):
+async def test_the_plan_is_about_the_tagged_nodes_or_else_about_all(make, key, action):
     async with at(make(snapshot(nodes=(node(1), node(2), node(4))), executor=FakeExecutor())) as (_, pilot):
         found, chosen = await aimed(pilot, key)
         assert (found, chosen.hosts) == (action, ())
@@ -180,7 +180,7 @@ async def test_a_session_is_cleaned_and_stopped_by_its_name(make):
         assert (found, chosen.session) == ("stop", "session_2026-11-20_01-17-58_164160_10000")
 
 
-async def test_a_job_an_actor_and_a_group_are_aimed_at_by_their_ids(make):
+async def test_the_plan_names_jobs_actors_and_groups_by_their_ids(make):
     async with at(make(executor=FakeExecutor()), "5") as (_, pilot):
         await to(pilot, lambda thing: thing.running)
         found, chosen = await aimed(pilot, "J")

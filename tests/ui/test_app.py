@@ -33,7 +33,7 @@ from tests.ui.terminal import PROGRAM
 from tests.world import GIB, NOW, actor, finding, node, process, snapshot
 
 
-async def test_what_is_known_before_the_screen_is_there_is_in_its_first_frame(make):
+async def test_the_first_frame_shows_what_is_known_before_the_screen_opens(make):
     app = make()
     app.monitor.is_started = True
     frames = []
@@ -70,7 +70,7 @@ async def test_going_back_and_changing_pages_find_the_same_row(make):
 
 
 @pytest.mark.parametrize("key", ["enter", "m"])
-async def test_what_is_opened_again_begins_at_its_top(make, key):
+async def test_a_page_that_is_opened_again_begins_at_its_top(make, key):
     async with at(make(), "2", "j", size=(80, 24)) as (app, pilot):
         for _ in range(2):
             await press(pilot, key, then=lambda: len(pages_of(app).pages) == 2 and table_of(app).count > 2)
@@ -205,7 +205,7 @@ async def test_a_toast_takes_the_place_of_the_last_one(make):
         await press(pilot, "z", then=lambda: "Nothing was hidden just now" in shown(app) and "Stack needs a process" not in shown(app))
 
 
-async def test_what_is_waited_for_is_said_until_it_is_there(make):
+async def test_a_toast_says_what_is_read_until_it_has_been_read(make):
     app, read = make(), asyncio.Event()
     stack = app.monitor.stack
 
@@ -225,7 +225,7 @@ async def test_ctrl_c_says_the_key_that_quits(make):
         assert app.is_running
 
 
-async def test_stacks_of_what_is_tagged_lie_beside_each_other(make):
+async def test_stacks_of_tagged_processes_lie_beside_each_other(make):
     async with at(make(), "4", "space", "space", "s", size=(140, 40), then="load (ppo.py:7)") as (app, pilot):
         assert "py-spy is not allowed to read process 1300" in shown(app)
         await press(pilot, "escape", "U", "5", "s", then="all_reduce (ppo.py:7)")
@@ -308,7 +308,7 @@ async def test_no_key_of_a_page_is_silent(make, monkeypatch, tmp_path, number, i
             table_of(app).sorts.clear()
 
 
-async def test_what_is_typed_ahead_goes_into_the_filter(make):
+async def test_keys_typed_ahead_go_into_the_filter(make):
     async with at(make()) as (app, pilot):
         for key, char in (("4", "4"), ("slash", "/"), *zip("orphan", "orphan", strict=True)):
             app.post_message(events.Key(key, char))
@@ -350,7 +350,7 @@ def listed_once(text):
     return sorted(keys) == sorted(set(keys))
 
 
-async def test_ages_grow_though_nothing_is_heard(make, clock):
+async def test_ages_grow_while_no_source_answers(make, clock):
     async with at(make(), size=(160, 40), then="2s ago") as (app, pilot):
         clock.now += 300
         app.live.tick()
@@ -497,14 +497,14 @@ async def test_the_palette_finds_what_a_command_does_and_what_else_it_may_be_cal
         assert found <= set(hits)
 
 
-async def test_the_palette_lists_first_what_is_called_so(make):
+async def test_the_palette_lists_first_the_commands_whose_name_was_typed(make):
     app = make(executor=FakeExecutor())
     async with running(app):
         hits = {str(hit.text): hit.score async for hit in Commands(app.screen).search("memory")}
         assert min(hits["Memory"], hits["GPU memory"]) > hits["Kill orphans"]
 
 
-async def test_other_words_are_those_of_commands_that_there_are(make):
+async def test_the_other_words_of_the_palette_belong_to_existing_commands(make):
     app = make(executor=FakeExecutor())
     async with running(app):
         labels = {

@@ -113,7 +113,7 @@ async def test_the_overview_begins_with_the_worst_and_still_shows_the_nodes(make
         assert all(f" node{number}" in shown(app) for number in (1, 2, 3))
 
 
-async def test_where_lines_would_stay_blank_the_overview_lists_every_finding_and_cuts_none(make):
+async def test_with_enough_room_the_overview_shows_every_finding_in_full(make):
     long = stands(LOST, text="GPU 3 of node2 is lost " + "because of this and that " * 20 + "at the end")
     app = make(world(ORPHANS, *(stands(long, subject=f"node2 GPU {number}") for number in range(9))))
     async with at(app, size=(160, 90), then="80G of GPU memory") as (_, _):
@@ -158,7 +158,7 @@ async def test_enter_tells_the_whole_sentence_the_evidence_and_the_remedy(make):
         await until(pilot, lambda: "no longer listed" in shown(app))
 
 
-async def test_what_a_finding_is_about_opens_from_its_page(make):
+async def test_the_page_of_a_finding_opens_the_rows_that_it_is_about(make):
     async with at(make(world(ORPHANS)), "6", "enter", "tab", "tab") as (app, pilot):
         await until(pilot, lambda: getattr(getattr(table_of(app).selected, "about", None), "pid", 0) == 1200)
         await press(pilot, "enter", then=lambda: "PARENTS" in shown(app) and "FINDINGS 1" in shown(app))
@@ -214,7 +214,7 @@ async def test_the_key_of_the_remedy_runs_its_action_on_what_it_is_about(make):
         assert (action, [session.path for session in chosen.rows]) == ("clean", [dead_session().path])
 
 
-async def test_a_host_that_ray_does_not_know_is_not_taken_for_those_that_it_knows(make):
+async def test_a_host_that_ray_does_not_know_is_not_in_the_plan_for_others(make):
     held = stands(ORPHANS, about=(node(1).key,))
     seen = world(held)
     app = make(msgspec.structs.replace(seen, nodes=(*(seen.nodes or ()), Node(None, "w9", ip="10.0.0.9"))), executor=FakeExecutor())
@@ -233,7 +233,7 @@ async def test_the_plan_is_about_only_those_rows_that_the_action_takes(make):
 
 
 @pytest.mark.parametrize("action", ["kill-orphans", "kill", "clean", "stop"])
-async def test_where_that_is_gone_nothing_is_aimed_at_rather_than_everything(make, action):
+async def test_a_remedy_whose_rows_are_gone_acts_on_nothing_and_not_on_everything(make, action):
     gone = stands(ORPHANS, remedy=Remedy("end them", action), about=(process(4711).key,))
     async with at(make(world(gone), executor=FakeExecutor()), "6", size=(160, 40), notifications=True) as (app, pilot):
         await until(pilot, lambda: table_of(app).count == 1)
@@ -242,7 +242,7 @@ async def test_where_that_is_gone_nothing_is_aimed_at_rather_than_everything(mak
         assert not app.executor.planned
 
 
-def test_what_shows_the_cause_comes_before_an_action_that_ends_something_alive():
+def test_the_step_that_shows_the_cause_comes_before_an_action_that_ends_live_work():
     keys = {
         finding.code: [step.key for step in next_steps(finding, has_actions=True)]
         for finding in (ORPHANS, GROUP, RESTARTS, DISK, DEAD, NEAR)
@@ -289,7 +289,7 @@ async def test_read_only_no_action_is_offered(make):
 # Hiding
 
 
-async def test_x_hides_one_and_x_on_it_shows_it_again(make):
+async def test_x_hides_a_finding_and_x_on_it_shows_it_again(make):
     async with at(make(world(ORPHANS, DEAD)), "6", "x") as (app, pilot):
         await until(pilot, lambda: "HIDDEN 1" in shown(app) and "FINDINGS 1" in shown(app) and "◆1 hidden" in shown(app).splitlines()[0])
         assert table_of(app).selected == DEAD
@@ -320,7 +320,7 @@ async def test_a_hidden_finding_is_counted_in_the_header_also_where_there_is_lit
         assert shown(app).splitlines()[1].rstrip().endswith("7 Presets ◆1")
 
 
-async def test_what_is_hidden_stays_so_until_it_ends(make):
+async def test_a_finding_stays_hidden_until_it_ends(make):
     async with at(make(world(ORPHANS)), "6", "enter", then="EVIDENCE") as (app, pilot):
         await press(pilot, "x", then="HIDDEN 1")
         app.take(world(stands(ORPHANS, text="81G are held")))

@@ -28,7 +28,7 @@ async def test_a_click_between_two_keys_does_nothing(make):
         await press(pilot, "p", then="PAUSED")
 
 
-async def test_it_tells_of_the_keys_of_the_page_and_of_the_log(make):
+async def test_the_footer_has_the_keys_of_the_page_and_of_the_log(make):
     async with at(make(), "3", size=(160, 40)) as (app, pilot):
         await until(pilot, lambda: "t Tree" in footer(app))
         await press(pilot, "1", then=lambda: "t Tree" not in footer(app))
@@ -54,7 +54,7 @@ async def test_enter_is_offered_only_where_it_opens_something(make):
 
 
 @pytest.mark.parametrize("width", range(60, 100, 7))
-async def test_it_ends_with_a_whole_word(make, width):
+async def test_the_footer_ends_with_a_whole_word(make, width):
     async with at(make(executor=FakeExecutor()), "4", size=(width, 24)) as (app, pilot):
         await until(pilot, lambda: "K Kill" in footer(app) and footer(app).rstrip().endswith("? Help"))
         keys = [f"{key} {label}" for _, key, label in app.query_one(Footer)._keys if key not in ("q", "?")]
@@ -85,7 +85,7 @@ async def test_changing_pages_leaves_nothing_behind(make):
         pytest.fail(f"objects more after each {20 * len(PAGES)} pages: {grown}")
 
 
-async def test_while_something_is_typed_no_key_is_offered_that_would_be_typed(make):
+async def test_while_one_types_the_footer_offers_no_key_that_would_be_typed(make):
     async with at(make(executor=FakeExecutor()), "slash", "p", "p", "o", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: shown(app).splitlines()[-2].startswith(" / ppo"))
         assert footer(app).split() == ["Enter", "Keep", "filter", "Esc", "All", "rows"]

@@ -55,7 +55,7 @@ def test_the_address_is_shown_from_80_columns_on_whole_where_it_fits(address, wi
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
-def test_how_things_were_is_told_in_one_line_too(width):
+def test_the_header_of_the_past_is_one_line_too(width):
     first = snapshot()
     line = "".join(" " + "".join(text for text, _ in group) + " " for group in summary(View(first, Index(first), now=NOW, ago=3700), width))
     assert cell_len(line) <= width
@@ -81,11 +81,11 @@ def test_the_session_comes_before_other_words_only_where_several_live_here():
         (60, " Ray :8265  nodes 2/3  GPUs 12/16  actors 2/7  jobs 1  2s "),
     ],
 )
-def test_what_has_no_room_is_left_out_whole_and_the_address_last(width, line):
+def test_the_header_leaves_out_whole_groups_and_the_address_last(width, line):
     assert glance(width) == line
 
 
-def test_gpus_that_nobody_sees_now_are_counted_beside_the_memory_of_the_others():
+def test_unseen_gpus_are_counted_beside_the_memory_of_the_others():
     assert "unseen" not in glance(160)
     shot = snapshot()
     first, *others = shot.nodes
@@ -105,7 +105,7 @@ def test_gpus_that_nobody_sees_now_are_counted_beside_the_memory_of_the_others()
         (RecorderState(), ""),
     ],
 )
-async def test_it_says_whether_it_is_recorded_or_why_not(make, state, text):
+async def test_the_header_says_whether_cockpit_records_or_why_not(make, state, text):
     app = make()
     app.services.recorder = SimpleNamespace(state_of=lambda _: state)
     async with running(app, size=(160, 40)):
@@ -119,7 +119,7 @@ def line_of_pages(width, *notes, plain=False):
     return line
 
 
-def test_where_there_is_no_room_for_their_names_the_pages_have_short_ones_or_numbers_and_the_open_one_its_name():
+def test_without_room_pages_have_short_names_or_numbers_and_the_open_page_keeps_its_name():
     assert line_of_pages(80).startswith(" 1 Overview 2 Nodes 3 Actors 4 Processes 5 Jobs 6 Findings  7 Presets")
     assert (
         line_of_pages(80, ("rec", "dim"), ("tree", "dim"))

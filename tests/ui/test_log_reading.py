@@ -95,7 +95,7 @@ async def test_rows_that_the_cursor_passes_are_not_asked_for(make, monkeypatch):
         assert app.monitor.logs.asked == [table_of(app).selected]
 
 
-async def test_until_it_has_been_read_that_is_said_and_no_key_waits(make):
+async def test_an_unread_log_is_called_not_read_yet_and_no_key_waits(make):
     app = make(ACTOR)
 
     async def never(thing):
@@ -109,7 +109,7 @@ async def test_until_it_has_been_read_that_is_said_and_no_key_waits(make):
         await press(pilot, "escape", then=lambda: len(pages_of(app).pages) == 1)
 
 
-async def test_what_the_cursor_has_left_is_read_no_further(make):
+async def test_a_log_that_the_cursor_has_left_is_not_read_on(make):
     app, ended = make(ACTOR), []
 
     async def never(thing):
@@ -142,7 +142,7 @@ async def test_what_cannot_be_read_is_unknown_and_an_empty_log_is_not(make, foun
         await until(pilot, lambda: said in shown(app))
 
 
-async def test_while_it_stays_in_sight_it_is_read_again(make, clock):
+async def test_a_log_in_sight_is_read_again(make, clock):
     app = made(make, "said it")
     logs = app.monitor.logs
     async with app.run_test(size=LARGE) as pilot:

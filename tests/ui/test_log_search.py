@@ -30,7 +30,7 @@ def log_of(lines: list[str]) -> LogLines:
 
 
 @given(LINES, st.sampled_from(["error", "r", "SS", "\x1b"]), st.booleans())
-def test_it_finds_the_lines_that_are_seen_to_have_the_text(lines: list[str], text: str, invert: bool) -> None:
+def test_a_search_finds_the_lines_that_show_the_text(lines: list[str], text: str, invert: bool) -> None:
     wanted = [number for number, line in enumerate(lines) if (text.casefold() in strip_sequences(line).casefold()) is not invert]
     assert found(log_of(lines), LineSearch([text], invert=invert)) == wanted
 
@@ -52,7 +52,7 @@ def test_within_a_filter_only_lines_of_the_filter_are_found(invert: bool, matche
     assert searches.search.found == matches
 
 
-def test_what_was_cut_is_no_longer_found() -> None:
+def test_cut_lines_are_no_longer_found() -> None:
     log, search = LogLines(max_lines=300), LineSearch(["7"])
     for begin in range(0, 2000, 100):
         log.extend(numbered(100, begin))
@@ -62,7 +62,7 @@ def test_what_was_cut_is_no_longer_found() -> None:
 # Going from match to match
 
 
-async def test_what_is_searched_for_is_highlighted_in_all_lines() -> None:
+async def test_the_searched_text_is_highlighted_in_all_lines() -> None:
     async with shown(["an error", "fine", "漢字 \x1b[31mEr\x1b[0mror, error"]) as (view, _):
         assert texts(view)[2]
         view.search("error")
@@ -85,7 +85,7 @@ async def test_next_goes_to_the_first_match_from_the_topmost_line_in_sight_on_an
         assert statuses[3:] == [*(f"match {place} of 20" for place in (6, 5, 4, 3, 2, 1)), "match 20 of 20, from the end", "match 19 of 20"]
 
 
-async def test_the_match_that_was_gone_to_differs_and_has_lines_above_it() -> None:
+async def test_the_current_match_looks_different_and_has_lines_above_it() -> None:
     async with shown(numbered(100), size=(40, 9)) as (view, pilot):
         await pilot.press("g")
         view.search("50")
@@ -110,7 +110,7 @@ async def test_a_match_in_sight_is_gone_to_without_scrolling_and_stops_following
         assert view.status == "200 lines · 2 matches · following"
 
 
-async def test_who_has_scrolled_away_goes_on_from_where_he_is() -> None:
+async def test_after_scrolling_next_goes_on_from_the_lines_in_sight() -> None:
     async with shown(numbered(100)) as (view, pilot):
         view.search("0")
         await pilot.press("g", "n")
@@ -168,7 +168,7 @@ async def test_a_match_is_gone_to_in_wrapped_lines_too() -> None:
         await until(lambda: "match 1 of 1" in view.status)
 
 
-async def test_what_is_not_there_is_said_and_nothing_moves() -> None:
+async def test_a_text_without_a_match_is_named_and_nothing_moves() -> None:
     async with shown(numbered(100)) as (view, pilot):
         await pilot.press("n")
         assert view.status == "100 lines · no match to go to: press / to search · following"
@@ -269,7 +269,7 @@ async def test_a_search_goes_before_marks_and_leaves_them_visible() -> None:
         await until(lambda: "1 marked line" in view.status)
 
 
-async def test_who_searches_while_the_log_opens_is_not_taken_back_to_the_marked_line() -> None:
+async def test_a_search_while_the_log_opens_is_not_taken_back_to_the_marked_line() -> None:
     async with shown(clock=lambda: 0.0) as (view, pilot):
         view.mark(["line 66"])
         view.extend(numbered(100))

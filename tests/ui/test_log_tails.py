@@ -79,7 +79,7 @@ async def test_with_another_process_an_actors_logs_are_found_anew():
     assert (await read(log("out", ["third"]), tails=tails, thing=actor(1, pid=8, restarts=1))).lines == ("third",)
 
 
-async def test_no_more_things_are_kept_than_that_many():
+async def test_tails_of_only_so_many_things_are_kept():
     tails = LogTails(Clock())
     for number in range(MAX_TAILS + 2):
         await read(log("out"), tails=tails, thing=actor(number + 1))
@@ -88,7 +88,7 @@ async def test_no_more_things_are_kept_than_that_many():
     assert actor(MAX_TAILS + 2).key in tails.known
 
 
-async def test_what_took_long_is_not_read_again_so_soon():
+async def test_a_log_that_took_long_to_read_is_read_less_often():
     clock = Clock()
     tails = LogTails(clock)
 

@@ -127,7 +127,7 @@ async def test_the_end_is_in_sight_while_it_follows() -> None:
         assert view.status == "150 lines · following"
 
 
-async def test_what_came_before_there_was_a_screen_is_shown() -> None:
+async def test_lines_from_before_the_screen_opened_are_shown() -> None:
     app = Shown()
     app.view.extend(["early"])
     async with app.run_test(size=(40, 10)):
@@ -235,7 +235,7 @@ async def test_the_filter_shows_the_lines_that_match_in_any_case() -> None:
         await until(lambda: texts(view)[5] == "third error")
 
 
-async def test_what_matched_is_marked() -> None:
+async def test_the_text_of_the_filter_is_highlighted() -> None:
     async with shown() as (view, _):
         view.extend(["漢字 \x1b[31mthe er\x1b[0mror here"])
         view.filter("ERROR")

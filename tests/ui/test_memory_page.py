@@ -58,7 +58,7 @@ def owners(view):
     return drawn(sections(view)["memory-owners"], view)
 
 
-def test_it_says_when_ray_will_kill():
+def test_the_memory_page_says_when_ray_will_kill():
     facts = told(seen(*range(560, 800, 10)))
     assert "killed first" in facts
     assert facts["growth"] == "+120G/min in the last two minutes"
@@ -82,7 +82,7 @@ def test_what_does_not_grow_has_no_forecast_and_too_short_a_past_neither(past, f
     assert not any("░" in row for _, row in chart(seen(*past)))
 
 
-def test_whom_ray_kills_first_is_said_with_the_newest_worker_by_name():
+def test_the_newest_worker_is_named_as_the_first_that_ray_kills():
     worker = process(1004, actor=HOG, kind="worker", rss=9 * GIB, started=NOW - 60)
     host = replace(snapshot().hosts["node1"], processes=(worker,), memory_users=())
     first = told(seen(700, width=400, processes=(worker,), hosts={"node1": host}))["killed first"]
@@ -105,13 +105,13 @@ def test_the_chart_fills_the_room_and_has_the_line_in_it(width, columns):
     assert drawn[-1][1].split() == ["-15", "min", "now", "+5", "min"]
 
 
-def test_it_is_plain_where_only_ascii_can_be_drawn():
+def test_the_chart_is_ascii_in_an_ascii_terminal():
     view = seen(*range(560, 800, 10), width=80, plain=True)
     assert all(row.isascii() for _, row in chart(view))
     assert all(row["LAST 15 MIN"].isascii() for row in owners(view))
 
 
-def test_who_holds_it_is_told_by_actor_job_and_what_runs_the_greatest_first():
+def test_holders_are_listed_by_actor_job_and_program_the_greatest_first():
     rows = owners(seen(*range(560, 800, 10)))
     assert [row["BY JOB AND ACTOR"] for row in rows][:3] == ["actor actor1", "VLLM::EngineCore of train", "job ppo-7b"]
     assert [row["HOLDS"] for row in rows][:3] == ["490G", "80G", "3.0G"]
@@ -120,7 +120,7 @@ def test_who_holds_it_is_told_by_actor_job_and_what_runs_the_greatest_first():
     assert rows[0]["LAST 15 MIN"].strip()[-1] == "█"
 
 
-def test_a_supervisor_is_of_the_job_that_it_has_started():
+def test_a_supervisor_belongs_to_the_job_that_it_started():
     supervisor = actor(5, name="_ray_internal_job_actor_rm-72b", job="01000000", internal=True)
     own = (process(1005, actor=supervisor.id, job="01000000", rss=GIB),)
     host = replace(snapshot().hosts["node1"], taken=NOW, processes=own, memory_users=())
@@ -143,7 +143,7 @@ def shares(view, used=700, shared=100):
     return View(made, Index(made), history, NOW, view.width)
 
 
-def test_what_is_shared_is_counted_once_and_all_rows_add_up_to_the_total():
+def test_shared_memory_is_counted_once_and_all_rows_add_up_to_the_total():
     view = shares(seen(700))
     rows = {row["BY JOB AND ACTOR"]: row["HOLDS"] for row in owners(view)}
     assert rows == {
@@ -193,7 +193,7 @@ def test_columns_show_the_greatest_of_what_falls_into_them_and_gaps_stay():
     assert downsample([1, 2, None, None, 5, None], 3) == [2, None, 5]
 
 
-def test_it_is_opened_from_a_node_from_what_is_of_one_and_from_its_page():
+def test_the_memory_page_opens_from_a_node_its_things_and_its_page():
     one, gpus = node(1), NodesPage().sections(seen(700))[1].rows
     assert memory_node(NodesPage(), one, snapshot()) is one
     assert memory_node(NodesPage(), gpus[0], snapshot()).key == one.key
@@ -227,7 +227,7 @@ async def test_without_a_node_under_the_cursor_m_opens_the_fullest(make):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
-async def test_m_opens_it_and_escape_leaves_it(make, size):
+async def test_m_opens_the_memory_page_and_escape_leaves_it(make, size):
     app = make()
     async with app.run_test(size=size) as pilot:
         await press(pilot, "2", "m", then="Memory node1")
@@ -236,7 +236,7 @@ async def test_m_opens_it_and_escape_leaves_it(make, size):
         await press(pilot, "escape", then=lambda: "Memory node1" not in shown(app))
 
 
-async def test_m_where_no_node_is_says_so(make):
+async def test_without_nodes_m_says_so(make):
     app = make(snapshot(nodes=()))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await press(pilot, "5", "m", then="Host memory is unknown on all nodes")
@@ -255,7 +255,7 @@ def test_of_two_nodes_on_one_host_the_processes_of_both_say_what_they_are():
     assert [text(kind.cell(row, view)).strip() for row in section.rows[:2]] == ["ray", "ray"]
 
 
-async def test_its_key_lists_who_grows_fastest_first_and_again_in_the_usual_order(make):
+async def test_on_the_memory_page_m_lists_the_fastest_growth_first_and_then_the_usual_order(make):
     app = make(at(NOW, 700))
     async with app.run_test(size=(160, 50)) as pilot:
         await until(pilot, lambda: table_of(app).count > 0)

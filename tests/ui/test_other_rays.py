@@ -37,7 +37,7 @@ async def test_from_a_wrong_address_a_goes_to_a_ray_that_answers(make):
 
 
 @pytest.mark.parametrize("ascii", [False, True])
-async def test_those_found_before_the_screen_was_there_are_offered_on_it(make, ascii):
+async def test_clusters_found_before_the_screen_opened_are_offered_on_it(make, ascii):
     app = make(lost(), ascii=ascii)
     app.monitor.rays = (LIVES,)
     app.monitor.is_started, app.monitor.open_choices = True, (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
@@ -74,7 +74,7 @@ async def test_another_session_in_the_place_of_the_followed_one_is_said_once(mak
         assert len(app._notifications) == 1
 
 
-async def test_of_several_at_the_start_those_that_answer_are_offered(make):
+async def test_of_several_clusters_those_that_answer_are_offered(make):
     app = make(lost())
     app.monitor.rays = (LIVES,)
     both = (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))

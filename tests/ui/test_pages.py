@@ -66,14 +66,14 @@ def told(page, seen):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_before_anything_is_heard_no_list_is_empty_but_unknown(page):
+def test_before_the_first_answer_each_list_is_unknown_and_not_empty(page):
     for shown in page().sections(view(NOTHING)):
         assert shown.rows is None or shown.key == "faults", shown.key
         assert "unknown" in shown.sentence or shown.sentence == "not watched yet" or shown.key == "faults", shown.key
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_is_known_to_be_nothing_is_said_to_be_none(page):
+def test_a_list_that_is_known_to_be_empty_is_called_none(page):
     empty = snapshot(nodes=(), actors=(), placement_groups=(), jobs=(), processes=(), sessions=(), faults=())
     for shown in page().sections(view(empty)):
         assert not shown.rows
@@ -268,7 +268,7 @@ def test_a_gpu_has_its_holders_under_it_with_their_owners():
     assert (orphan, hidden) == ("40G", "–"), "what NVML does not report is a dash"
 
 
-def test_what_ray_tells_in_any_order_stands_in_the_same_one():
+def test_resources_have_one_order_whatever_order_ray_sends():
     """Its answers are maps, whose order changes from one to the next."""
     amounts = {"object_store_memory": Quantity(0, GIB), "GPU": Quantity(7, 8), "memory": Quantity(0, 21 * GIB), "CPU": Quantity(7, 32)}
     one, other = (replace(node(1), resources=dict(order)) for order in (amounts.items(), reversed(amounts.items())))
@@ -376,7 +376,7 @@ def test_a_list_that_ray_cut_says_so(complete, said):
     assert any("incomplete" in title for title in titles) is said
 
 
-def test_the_dead_are_shown_only_when_they_were_asked_for():
+def test_dead_actors_are_shown_only_on_demand():
     page = ActorsPage()
     assert "dead" not in [section.key for section in page.sections(view())]
     page.wants_dead = True
@@ -428,7 +428,7 @@ def kinds(page, **facts):
     return [row.about.kind for row in section(page, "processes", view(**facts)).rows]
 
 
-def test_what_is_left_over_is_on_top():
+def test_orphan_and_stale_processes_are_on_top():
     assert kinds(ProcessesPage())[:2] == ["orphan", "stale"]
     tree = ProcessesPage()
     tree.tree = True
@@ -541,7 +541,7 @@ def test_an_actor_that_waits_lists_those_that_wait_with_it():
     assert "actor-alike" not in [each.key for each in detail_of(actors[2]).sections(view(actors=actors))]
 
 
-def test_what_waits_says_what_helps_and_when_it_is_given_up():
+def test_a_pending_group_says_what_helps_and_when_its_engine_gives_up():
     bound = (Bundle({"GPU": 1.0, "node:10.0.0.1": 0.001}),)
     group = PlacementGroup(f"{7:036x}", "vllm", "PENDING", bundles=bound, since=NOW - 600, why="needs 1 GPU", wait="held")
     facts = told(detail_of(group), view(placement_groups=(group,)))
@@ -584,7 +584,7 @@ def test_the_gpus_of_all_nodes_are_listed_node_by_node():
 # Another Ray on the same host
 
 
-def test_what_another_ray_has_at_work_is_listed_below_ours_under_its_own_name():
+def test_processes_of_another_ray_are_listed_below_ours_under_its_name():
     mine = process(1, job="02000000", kind="ray")
     left = theirs(4, kind="orphan")
     found = rows(
@@ -610,7 +610,7 @@ def test_a_gpu_that_another_ray_holds_has_its_holders_at_our_node_of_that_host()
     assert [found[place + 1][title] for title in ("HELD BY", "JOB")] == ["other Ray 7 job 02000000 of 08-06-42", ""]
 
 
-def test_what_another_ray_holds_is_held_by_no_job_of_ours():
+def test_gpus_that_another_ray_holds_belong_to_no_job_of_ours():
     seen = view(processes=(theirs(7, gpus=(Hold(0, GIB),)), process(1, job="02000000", gpus=(Hold(1, GIB),))))
     held = seen.cluster.gpus_by_job
     assert (list(held), held["02000000"].memory, held["02000000"].places) == (["02000000"], GIB, {(node(1).key, 1)})
@@ -702,7 +702,7 @@ def test_the_page_of_a_process_says_its_node_and_its_host_where_they_are_called_
         assert {key: facts[key] for key in ("node", "host") if key in facts} == told
 
 
-def test_a_process_that_is_no_nodes_is_listed_by_the_name_of_the_first_node_on_its_host():
+def test_a_process_of_no_node_is_listed_under_the_first_node_of_its_host():
     one, two = node(1, name="head"), node(2, name="w1")
     for nodes in ((one,), (one, two)):
         host = Host("vm", nodes=tuple(each.id for each in nodes))
@@ -740,7 +740,7 @@ def test_a_wide_overview_shows_how_a_jobs_gpus_were_used():
     assert BUSY not in past_of((100.0, 80), width=179)
 
 
-def test_what_was_not_measured_is_a_gap_in_every_line_of_a_jobs_past():
+def test_unmeasured_steps_are_gaps_in_every_line_of_a_jobs_past():
     row = past_of(*[(90.0, 80)] * EACH, *[(None, 40)] * EACH)
     assert row[BUSY][-2:] == "█ "
     assert row["GPU UTIL 15 MIN"][-2:] == "▇ " or row["GPU UTIL 15 MIN"][-2:] == "█ "
@@ -805,7 +805,7 @@ def test_a_host_with_several_nodes_is_called_as_its_head_wherever_it_is_named():
     assert ("host", "head (host vm)") in [(row.name, text(row.value)) for row in detail_of(dead).sections(seen)[0].rows]
 
 
-def test_of_a_list_that_has_not_been_heard_for_long_no_age_grows_and_its_rows_are_old():
+def test_the_rows_of_an_old_list_are_dimmed_and_their_ages_do_not_grow():
     def seen(ago: float):
         return view(taken=NOW, as_of=dict.fromkeys(("ray.jobs", "ray.actors", "ray.placement_groups"), NOW - ago))
 

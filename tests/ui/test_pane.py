@@ -81,7 +81,7 @@ async def test_where_the_table_needs_every_line_v_says_so(make):
         await press(pilot, "v", "v", then="No room for the pane")
 
 
-async def test_keys_go_on_to_belong_to_the_table(make):
+async def test_after_a_click_in_the_pane_keys_still_belong_to_the_table(make):
     async with at(make(snapshot(actors=tuple(actor(number) for number in range(1, 200)))), "3", size=(160, 45)) as (app, pilot):
         await until(pilot, lambda: "GROUP" in pane(app).split())
         await pilot.click(app.query_one(Pane), offset=(10, 4))
@@ -114,7 +114,7 @@ async def test_a_click_in_the_pane_chooses_nothing(make):
         assert len(pages_of(app).pages) == 1
 
 
-async def test_what_a_cluster_calls_itself_harms_nothing_in_the_pane(make):
+async def test_hostile_names_do_nothing_in_the_pane(make):
     async with at(make(snapshot("\x1b]0;x\x07[/]\u202e", findings=(LOST,))), size=(160, 60)) as (app, pilot):
         for key in "123456":
             await press(pilot, key, then="Enter: opens")
@@ -128,7 +128,7 @@ async def test_when_the_filter_leaves_nothing_the_pane_says_nothing(make):
         await until(pilot, lambda: "Enter: opens" not in shown(app))
 
 
-async def test_on_the_page_of_a_thing_lines_belong_to_its_facts(make):
+async def test_the_page_of_a_thing_has_no_pane(make):
     async with at(make(snapshot(findings=(LOST,))), size=(160, 40)) as (app, pilot):
         await until(pilot, lambda: "FINDING" in pane(app))
         await press(pilot, "tab", "down", "enter", then=lambda: len(pages_of(app).pages) == 2)

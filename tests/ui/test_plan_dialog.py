@@ -67,7 +67,7 @@ async def test_the_plan_is_shown_with_the_focus_on_cancel(make, size):
 
 
 @pytest.mark.parametrize("key", ["enter", "escape", "n", "q"])
-async def test_what_is_pressed_first_cancels(make, key):
+async def test_the_first_key_cancels(make, key):
     async with dialog(make) as (app, pilot, _):
         await pilot.press(key)
         await closed(pilot)
@@ -151,7 +151,7 @@ async def test_a_word_that_comes_all_at_once_keeps_its_letters_and_their_order(m
 
 
 @pytest.mark.parametrize("count", [2, 6, 9, 12])
-async def test_that_there_is_more_to_read_is_said_only_where_there_is(make, count):
+async def test_the_dialog_says_that_more_lines_follow_only_if_they_do(make, count):
     plan = Plan("stop", "Stop Ray", tuple(victim(pid) for pid in range(11, 11 + count)), hosts=("node1",), word="ppo-7b")
     async with dialog(make, FakeExecutor(plan), key="S") as (app, pilot, screen):
         hidden = screen.query_one(PlanLines).count - screen.query_one(PlanLines).size.height
@@ -246,7 +246,7 @@ async def test_a_plan_that_can_not_be_made_is_one_sentence(make):
 
 
 @pytest.mark.parametrize(("key", "said"), [("S", "put the cursor on the session, press S"), ("K", "start cockpit with --address")])
-async def test_where_several_rays_may_be_meant_it_says_what_to_press(make, key, said):
+async def test_with_several_rays_the_dialog_says_what_to_press(make, key, said):
     executor = FakeExecutor(UnclearSessionError("several Ray sessions run: session_a, session_b"))
     async with dialog(make, executor, key=key, stage="failed") as (app, _, _):
         assert "several Ray sessions run: session_a, session_b" in shown(app)
@@ -254,7 +254,7 @@ async def test_where_several_rays_may_be_meant_it_says_what_to_press(make, key, 
         assert "--session" not in shown(app)
 
 
-async def test_where_not_everything_could_be_judged_it_does_not_say_that_there_is_nothing(make):
+async def test_if_a_process_is_unclassified_the_dialog_does_not_say_nothing_to_do(make):
     async with dialog(
         make, FakeExecutor(Plan("kill-orphans", "Kill orphans", unknown=("node1: NVML failed",), hosts=("node1",))), stage="nothing"
     ) as (app, _, _):
@@ -263,14 +263,14 @@ async def test_where_not_everything_could_be_judged_it_does_not_say_that_there_i
         assert "Nothing to do" not in shown(app)
 
 
-async def test_what_was_not_begun_is_said_not_to_have_been(make):
+async def test_an_action_that_did_not_begin_says_that_nothing_was_done(make):
     async with dialog(make, FakeExecutor(receipt=SourceError("another action is running"))) as (app, pilot, screen):
         await press(pilot, "tab", "enter", then=lambda: screen.stage == "failed")
         assert "nothing was done" in shown(app)
         assert "another action is running" in shown(app)
 
 
-async def test_a_long_look_says_how_far_it_is_and_can_be_cancelled(make):
+async def test_making_a_long_plan_shows_progress_and_can_be_cancelled(make):
     async with dialog(make, FakeExecutor(waits=True), stage="looking") as (app, pilot, _):
         await until(pilot, lambda: "node2  2 of 5 processes have ended" in shown(app))
         assert "checking, 2 of 5, 1 host connecting, 1 host running" in shown(app)
@@ -280,7 +280,7 @@ async def test_a_long_look_says_how_far_it_is_and_can_be_cancelled(make):
         assert app.is_running
 
 
-async def test_what_is_under_way_is_neither_broken_off_nor_asked_about_by_escape(make):
+async def test_escape_neither_aborts_a_running_action_nor_asks_about_it(make):
     async with dialog(make, FakeExecutor(endless=True)) as (app, pilot, screen):
         await press(pilot, "tab", "enter", then="running, 2 of 5")
         await press(pilot, "escape", "n", "enter", "space", "K", then="acts.jsonl")
@@ -299,7 +299,7 @@ async def test_q_ends_the_program_at_once_though_something_is_under_way(make, ke
     assert app.monitor.closed
 
 
-async def test_the_log_says_that_it_was_broken_off(make, tmp_path):
+async def test_the_log_says_that_the_action_was_aborted(make, tmp_path):
     """The deed as the executor does it: a line before, and one in any case."""
     audit = Audit(tmp_path / "acts.jsonl", lambda: NOW)
 
@@ -403,7 +403,7 @@ async def test_a_small_terminal_survives(make, size):
         assert app.is_running
 
 
-def test_the_hosts_that_speak_are_summed_up():
+def test_the_progress_of_hosts_is_summed_up():
     heard = {"a": Progress("waiting"), "b": Progress("x", 1, 3), "c": Progress("y", 2, 4), "d": Progress("connecting")}
     assert sum_progress(heard) == "3 of 7, 1 host waiting, 2 hosts running, 1 host connecting"
 

@@ -60,7 +60,7 @@ def test_why_a_pod_waits_or_ends_is_told():
     assert ("pod ends", "within 25s: somebody has deleted it") in told(pod(ends=NOW + 25))
 
 
-def test_the_head_is_called_that_and_what_is_not_told_is_not_made_up():
+def test_the_head_is_called_head_and_unknown_facts_are_not_made_up():
     bare = told(pod(head=True, group="headgroup", phase="", created=None, containers=(Container("ray-head"),)))
     assert bare == [
         ("pod", f"{NAME}  head"),

@@ -76,7 +76,7 @@ async def test_the_row_of_a_preset_that_does_not_fit_says_why_and_one_that_canno
 ANYWHERE = "ray:\n  head: {port: 6400, num_gpus: 8}\n  workers: {num_gpus: 8}\n  env: {HF_TOKEN: hf_abcdefghijklmnopqrst}\n"
 
 
-async def test_one_without_hosts_is_shown_on_the_nodes_of_slurms_job(make, folder, config, hosts, facts):
+async def test_a_preset_without_hosts_is_shown_on_the_nodes_of_the_slurm_job(make, folder, config, hosts, facts):
     async with presets(make, folder, ANYWHERE, "anywhere", size=(160, 50), slurm=config.slurm) as (app, pilot):
         assert hosts in next(line for line in table_text(app).splitlines() if "anywhere" in line).split()
         await press(pilot, "enter", then=lambda: facts[-1] in shown(app))

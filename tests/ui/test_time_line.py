@@ -59,7 +59,7 @@ def test_the_moment_that_is_shown_is_marked_and_leaves_the_event_there_readable(
     assert all(draw_line(HOUR, NOW - 1, NOW, width, ascii=False)[2] >= 1 for width in (1, 10, 30)), "no width breaks it"
 
 
-def test_it_is_plain_where_only_ascii_can_be_drawn():
+def test_the_chart_is_ascii_in_an_ascii_terminal():
     events = [Happened(NOW - 60 * place, kind, "x") for place, kind in enumerate(("finding", "fault", "act", "job", "else"), 3)]
     assert track(with_events(*events, gaps=((NOW - 1800, NOW - 900),)), plain=True).isascii()
 
