@@ -10,6 +10,7 @@ from cockpit.model import (
     Bundle,
     Cluster,
     Disk,
+    Fault,
     Finding,
     Hold,
     Host,
@@ -94,6 +95,12 @@ def test_groups_with_equal_needs_share_a_line_and_a_long_reason_is_written_once(
     plain = status_text(snapshot(placement_groups=groups, actors=tuple(actors), findings=()))
     assert plain.count(REASON) == 1
     assert "  pending: placement group g5 PACK 4 x {2 GPUs} for 5m00s: see group g1\n" in plain
+
+
+def test_sources_that_fail_for_one_cause_share_a_line():
+    faults = tuple(Fault(f"ray.{name}", "nothing listens there", NOW - 5, cause="silent") for name in ("identity", "jobs", "nodes"))
+    found = [line for line in lines(faults=faults) if line.startswith("FAILING SOURCE")]
+    assert found == ["FAILING SOURCE ray.identity: nothing listens there (for 5s; no new data on: jobs, nodes)"]
 
 
 @pytest.mark.parametrize(

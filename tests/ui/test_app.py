@@ -393,7 +393,7 @@ async def test_every_sign_on_every_page_has_an_ascii_one_that_is_as_wide(make, a
         app,
         pilot,
     ):
-        for key in ("1", "2", "3", "t", "4", "5", "6", "7", "1", "m", "question_mark", "escape", "y", "escape", "colon"):
+        for key in ("1", "2", "3", "t", "4", "t", "5", "6", "7", "1", "m", "question_mark", "escape", "y", "escape", "colon"):
             await pilot.press(key)
             await pilot.pause()
             lines = shown(app).splitlines()
