@@ -25,6 +25,7 @@ def here(monkeypatch):
     for name in ("NO_COLOR", "COLORTERM", "TMUX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("cockpit.ui.screens.live.MIN_SIGHT_S", 1000)  # a busy machine would have read the log before the picture
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "UTC")
         time.tzset()
