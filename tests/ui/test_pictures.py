@@ -25,7 +25,8 @@ def here(monkeypatch):
     for name in ("NO_COLOR", "COLORTERM", "TMUX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setattr("cockpit.ui.screens.live.MIN_SIGHT_S", 1000)  # a busy machine would have read the log before the picture
+    for pause in ("live.MIN_SIGHT_S", "plan.READING_S"):  # on a busy machine they would be over before the picture
+        monkeypatch.setattr(f"cockpit.ui.screens.{pause}", 1000)
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "UTC")
         time.tzset()

@@ -13,6 +13,8 @@ from cockpit.actions.plan import Plan, Target
 from cockpit.budget import Budget, Line
 from cockpit.check.preset_list import PresetEntry
 from cockpit.check.result import judge
+from cockpit.config.settings import Config
+from cockpit.config.slurm import named_allocation
 from cockpit.model import Job
 from cockpit.presets import presets_folder
 from cockpit.ui.pages.presets import PresetsPage
@@ -76,9 +78,28 @@ async def test_the_row_of_a_preset_that_does_not_fit_says_why_and_one_that_canno
 ANYWHERE = "ray:\n  head: {port: 6400, num_gpus: 8}\n  workers: {num_gpus: 8}\n  env: {HF_TOKEN: hf_abcdefghijklmnopqrst}\n"
 
 
+@pytest.mark.parametrize(
+    ("config", "hosts", "facts"),
+    [
+        (
+            Config(slurm=named_allocation("42", "gpu[1-3]")),
+            "3",
+            ("the nodes of Slurm job 42", "gpu1  port=6400 num_gpus=8", "gpu2  num_gpus=8", "gpu3  num_gpus=8"),
+        ),
+        (
+            Config(),
+            "–",
+            (
+                "the nodes of the Slurm job that cockpit runs in, or that --slurm names",
+                "the first node  port=6400 num_gpus=8",
+                "all other nodes  num_gpus=8",
+            ),
+        ),
+    ],
+)
 async def test_a_preset_without_hosts_is_shown_on_the_nodes_of_the_slurm_job(make, folder, config, hosts, facts):
     async with presets(make, folder, ANYWHERE, "anywhere", size=(160, 50), slurm=config.slurm) as (app, pilot):
-        assert hosts in next(line for line in table_text(app).splitlines() if "anywhere" in line).split()
+        assert hosts in next(line for line in table_text(app).splitlines() if "▸anywhere" in line).split()
         await press(pilot, "enter", then=lambda: facts[-1] in shown(app))
         assert all(text in shown(app) for text in facts)
         assert "hf_abc" not in shown(app)
