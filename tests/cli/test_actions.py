@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,40 +35,27 @@ def home(home, monkeypatch):
     return home
 
 
-def _started(text, environ):
+@contextmanager
+def started(text, environ):
     child = Alone(sys.executable, "-c", text, environ=environ)
-    assert child.stdout is not None
     assert child.stdout.readline() == b"up\n"
-    return child
+    yield child
+    child.close()
 
 
-def _left_over(text, temp):
+@pytest.fixture
+def left_over(tmp_path, request):
+    """A process whose raylet is dead; it runs what a test gives as its parameter."""
     raylet = ended_pid()
-    dead_session(temp / "ray", raylet)
-    return _started(text, left_variables(temp, raylet))
-
-
-@pytest.fixture
-def left_over(tmp_path):
-    """A process whose raylet is dead."""
-    child = _left_over(SLEEPER, tmp_path)
-    yield child
-    child.close()
-
-
-@pytest.fixture
-def stubborn(tmp_path):
-    """A process whose raylet is dead, and which ignores SIGTERM."""
-    child = _left_over(STUBBORN, tmp_path)
-    yield child
-    child.close()
+    dead_session(tmp_path / "ray", raylet)
+    with started(getattr(request, "param", SLEEPER), left_variables(tmp_path, raylet)) as child:
+        yield child
 
 
 @pytest.fixture
 def foreign():
-    child = _started(SLEEPER, {})
-    yield child
-    child.close()
+    with started(SLEEPER, {}) as child:
+        yield child
 
 
 def log_of(home):
@@ -86,14 +73,6 @@ def test_a_named_orphan_is_ended_and_logged(home, left_over):
     assert stat.S_IMODE((home / "state/cockpit/acts.jsonl").stat().st_mode) == 0o600
 
 
-def test_a_dry_run_prints_the_plan_and_does_nothing(home, left_over):
-    done = cockpit("kill-orphans", "--pid", str(left_over.pid), "--dry-run", "--yes")
-    assert done.returncode == 0
-    assert f"pid {left_over.pid}" in done.stdout
-    assert left_over.poll() is None
-    assert not (home / "state").exists()
-
-
 @pytest.mark.parametrize("more", [(), ("--force",)])
 def test_a_foreign_process_is_refused_with_any_flags(home, foreign, more):
     done = cockpit("kill-orphans", "--pid", str(foreign.pid), "--yes", "--json", *more)
@@ -104,40 +83,26 @@ def test_a_foreign_process_is_refused_with_any_flags(home, foreign, more):
     assert foreign.poll() is None
 
 
-def test_without_a_terminal_and_without_yes_it_refuses(home, left_over):
-    done = cockpit("kill-orphans", "--pid", str(left_over.pid))
-    assert done.returncode == 1
-    assert "no terminal for the confirmation" in done.stderr
-    assert left_over.poll() is None
-
-
-def test_read_only_no_action_is_done(home, left_over):
-    done = cockpit("--readonly", "kill-orphans", "--pid", str(left_over.pid), "--yes")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "read-only" in done.stderr
-    assert left_over.poll() is None
-
-
 @pytest.mark.parametrize(
-    "words", [("kill-orphans", "--nope"), ("clean", "--older-than", "soon"), ("stop-job",), ("stop", "--session", "a", "--everything")]
+    ("words", "code", "said"),
+    [
+        (("--dry-run", "--yes"), 0, "pid {pid}"),
+        ((), 1, "no terminal for the confirmation"),
+        (("--readonly", "--yes"), 1, "read-only"),
+    ],
 )
-def test_bad_usage_of_an_action_ends_with_three(home, words):
-    done = cockpit(*words)
-    assert done.returncode == 3
-    assert "Error" in done.stderr
+def test_a_dry_run_an_unconfirmed_and_a_read_only_action_do_nothing(home, left_over, words, code, said):
+    done = cockpit("kill-orphans", "--pid", str(left_over.pid), *words)
+    assert done.returncode == code
+    assert said.format(pid=left_over.pid) in done.stdout + done.stderr
+    assert left_over.poll() is None
+    assert not (home / "state").exists()
 
 
-def test_a_mistake_in_the_config_ends_an_action_with_three(home):
-    assert cockpit("kill-orphans", "--interval", "0").returncode == 3
-
-
-def test_a_host_that_cannot_be_reached_ends_with_three(home):
+def test_a_host_that_cannot_be_reached_or_could_be_an_option_of_ssh_ends_with_three(home):
     done = cockpit("kill-orphans", "nowhere.invalid", "--yes", "--json")
     assert done.returncode == 3
     assert "nowhere.invalid" in json.loads(done.stdout)["failed"][0]["error"]
-
-
-def test_a_host_name_that_ssh_would_read_as_an_option_is_refused(home):
     done = cockpit("kill-orphans", "--yes", "--", "-oProxyCommand=true")
     assert done.returncode == 3
     assert "can't be the name of a host" in done.stderr
@@ -182,25 +147,18 @@ def test_only_the_right_word_confirms(monkeypatch, capsys, typed, said):
     assert said in capsys.readouterr().err
 
 
-def test_on_a_terminal_it_asks_and_does_nothing_on_no(home, left_over):
-    said, code = asked(b"n", "kill-orphans", "--pid", str(left_over.pid))
-    assert code == 1
-    assert "Continue?" in said
+def test_on_a_terminal_it_asks_does_nothing_on_no_and_does_it_on_yes(home, left_over):
+    words = ("kill-orphans", "--pid", str(left_over.pid))
+    said, code = asked(b"n", *words, "--json")
+    plan, question, _ = said.partition("Continue?")
+    assert (code, question) == (1, "Continue?")
+    assert f"pid {left_over.pid}" in plan, "with --json too the plan is shown before the question"
+    assert "{" not in plan
     assert left_over.poll() is None
-
-
-def test_on_a_terminal_it_asks_and_does_it_on_yes(home, left_over):
-    said, code = asked(b"y", "kill-orphans", "--pid", str(left_over.pid))
+    said, code = asked(b"y", *words)
     assert code == 0
     assert "ended by SIGTERM" in said
     assert left_over.wait() == 0
-
-
-def test_with_json_on_a_terminal_the_plan_is_shown_before_the_question(home, left_over):
-    said, _ = asked(b"n", "kill-orphans", "--pid", str(left_over.pid), "--json")
-    plan, _, _ = said.partition("Continue?")
-    assert f"pid {left_over.pid}" in plan
-    assert "{" not in plan
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -213,9 +171,10 @@ def test_a_signal_at_the_question_means_no(home, left_over, number):
     assert not (home / "state").exists()
 
 
+@pytest.mark.parametrize("left_over", [STUBBORN], indirect=True)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_during_an_action_is_reported_and_logged(home, stubborn, number):
-    words = ["kill-orphans", "--pid", str(stubborn.pid), "--yes", "--json"]
+def test_a_signal_during_an_action_is_reported_and_logged(home, left_over, number):
+    words = ["kill-orphans", "--pid", str(left_over.pid), "--yes", "--json"]
     with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as program:
         deadline = time.monotonic() + 60
         while not (home / "state/cockpit/acts.jsonl").exists() and time.monotonic() < deadline:

@@ -28,7 +28,7 @@ needs: {gpus: %d}
 """
 
 
-class Looked:
+class FakeMonitor:
     """A monitor with this snapshot."""
 
     open_choices = ()
@@ -51,7 +51,7 @@ def seen(monkeypatch, tmp_path):
     async def sample_once(config, **how):
         assert how["everywhere"]
         configs.append(config)
-        return Looked(config, cluster(machine(1)))
+        return FakeMonitor(config, cluster(machine(1)))
 
     monkeypatch.setattr(status_command, "sample_once", sample_once)
     return configs
@@ -94,7 +94,7 @@ def test_bad_usage_ends_with_3(seen, words):
 def test_of_several_sessions_one_must_be_chosen(seen, monkeypatch, tmp_path):
     (tmp_path / "ppo.yaml").write_text(PRESET % 8)
     address = Address("http://h:8265", "session_1")
-    monkeypatch.setattr(Looked, "open_choices", (address,))
+    monkeypatch.setattr(FakeMonitor, "open_choices", (address,))
     result = run("./ppo.yaml")
     assert result.exit_code == 3
     assert "name one with --address:\n  http://h:8265  session_1" in result.stderr
@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_read_in_time_is_reported(seen, monkeypatch, tmp_p
 
 def test_a_running_monitor_is_checked_with_its_present_facts(tmp_path, monkeypatch):
     (tmp_path / "ppo.yaml").write_text(PRESET % 8)
-    watching = Looked(Config(), cluster(machine(1)))
+    watching = FakeMonitor(Config(), cluster(machine(1)))
     result = asyncio.run(sample_and_check(watching, read_preset(tmp_path / "ppo.yaml"), {}))
     assert (result.verdict, watching.waited) == ("now", [preset.HOSTS_PATIENCE_S])
     monkeypatch.setattr(preset, "budget_of", lambda *_, **__: asked(group("actor", 9)))

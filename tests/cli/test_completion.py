@@ -28,50 +28,38 @@ def offered(*words, begun=""):
     return [item.value for item in ShellComplete(main, {}, "cockpit", "_COCKPIT_COMPLETE").get_completions([*words], begun)]
 
 
-def test_actions_are_offered_as_commands():
-    assert offered(begun="kill-") == ["kill-actor", "kill-orphans"]
-
-
-@pytest.mark.parametrize("command", ["launch", "recover", "check"])
-def test_presets_are_offered(command):
-    assert offered(command, begun="openrlhf-g") == ["openrlhf-grpo"]
-
-
-def test_hosts_of_the_config_are_offered_before_recorded_hosts():
+@pytest.mark.parametrize(
+    ("hosts", "names"), [("[gpu7, {name: gpu8, address: 10.0.0.8}]", ["gpu7", "gpu8"]), ("5", [])], ids=["named", "a mistake"]
+)
+def test_hosts_of_the_config_are_offered_before_recorded_hosts(hosts, names):
     config_path().parent.mkdir(parents=True)
-    config_path().write_text("hosts: [gpu7, {name: gpu8, address: 10.0.0.8}]\n")
-    nodes = record().nodes
-    assert offered("kill-orphans") == ["gpu7", "gpu8", *(each.title for each in nodes)]
+    config_path().write_text(f"hosts: {hosts}\n")
+    recorded = [each.title for each in record().nodes]
+    assert offered("kill-orphans") == [*names, *recorded]
 
 
-def test_a_mistake_in_the_config_hides_no_recorded_host():
-    config_path().parent.mkdir(parents=True)
-    config_path().write_text("hosts: 5\n")
-    nodes = record().nodes
-    assert offered("stop") == [each.title for each in nodes]
-
-
-def test_jobs_are_offered_where_a_job_is_expected():
-    record(jobs=(Job("ppo-7b", status="RUNNING"), Job("rm-72b", status="FAILED")))
-    for command in ("stop-job", "delete-job"):
-        assert offered(command) == ["ppo-7b", "rm-72b"]
-    assert offered("report", "--job", begun="rm") == ["rm-72b"]
-
-
-def test_nodes_and_actors_are_offered_by_name():
-    known = record(actors=(replace(actor(1), name="critic"),))
-    assert offered("kill-actor") == ["critic"]
-    assert offered("drain-node") == [each.title for each in known.nodes]
-    assert offered("logs", begun="cri") == ["critic"]
-
-
-def test_the_recorded_session_and_other_sessions_are_offered():
-    record(cluster=Cluster(session=SESSION), sessions=(Session(host="node1", name="session_old", path="/tmp/ray/session_old"),))
-    assert offered("stop", "--session") == [SESSION, "session_old"]
-
-
-def test_themes_are_offered():
-    assert offered("--theme") == sorted(file.stem for file in shipped_folder().glob("*.yaml"))
+@pytest.mark.parametrize(
+    ("words", "begun", "names"),
+    [
+        ((), "kill-", ["kill-actor", "kill-orphans"]),
+        *(((command,), "openrlhf-g", ["openrlhf-grpo"]) for command in ("launch", "recover", "check")),
+        *(((command,), "", ["ppo-7b", "rm-72b"]) for command in ("stop-job", "delete-job")),
+        (("report", "--job"), "rm", ["rm-72b"]),
+        (("kill-actor",), "", ["critic"]),
+        (("logs",), "cri", ["critic"]),
+        (("drain-node",), "", [node(1).title, node(2).title]),
+        (("stop", "--session"), "", [SESSION, "session_old"]),
+        (("--theme",), "", sorted(file.stem for file in shipped_folder().glob("*.yaml"))),
+    ],
+)
+def test_each_command_is_offered_the_names_that_it_takes(words, begun, names):
+    record(
+        jobs=(Job("ppo-7b", status="RUNNING"), Job("rm-72b", status="FAILED")),
+        actors=(replace(actor(1), name="critic"),),
+        cluster=Cluster(session=SESSION),
+        sessions=(Session(host="node1", name="session_old", path="/tmp/ray/session_old"),),
+    )
+    assert offered(*words, begun=begun) == names
 
 
 @pytest.mark.parametrize("name", ["$(reboot)", "a;b", "a b", "a\nb", "`id`", "-rf", "a'b", "ä"])
@@ -80,12 +68,9 @@ def test_a_name_that_a_shell_could_run_is_not_offered(name):
     assert offered("stop-job") == ["fine"]
 
 
-def test_without_a_recording_nothing_is_offered():
+def test_without_a_recording_or_with_a_damaged_one_nothing_is_offered():
     assert last_recorded().nodes is None
     assert offered("stop-job") == []
-
-
-def test_a_damaged_recording_is_no_error():
     record()
     for file in (recordings_path() / "cluster").iterdir():
         file.write_bytes(b"nothing of ours")

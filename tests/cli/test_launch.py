@@ -122,13 +122,6 @@ def test_a_mistake_in_a_preset_is_bad_usage(tmp_path):
     ended = cockpit("launch", str(tmp_path / "ppo.yaml"), "--yes")
     assert ended.returncode == 3
     assert "ppo.yaml:1: job.entrypont" in ended.stderr
-    assert cockpit("launch", "no-such-preset", "--yes").returncode == 3
-    assert cockpit("launch").returncode == 3
-
-
-def test_read_only_nothing_is_launched(preset):
-    ended = cockpit("launch", str(preset.path), "--yes", "--readonly")
-    assert (ended.returncode, ended.stderr) == (1, "cockpit: launch: cockpit is read-only (--readonly)\n")
 
 
 def test_an_unreachable_dashboard_is_reported(preset):

@@ -15,7 +15,7 @@ from cockpit.sources.source import SourceError
 from tests.world import actor, node, process, snapshot
 
 
-class Looked:
+class FakeMonitor:
     """A monitor with one snapshot; the file of each log has the name of its target."""
 
     def __init__(self, *lines, dead=(), **seen):
@@ -48,36 +48,34 @@ class Looked:
 
 
 async def meant(target, host=None, **seen):
-    return (await find_logs(Looked(**seen), target, host))[0].file
+    return (await find_logs(FakeMonitor(**seen), target, host))[0].file
+
+
+SHORTENED = actor(1, id="097930b0b3e9191b53eac34f03000000")
 
 
 @pytest.mark.parametrize(
-    ("target", "file"),
+    ("target", "file", "seen"),
     [
-        ("ppo-7b", "job ppo-7b"),
-        ("02000000", "job ppo-7b"),
-        ("actor1", actor(1).key),
-        (actor(2).id, actor(2).key),
-        ("LLMRayActor", actor(2).key),
-        ("node2", node(2).key),
-        ("10.0.0.2", node(2).key),
-        ("gpu-a-02", node(2).key),
-        ("c27n02", node(2).key),
-        ("1001", actor(1).key),
-        ("1200", process(1200).key),
+        ("ppo-7b", "job ppo-7b", {}),
+        ("02000000", "job ppo-7b", {}),
+        ("ppo-8b", "job ppo-8b", {"jobs": None}),  # while jobs are unknown it may be one
+        ("1001", "job 1001", {"jobs": (Job("1001", None, "1001", "RUNNING"),)}),  # rather than a pid
+        ("actor1", actor(1).key, {}),
+        (actor(2).id, actor(2).key, {}),
+        ("LLMRayActor", actor(2).key, {}),
+        ("097930b0b3e9", SHORTENED.key, {"actors": (SHORTENED,)}),
+        ("old", actor(9).key, {"dead": (actor(9, name="old", state="DEAD"),)}),
+        ("node2", node(2).key, {}),
+        ("10.0.0.2", node(2).key, {}),
+        ("gpu-a-02", node(2).key, {}),
+        ("c27n02", node(2).key, {}),
+        ("1001", actor(1).key, {}),
+        ("1200", process(1200).key, {}),
     ],
 )
-async def test_a_target_is_a_job_an_actor_a_pid_or_a_node(target, file):
-    assert await meant(target) == file
-
-
-async def test_a_dead_actor_is_found_among_the_dead():
-    assert await meant("old", dead=(actor(9, name="old", state="DEAD"),)) == actor(9).key
-
-
-async def test_the_beginning_of_an_id_is_enough():
-    one = actor(1, id="097930b0b3e9191b53eac34f03000000")
-    assert await meant("097930b0b3e9", actors=(one,)) == one.key
+async def test_a_target_is_a_job_an_actor_a_pid_or_a_node(target, file, seen):
+    assert await meant(target, **seen) == file
 
 
 async def test_an_ambiguous_target_lists_the_actors():
@@ -103,17 +101,9 @@ async def test_an_ended_worker_is_searched_on_the_given_host():
         await meant("4242", "nope")
 
 
-async def test_while_jobs_are_unknown_a_target_may_be_a_job():
-    assert await meant("ppo-8b", jobs=None) == "job ppo-8b"
-
-
-async def test_a_job_whose_name_is_a_number_is_preferred_to_a_pid():
-    assert await meant("1001", jobs=(Job("1001", None, "1001", "RUNNING"),)) == "job 1001"
-
-
-def printed(monkeypatch, looked, target, *, terminal=False, **wanted):
+def printed(monkeypatch, monitor, target, *, terminal=False, **wanted):
     async def sample_once(config, **how):
-        return looked
+        return monitor
 
     monkeypatch.setattr("cockpit.cli.logs.sample_once", sample_once)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
@@ -123,34 +113,29 @@ def printed(monkeypatch, looked, target, *, terminal=False, **wanted):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_log_shows_no_secret_on_a_terminal_and_is_raw_in_a_pipe(monkeypatch, capsys, terminal):
     lines = ("step 1", "HF_TOKEN=c0ffee4dead9", "password:", "  c0ffee4dead9")
-    assert printed(monkeypatch, Looked(*lines), "ppo-7b", terminal=terminal) == 0
+    assert printed(monkeypatch, FakeMonitor(*lines), "ppo-7b", terminal=terminal) == 0
     shown = ("step 1", "HF_TOKEN=•••", "password:", "  •••")
     assert capsys.readouterr().out.splitlines() == list(shown if terminal else lines)
 
 
-def test_an_unknown_target_is_one_sentence_and_exit_code_3(monkeypatch, capsys):
-    looked = Looked()
-    assert printed(monkeypatch, looked, "nope") == 3
+@pytest.mark.parametrize(
+    ("target", "advice"),
+    [
+        ("nope", ""),
+        ("ppo-7", "; did you mean ppo-7b?"),
+        ("gcs", f". Ray's own logs are those of a node: `cockpit logs {node(1).title} --log gcs_server.out`"),
+    ],
+)
+def test_an_unknown_target_is_one_sentence_and_exit_code_3(monkeypatch, capsys, target, advice):
+    monitor = FakeMonitor()
+    assert printed(monkeypatch, monitor, target) == 3
     said = capsys.readouterr()
-    assert said.err == "cockpit: there is no job, actor, process or node nope in the Ray cluster at http://10.0.0.1:8265\n"
+    assert said.err == f"cockpit: there is no job, actor, process or node {target} in the Ray cluster at http://10.0.0.1:8265{advice}\n"
     assert said.out == ""
-    assert looked.closed
+    assert monitor.closed
 
 
-def test_a_mistyped_name_is_answered_with_the_nearest_one(monkeypatch, capsys):
-    assert printed(monkeypatch, Looked(), "ppo-7") == 3
-    assert capsys.readouterr().err.endswith("in the Ray cluster at http://10.0.0.1:8265; did you mean ppo-7b?\n")
-
-
-def test_for_a_part_of_ray_the_command_for_its_log_is_suggested(monkeypatch, capsys):
-    looked = Looked()
-    head = looked.poller.snapshot.nodes[0]
-    assert head.head
-    assert printed(monkeypatch, looked, "gcs") == 3
-    assert capsys.readouterr().err.endswith(f". Ray's own logs are those of a node: `cockpit logs {head.title} --log gcs_server.out`\n")
-
-
-class Growing(Looked):
+class Growing(FakeMonitor):
     """A monitor whose log never stops growing."""
 
     def log(self, label, file):
@@ -170,22 +155,22 @@ def test_of_a_growing_log_exactly_n_lines_are_printed(monkeypatch, capsys):
 
 
 def test_a_log_from_before_a_restart_is_announced_in_a_pipe_too(monkeypatch, capsys):
-    looked = Looked("line")
+    monitor = FakeMonitor("line")
 
     async def logs_of(thing):
-        return (looked.log("err-before", "worker.err"), looked.log("out", "worker.out"))
+        return (monitor.log("err-before", "worker.err"), monitor.log("out", "worker.out"))
 
-    looked.logs_of = logs_of
-    assert printed(monkeypatch, looked, "actor1") == 0
+    monitor.logs_of = logs_of
+    assert printed(monkeypatch, monitor, "actor1") == 0
     assert capsys.readouterr().err == "cockpit: worker.err on node1, of the process before the restart; --log shows another: out\n"
-    assert printed(monkeypatch, looked, "actor1", log="err-before") == 0
+    assert printed(monkeypatch, monitor, "actor1", log="err-before") == 0
     assert capsys.readouterr().err == "", "that one was asked for"
 
 
 def test_another_log_is_chosen_by_its_label(monkeypatch, capsys):
-    looked = Looked("line")
-    looked.others = (looked.log("err", "actor1.err"),)
-    assert printed(monkeypatch, looked, "actor1", log="err", terminal=True) == 0
+    monitor = FakeMonitor("line")
+    monitor.others = (monitor.log("err", "actor1.err"),)
+    assert printed(monkeypatch, monitor, "actor1", log="err", terminal=True) == 0
     assert capsys.readouterr().err == "cockpit: actor1.err on node1; --log shows another: out\n"
-    assert printed(monkeypatch, looked, "actor1", log="x") == 3
+    assert printed(monkeypatch, monitor, "actor1", log="x") == 3
     assert capsys.readouterr().err == "cockpit: actor1 has no log x; it has: out, err\n"

@@ -56,19 +56,24 @@ def test_the_answer_of_each_target_is_printed(run, heard):
     answer = run("notify", "--test")
     assert answer.output == "target 1 (feishu): accepted\ntarget 2 (command): failed: it ended with exit code 7: no pager\n"
     assert (answer.exit_code, heard) == (1, ["feishu", "command"])
-
-
-def test_one_target_can_be_tried(run, heard):
+    heard.clear()
     assert (run("notify", "--test", "--target", "1").exit_code, heard) == (0, ["feishu"])
-    answer = run("notify", "--test", "--target", "3")
-    assert (answer.exit_code, "expected a number from 1 to 2" in answer.output) == (3, True)
 
 
-def test_without_targets_it_says_so(run):
-    for words in (("notify", "--test"), ("watch",)):
-        answer = run(*words, config="")
-        assert answer.exit_code == 1
-        assert "`notify`" in answer.output
+@pytest.mark.parametrize(
+    ("words", "config", "code", "said"),
+    [
+        (("notify", "--test", "--target", "3"), CONFIG, 3, "expected a number from 1 to 2"),
+        (("notify",), CONFIG, 3, "add --test; `cockpit watch` notifies of findings"),
+        (("notify", "--test"), "", 1, "`notify`"),
+        (("watch",), "", 1, "`notify`"),
+        (("watch", "--readonly"), CONFIG, 1, "cockpit is read-only (--readonly)"),
+    ],
+)
+def test_where_nothing_is_sent_it_says_why(run, heard, tmp_path, words, config, code, said):
+    answer = run(*words, config=config)
+    assert (answer.exit_code, said in answer.output, heard) == (code, True, []), answer.output
+    assert not (tmp_path / "state" / "cockpit").exists()
 
 
 def test_the_config_is_printed_without_addresses_secrets_and_arguments(run):
@@ -101,18 +106,6 @@ def test_a_mistake_names_its_place_and_repeats_no_secret(run, entry, mistake):
     assert mistake in answer.output
     assert SECRET not in answer.output
     assert "123456789" not in answer.output
-
-
-def test_read_only_nothing_is_sent(run, tmp_path):
-    answer = run("watch", "--readonly")
-    assert answer.exit_code == 1
-    assert "cockpit is read-only (--readonly)" in answer.output
-    assert not (tmp_path / "state" / "cockpit").exists()
-
-
-def test_without_test_it_says_which_command_notifies(run):
-    answer = run("notify")
-    assert (answer.exit_code, "add --test; `cockpit watch` notifies of findings" in answer.output) == (3, True)
 
 
 def test_the_unit_calls_this_cockpit(run):

@@ -5,6 +5,7 @@ import re
 import signal
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -31,19 +32,20 @@ def written(tmp_path):
 
 
 def iso(moment):
-    from datetime import datetime
-
     return datetime.fromtimestamp(moment).isoformat()
 
 
-def test_status_at_prints_the_recorded_state(written):
+def test_status_at_prints_the_recorded_state_and_names_a_gap(written, tmp_path):
     answer = run("status", "--json", "--at", iso(written[40].taken + 1))
-    told = json.loads(answer.stdout)
     assert answer.exit_code == exit_code(written[40], [])
-    assert told["cluster"]["ray_version"] == "2.60.0"
+    assert json.loads(answer.stdout)["cluster"]["ray_version"] == "2.60.0"
     text = run("status", "--at", iso(written[40].taken + 1)).stdout
     assert text.startswith(f"As recorded at {format_time(written[40].taken, time.time())}:\n")
     assert "node1" in text
+    later = replace(written[-1], taken=written[-1].taken + 7200)
+    write(tmp_path / "state" / "cockpit" / "recordings" / "session_a", [later])
+    first, last = (format_time(moment, time.time()) for moment in (written[-1].taken, later.taken))
+    assert f"there is a gap from {first} to {last}" in run("status", "--at", iso(later.taken - 3600)).output
 
 
 @pytest.mark.parametrize(
@@ -61,13 +63,6 @@ def test_a_time_that_was_not_recorded_is_no_answer(written, words, reason):
     assert reason in answer.output
 
 
-def test_for_a_moment_in_a_gap_the_gap_is_named(tmp_path):
-    before, *_, after = snapshots(100)
-    write(tmp_path / "state" / "cockpit" / "recordings" / "session_a", [before, replace(after, taken=before.taken + 7200)])
-    first, last = (format_time(moment, time.time()) for moment in (before.taken, before.taken + 7200))
-    assert f"there is a gap from {first} to {last}" in run("status", "--at", iso(before.taken + 3600)).output
-
-
 def test_a_part_can_be_cut_out(written, tmp_path):
     path = tmp_path / "part.cockpit"
     answer = run("record", "--cut", f"{iso(written[10].taken)}..{iso(written[30].taken)}", "-o", str(path))
@@ -77,12 +72,11 @@ def test_a_part_can_be_cut_out(written, tmp_path):
     assert (part.begin, part.end) == (written[10].taken, written[30].taken)
     assert part.snapshot_at(part.end).nodes == written[30].nodes
     assert run("record", "--cut", f"{iso(written[10].taken)}..{iso(written[30].taken)}", "-o", str(path)).exit_code == 1
-
-
-def test_times_in_a_part_are_relative_to_its_own_end(written, tmp_path):
-    run("record", "--cut", f"{iso(written[10].taken)}..{iso(written[30].taken)}", "-o", str(tmp_path / "part.cockpit"))
-    answer = run("record", str(tmp_path / "part.cockpit"), "--cut", "-20s..", "-o", str(tmp_path / "smaller.cockpit"))
-    assert "5 frames" in answer.output
+    again = run("record", str(path), "--cut", "-20s..", "-o", str(tmp_path / "smaller.cockpit"))
+    assert "5 frames" in again.output, "times in a part are relative to its own end"
+    nothing = run("record", "--cut", "2020-01-01T00:00..2020-01-02T00:00", "-o", str(tmp_path / "nothing.cockpit"))
+    assert "nothing was recorded in that time" in nothing.output
+    assert not (tmp_path / "nothing.cockpit").exists()
 
 
 @pytest.mark.parametrize("words", [("--cut", "-1h.."), ("-o", "x"), ("some.cockpit",)])
@@ -90,21 +84,12 @@ def test_an_incomplete_cut_is_refused(words):
     assert run("record", *words).exit_code == 3
 
 
-def test_a_cut_of_nothing_leaves_no_file(written, tmp_path):
-    answer = run("record", "--cut", "2020-01-01T00:00..2020-01-02T00:00", "-o", str(tmp_path / "part.cockpit"))
-    assert "nothing was recorded in that time" in answer.output
-    assert not (tmp_path / "part.cockpit").exists()
-
-
-def test_the_unit_calls_this_cockpit():
+def test_the_unit_calls_this_cockpit_with_the_same_address_hosts_and_interval(tmp_path, monkeypatch):
+    (tmp_path / "my $hosts").write_text("w1\nw2\n")
+    monkeypatch.chdir(tmp_path)
     text = run("record", "--unit", "--address", "http://head:8265").stdout
     assert re.search(r"^ExecStart=/\S+ record --address http://head:8265$", text, re.MULTILINE)
     assert "systemctl --user enable --now cockpit-record" in text
-
-
-def test_the_unit_has_the_same_hosts_and_interval(tmp_path, monkeypatch):
-    (tmp_path / "my $hosts").write_text("w1\nw2\n")
-    monkeypatch.chdir(tmp_path)
     text = run("--interval", "5", "record", "--unit", "--hosts", "my $hosts").stdout
     assert re.search(rf"^ExecStart=/\S+ record --hosts '{tmp_path}/my \$\$hosts' --interval 5$", text, re.MULTILINE)
     assert " --hosts w1,w2" in run("record", "--unit", "--hosts", "w1,w2").stdout

@@ -34,12 +34,6 @@ def recover(*words: str) -> Result:
     return CliRunner().invoke(main, ["recover", *words])
 
 
-def test_an_unknown_preset_is_bad_usage(preset: str):
-    result = recover("nowhere")
-    assert (result.exit_code, result.stdout) == (3, "")
-    assert "no preset is named nowhere" in result.stderr
-
-
 def test_a_variable_that_is_not_set_is_named_with_its_place(preset: str):
     result = recover(preset, "--yes")
     assert result.exit_code == 3
@@ -68,11 +62,6 @@ def test_an_unknown_step_is_bad_usage_and_all_steps_are_listed(preset: str, flag
     result = recover(preset, flag, "reboot")
     assert result.exit_code == 3
     assert all(f"'{name}'" in result.stderr for name in NAMES)
-
-
-def test_read_only_it_samples_nothing(preset: str):
-    result = recover(preset, "--readonly", "--yes")
-    assert (result.exit_code, result.stderr) == (1, "cockpit: recover: cockpit is read-only (--readonly)\n")
 
 
 class Runbook:

@@ -68,11 +68,6 @@ def test_a_bad_recording_or_time_is_one_sentence_and_no_screen(capsys, monkeypat
     assert said in capsys.readouterr().err
 
 
-def test_without_a_terminal_it_names_the_command_that_prints_a_moment(capsys):
-    assert replay() == 3
-    assert "cockpit status --at TIME" in capsys.readouterr().err
-
-
 def test_the_past_of_a_cluster_goes_back_beyond_its_session():
     write("session_old", NOW - 100, cluster=Cluster(address=HERE.address, session="session_old"))
     write("session_elsewhere", NOW - 50, cluster=Cluster(address="http://other:8265", session="session_elsewhere"))

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from cockpit.cli.main import main
+from cockpit.config.address import Address
 from cockpit.files.status_line import lines_path
 from cockpit.model import Snapshot
 from tests.world import snapshot
@@ -66,8 +67,6 @@ def test_a_textfile_that_cannot_be_written_is_reported(run, tmp_path):
 
 
 def test_of_several_rays_none_is_chosen(run, tmp_path):
-    from cockpit.config.address import Address
-
     path = tmp_path / "cockpit.prom"
     choices = (Address("http://a:1", "a"), Address("http://b:1", "b"))
     told = run("--textfile", str(path), choices=choices)

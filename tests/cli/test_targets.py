@@ -23,15 +23,24 @@ def meant(action, word, **seen):
     return find_id(action, word, snapshot(cluster=Cluster("http://10.0.0.1:8265"), **seen), SLURM.names_of)
 
 
-def test_an_id_is_accepted_even_if_it_is_unknown():
+def test_an_id_is_accepted_even_if_it_is_unknown_and_a_unique_name_gives_the_id():
     assert meant(KILL, "0" * 32) == "0" * 32
     assert meant(DRAIN, "a" * 56) == "a" * 56
-
-
-def test_a_unique_name_gives_the_id():
     assert meant(KILL, "judge", actors=(actor(1, name="judge"), actor(2, name="other"))) == actor(1).id
     assert meant(REMOVE, "tp16", placement_groups=(PlacementGroup("b" * 36, "tp16", "PENDING"),)) == "b" * 36
     assert meant(DRAIN, node(2).title) == node(2).id
+
+
+@pytest.mark.parametrize(
+    ("word", "names", "advice"),
+    [
+        ("judge", ("judge", "judge"), f"judge matches 2 actors: {actor(1).id}, {actor(2).id}; give the id of one"),
+        ("reward-serve", ("reward-server",), r"; did you mean reward-server\?$"),
+    ],
+)
+def test_an_ambiguous_name_is_refused_with_the_ids_and_a_mistyped_one_with_the_nearest(word, names, advice):
+    with pytest.raises(UnclearTargetError, match=advice):
+        meant(KILL, word, actors=tuple(actor(number, name=name) for number, name in enumerate(names, 1)))
 
 
 @pytest.mark.parametrize("name", ["10.0.0.2", "gpu-a-02", "c27n02"])
@@ -41,22 +50,12 @@ def test_a_node_is_found_by_each_of_its_names_and_nothing_else_is(name):
         meant(KILL, name, actors=(actor(1, name="node2"),))
 
 
-def test_an_ambiguous_name_is_refused_with_the_ids():
-    with pytest.raises(UnclearTargetError, match=f"judge matches 2 actors: {actor(1).id}, {actor(2).id}; give the id of one"):
-        meant(KILL, "judge", actors=(actor(1, name="judge"), actor(2, name="judge")))
-
-
 def test_a_class_a_shortened_id_and_a_dead_actor_are_not_found():
     for word, state in ((actor(1).class_, "ALIVE"), (actor(1).id[:12], "ALIVE"), ("judge", "DEAD")):
         with pytest.raises(
             UnclearTargetError, match=f"there is no actor with the id or name {word} in the Ray cluster at http://10.0.0.1:8265"
         ):
             meant(KILL, word, actors=(actor(1, name="judge", state=state),))
-
-
-def test_a_mistyped_name_is_answered_with_the_nearest_one():
-    with pytest.raises(UnclearTargetError, match=r"; did you mean reward-server\?$"):
-        meant(KILL, "reward-serve", actors=(actor(1, name="reward-server"),))
 
 
 @pytest.mark.parametrize(

@@ -110,28 +110,26 @@ def test_hosts_that_share_a_home_share_no_sent_notices(monkeypatch):
     assert names[0][1] == names[1][1]
 
 
-async def test_a_failed_delivery_is_a_fault_until_one_succeeds(world):
-    async def refuse(_):
-        raise ChatBotRefusedError("it answered HTTP 500")
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        (ChatBotRefusedError("it answered HTTP 500"), "it answered HTTP 500"),
+        (LookupError("https://robot.example/hook/0123456789"), "cockpit has a bug: LookupError"),
+    ],
+    ids=["refused", "of a bug only the type is shown"],
+)
+async def test_a_failed_delivery_is_a_fault_until_one_succeeds(world, error, fault):
+    async def fail(_):
+        raise error
 
-    world.answer = refuse
+    world.answer = fail
     await world.see(finding("w1"))
-    await until(lambda: world.faults[-1] == "target 1 (json): it answered HTTP 500")
+    await until(lambda: world.faults[-1] == f"target 1 (json): {fault}")
     world.answer = None
     await world.see(finding("w1"), begin=14, end=24)
     await until(lambda: world.faults[-1] is None)
     await world.see(finding("w1"), finding("w2"), begin=24, end=60)
     await until(lambda: world.sent == [(["w1"], []), (["w2"], [])])
-    world.notifier.close()
-
-
-async def test_of_a_bug_only_the_type_is_shown(world):
-    async def trip(_):
-        raise LookupError("https://robot.example/hook/0123456789")
-
-    world.answer = trip
-    await world.see(finding("w1"))
-    await until(lambda: world.faults[-1] == "target 1 (json): cockpit has a bug: LookupError")
     world.notifier.close()
 
 
@@ -151,20 +149,18 @@ async def test_a_hanging_target_delays_neither_snapshots_nor_other_targets_nor_t
     assert all(task.done() for task in others)
 
 
-async def test_a_failed_save_is_a_fault(world, monkeypatch):
+async def test_a_failed_save_is_a_fault_and_without_its_folder_nothing_is_sent(world, monkeypatch, tmp_path):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cockpit.notify.notifier.save_sent", full)
-    await world.see(finding("w1"))
-    await until(lambda: world.faults[-1] == "the list of sent messages can't be saved: no space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr("cockpit.notify.notifier.save_sent", full)
+        await world.see(finding("w1"))
+        await until(lambda: world.faults[-1] == "the list of sent messages can't be saved: no space left on device")
     world.notifier.close()
-
-
-async def test_without_its_folder_nothing_is_sent_and_a_fault_is_shown(world):
-    world.root.parent.mkdir(parents=True)
-    world.root.write_text("no folder")
-    await world.see(finding("w1"))
-    assert world.faults[-1].startswith("the list of sent messages can't be saved: ")
-    assert world.sent == []
-    world.notifier.close()
+    (tmp_path / "file").write_text("no folder")
+    lost = World(tmp_path / "file")
+    await lost.see(finding("w1"))
+    assert lost.faults[-1].startswith("the list of sent messages can't be saved: ")
+    assert lost.sent == []
+    lost.notifier.close()

@@ -20,18 +20,12 @@ def watched(recipient, spans, until, begin=0.0, faults=()):
     return told
 
 
-def test_start_and_end_are_sent_once_each():
+def test_start_and_end_are_sent_once_each_even_if_the_finding_flickers_and_a_short_one_is_not_sent():
     told = watched(Recipient(robot()), {finding("w1"): [(4, 100)]}, 600)
     assert told == [(4 + BEGIN_AFTER_S, ["w1"], []), (98 + END_AFTER_S, [], ["w1"])]
-
-
-def test_a_flickering_finding_is_sent_once():
     flicker = [(at, at + 20) for at in range(0, 400, 60)]
     told = watched(Recipient(robot()), {finding("w1"): flicker}, 700)
     assert [(begun, ended) for _, begun, ended in told] == [(["w1"], []), ([], ["w1"])]
-
-
-def test_a_short_finding_is_not_sent():
     assert watched(Recipient(robot()), {finding("w1"): [(0, 8)]}, 300) == []
 
 
@@ -62,25 +56,22 @@ def test_a_target_gets_only_its_levels_and_codes():
     assert [begun for _, begun, _ in watched(Recipient(robot(level="warning", codes=("gpu-lost",))), findings, 20)] == [["a", "b"]]
 
 
-def test_a_finding_that_becomes_a_warning_is_called_lowered():
+def message_at_the_end(*findings, **more):
+    """What is sent when a critical finding has been replaced by these for three minutes."""
     recipient = Recipient(robot())
     watched(recipient, {finding("w1"): [(0, 1e9)]}, 20)
     for at in range(20, 200, 2):
-        recipient.look(snapshot(finding("w1", level="warning"), at=at))
-    message = recipient.message(snapshot(finding("w1", level="warning"), at=200))
+        recipient.look(snapshot(*findings, at=at))
+    message = recipient.message(snapshot(*findings, at=200, **more))
     assert message is not None
-    assert "LOWERED TO WARNING (was critical): w1 is lost" in message.text(1_000)
+    return message
 
 
-def test_failing_sources_are_named_with_the_end_of_a_finding():
-    recipient = Recipient(robot())
-    watched(recipient, {finding("w1"): [(0, 1e9)]}, 20)
-    for at in range(20, 200, 2):
-        recipient.look(snapshot(at=at))
+def test_a_finding_that_becomes_a_warning_is_called_lowered_and_failing_sources_are_named():
+    lowered = message_at_the_end(finding("w1", level="warning"))
+    assert "LOWERED TO WARNING (was critical): w1 is lost" in lowered.text(1_000)
     faults = (Fault("ray.nodes", "no answer", NOW), Fault("notify", "no answer", NOW))
-    message = recipient.message(snapshot(at=200, faults=faults))
-    assert message is not None
-    assert message.unread == ("ray.nodes",)
+    assert message_at_the_end(faults=faults).unread == ("ray.nodes",)
 
 
 def test_pauses_grow_after_failures_and_a_server_may_demand_longer_ones():

@@ -85,11 +85,6 @@ def test_an_answer_with_http_200_may_be_a_refusal(form, answer, reason, pause):
     assert caught.value.pause == pause
 
 
-@pytest.mark.parametrize(("form", "answer"), [("feishu", {"code": 0}), ("feishu", {"StatusCode": 0}), ("wecom", {"errcode": 0})])
-def test_code_zero_is_a_success(form, answer):
-    CHAT_BOTS[form].read(answer)
-
-
 def test_a_program_gets_all_findings():
     sent = body("json", message(finding(), ended=(finding("w2"),)))
     assert [one["subject"] for one in sent["begun"] + sent["ended"]] == ["w1 GPU 3", "w2"]

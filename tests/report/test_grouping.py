@@ -36,11 +36,7 @@ def test_a_long_reason_is_written_once_and_then_referred_to():
     assert repeats.shorten(REASON, "group g2") == "see group g1"
     assert repeats.shorten(f"its placement group waits: {REASON}", "actor Critic") == "its placement group waits: see group g1"
     assert repeats.shorten(f"{REASON} and more", "group g3") == f"{REASON} and more"
-
-
-def test_a_short_reason_is_written_each_time():
-    repeats = Repeats()
-    assert [repeats.shorten("Ray is placing it", name) for name in ("a", "b")] == ["Ray is placing it"] * 2
+    assert [repeats.shorten("Ray is placing it", name) for name in ("a", "b")] == ["Ray is placing it"] * 2, "it is short"
 
 
 def test_the_second_finding_refers_to_the_reason_of_the_first():
@@ -51,7 +47,4 @@ def test_the_second_finding_refers_to_the_reason_of_the_first():
     assert repeats.shorten_finding(first).text == f"group g1 waits: {REASON}"
     assert repeats.shorten_finding(second).text == "2 actors wait: see the warning finding on job ppo, as of 1m00s ago"
     assert repeats.shorten(REASON, "group g1") == "see the warning finding on job ppo"
-
-
-def test_a_finding_about_nothing_pending_stays_unchanged():
     assert Repeats(Snapshot()).shorten_finding(finding()) == finding()

@@ -27,27 +27,30 @@ def text(**more):
     return line_text(shot, exit_code(shot))
 
 
-def test_the_line_has_nodes_gpus_findings_and_jobs():
-    found = (finding(), *(finding(level="warning", subject=str(number)) for number in range(2)), finding(level="info"))
-    assert text(findings=found) == "ray 2 nodes · GPUs 12/16 · 1 critical, 2 warnings · ppo-7b running"
-    assert text(findings=found[1:2], jobs=()) == "ray 2 nodes · GPUs 12/16 · 1 warning"
-    jobs = tuple(Job(f"job-{number}", status="RUNNING") for number in range(3))
-    assert text(findings=(), nodes=(node(1),), jobs=jobs) == "ray 1 node · GPUs 6/8 · OK · 3 jobs running"
+FOUND = (finding(), *(finding(level="warning", subject=str(number)) for number in range(2)), finding(level="info"))
+SILENT = Cluster(ADDRESS, reachable=False)
+CALM = {"findings": (), "jobs": ()}
 
 
-def test_unknown_amounts_are_a_dash_and_never_zero():
-    assert text(findings=(), nodes=None, jobs=None) == "ray nodes – · GPUs –/– · some data is missing"
-    assert text(findings=(), nodes=(node(1, id=None),), jobs=()) == "ray nodes – · GPUs –/– · OK"
-    assert text(findings=(), nodes=(node(1), node(2, resources={})), jobs=()) == "ray 2 nodes · GPUs –/– · OK"
-    without = node(2, resources={"CPU": Quantity(1, 2)})
-    assert text(findings=(), nodes=(node(1), without), jobs=()) == "ray 2 nodes · GPUs 6/8 · OK"
-    assert text(findings=(), jobs=(), faults=(Fault("ray.actors", "late", NOW),)).endswith("· some data is missing")
-
-
-def test_a_silent_ray_is_named():
-    silent = Cluster(ADDRESS, reachable=False)
-    assert text(cluster=silent, findings=(), jobs=()) == "ray does not answer · some data is missing"
-    assert text(cluster=silent).startswith("ray does not answer · ")
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        ({"findings": FOUND}, "ray 2 nodes · GPUs 12/16 · 1 critical, 2 warnings · ppo-7b running"),
+        ({"findings": FOUND[1:2], "jobs": ()}, "ray 2 nodes · GPUs 12/16 · 1 warning"),
+        (
+            {"findings": (), "nodes": (node(1),), "jobs": tuple(Job(f"job-{number}", status="RUNNING") for number in range(3))},
+            "ray 1 node · GPUs 6/8 · OK · 3 jobs running",
+        ),
+        ({"findings": (), "nodes": None, "jobs": None}, "ray nodes – · GPUs –/– · some data is missing"),
+        ({**CALM, "nodes": (node(1, id=None),)}, "ray nodes – · GPUs –/– · OK"),
+        ({**CALM, "nodes": (node(1), node(2, resources={}))}, "ray 2 nodes · GPUs –/– · OK"),
+        ({**CALM, "nodes": (node(1), node(2, resources={"CPU": Quantity(1, 2)}))}, "ray 2 nodes · GPUs 6/8 · OK"),
+        ({**CALM, "faults": (Fault("ray.actors", "late", NOW),)}, "ray 2 nodes · GPUs 12/16 · some data is missing"),
+        ({**CALM, "cluster": SILENT}, "ray does not answer · some data is missing"),
+    ],
+)
+def test_the_line_has_nodes_gpus_findings_and_jobs_and_a_dash_for_what_is_unknown(facts, line):
+    assert text(**facts) == line
 
 
 class Clock:
@@ -75,18 +78,13 @@ def written():
     return json.loads(line_path(ADDRESS).read_text())
 
 
-def test_only_the_owner_may_read_the_line():
-    Writing().hear(0, shot := snapshot(findings=(finding(),)))
-    assert written()["text"] == line_text(shot, 2)
-    assert written()["code"] == 2
+def test_only_the_owner_may_read_the_line_and_it_is_not_written_more_often_than_every_few_seconds():
+    writing = Writing()
+    writing.hear(0, shot := snapshot(findings=(finding(),)))
+    assert (written()["text"], written()["code"]) == (line_text(shot, 2), 2)
     assert written()["written"] == pytest.approx(time.time(), abs=60)
     assert stat.S_IMODE(line_path(ADDRESS).stat().st_mode) == 0o600
     assert stat.S_IMODE(lines_path().stat().st_mode) == 0o700
-
-
-def test_it_is_not_written_more_often_than_every_few_seconds():
-    writing = Writing()
-    writing.hear(0, snapshot())
     writing.hear(LINE_EVERY_S - 1, snapshot(jobs=()))
     assert "ppo-7b" in written()["text"]
     writing.hear(1, snapshot(jobs=()))

@@ -104,6 +104,8 @@ def test_unknown_values_have_no_sample():
     assert "cockpit_node_up" in names
     for kind in ("gpu", "disk", "job", "actors", "waiting", "processes", "node_cpu", "node_memory", "node_gpus", "node_shm", "node_object"):
         assert not [name for name in names if name.startswith(f"cockpit_{kind}")], kind
+    for number in (math.nan, math.inf, -math.inf):
+        assert of(told(nodes=(node(1, cpu=number),)), "cockpit_node_cpu_ratio") == {}
 
 
 def test_a_silent_ray_has_no_counts_of_nodes_and_findings():
@@ -115,21 +117,18 @@ def test_a_silent_ray_has_no_counts_of_nodes_and_findings():
     assert of(found, "cockpit_node_memory_used_bytes") == {("node1",): 700 * GIB}, "its probe still tells"
 
 
-def test_reserved_gpus_are_unknown_while_their_source_fails():
+def test_reserved_gpus_are_unknown_while_their_source_fails_and_sources_that_answer_count_no_faults():
     waits = Job("later", "09000000", "later", "PENDING")
     assert of(told(jobs=(waits,), faults=()), "cockpit_job_gpus_reserved") == {("later",): 0}
     assert of(told(jobs=(waits,), faults=(Fault("ray.actors", "late", NOW),)), "cockpit_job_gpus_reserved") == {}
+    found = told(faults=(Fault("probe", "a", NOW, "w1"), Fault("probe", "b", NOW, "w2")), as_of={"ray.nodes": NOW, "probe:w3": NOW})
+    assert of(found, "cockpit_faults") == {("ray.nodes",): 0, ("probe",): 2}
 
 
 def test_old_figures_of_a_node_are_left_out_but_not_their_age():
     found = told(nodes=(node(1, seen=NOW - STALE_AFTER_S), node(2, seen=NOW - STALE_AFTER_S - 1)))
     assert set(of(found, "cockpit_node_memory_used_bytes")) == {("node1",)}
     assert of(found, "cockpit_node_age_seconds") == {("node1",): STALE_AFTER_S, ("node2",): STALE_AFTER_S + 1}
-
-
-def test_sources_that_answer_count_zero_faults():
-    found = told(faults=(Fault("probe", "a", NOW, "w1"), Fault("probe", "b", NOW, "w2")), as_of={"ray.nodes": NOW, "probe:w3": NOW})
-    assert of(found, "cockpit_faults") == {("ray.nodes",): 0, ("probe",): 2}
 
 
 def test_nodes_with_equal_names_get_different_labels():
@@ -139,24 +138,14 @@ def test_nodes_with_equal_names_get_different_labels():
     assert of(told(nodes=(dead, again, beside)), "cockpit_node_up") == {("node1",): 1, ("node1 bbbbbbbb",): 1}
 
 
-def test_equal_labels_are_written_once_and_the_others_counted():
+def test_equal_labels_are_written_once_the_series_of_a_family_are_limited_and_the_others_counted(monkeypatch):
     found = told(nodes=(node(1, gpus=(gpu(0), gpu(0), gpu(1))),))
     assert len(of(found, "cockpit_gpu_memory_used_bytes")) == 2
-    left_out = of(found, LEFT_OUT)
-    assert left_out["cockpit_gpu_memory_used_bytes",] == 1
-    assert ("cockpit_node_up",) not in left_out
-
-
-def test_the_series_of_a_family_are_limited(monkeypatch):
+    assert of(found, LEFT_OUT)["cockpit_gpu_memory_used_bytes",] == 1
+    assert ("cockpit_node_up",) not in of(found, LEFT_OUT)
     monkeypatch.setattr(metrics, "MAX_SERIES", 5)
-    found = told()
-    assert len(of(found, "cockpit_gpu_memory_used_bytes")) == 5
-    assert of(found, LEFT_OUT)["cockpit_gpu_memory_used_bytes",] == 11
-
-
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_infinity_and_nan_are_no_samples(number):
-    assert "cockpit_node_cpu_ratio" not in {key[0] for key in told(nodes=(node(1, cpu=number),))}
+    assert len(of(told(), "cockpit_gpu_memory_used_bytes")) == 5
+    assert of(told(), LEFT_OUT)["cockpit_gpu_memory_used_bytes",] == 11
 
 
 @pytest.mark.parametrize("text", NASTY)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from unicodedata import category
 
+import pytest
 from msgspec.structs import replace
 
 from cockpit.model import (
@@ -96,33 +97,30 @@ def test_groups_with_equal_needs_share_a_line_and_a_long_reason_is_written_once(
     assert "  pending: placement group g5 PACK 4 x {2 GPUs} for 5m00s: see group g1\n" in plain
 
 
-def test_actors_with_equal_needs_share_a_line_in_any_order():
-    needs = ({"GPU": 1.0, "CPU": 1.0}, {"CPU": 1.0, "GPU": 1.0})
-    actors = tuple(actor(n, state="PENDING_CREATION", needs=each, why="no room") for n, each in enumerate(needs))
-    assert line("PENDING_CREATION)", actors=actors, placement_groups=()) == (
-        "  pending: 2 x PolicyModelActor (PENDING_CREATION) needs 1 GPU, 1 CPU: no room"
-    )
-
-
 def test_sources_that_fail_for_one_cause_share_a_line():
     faults = tuple(Fault(f"ray.{name}", "nothing listens there", NOW - 5, cause="silent") for name in ("identity", "jobs", "nodes"))
     found = [line for line in lines(faults=faults) if line.startswith("FAILING SOURCE")]
     assert found == ["FAILING SOURCE ray.identity: nothing listens there (for 5s; no new data on: jobs, nodes)"]
 
 
-def test_an_unprobed_host_is_not_said_to_have_no_ray():
-    assert line("w8", nodes=(node(8, host="w8", id=None, seen=None),)).split()[1:3] == ["not", "seen"]
-    assert line("w8", nodes=(node(8, host="w8", id=None),)).split()[1:3] == ["no", "Ray"]
+@pytest.mark.parametrize(
+    ("host", "rays", "state"),
+    [
+        (node(8, host="w8", id=None, seen=None), None, "not seen"),
+        (node(8, host="w8", id=None), None, "no Ray"),
+        (node(8, host="w8", id=None, probed=True), (), "no Ray"),
+        (node(8, host="w8", id=None, probed=True), (RayProcess("raylet", 1),), "has Ray"),  # it is another Ray's
+    ],
+)
+def test_an_unprobed_host_is_not_said_to_have_no_ray(host, rays, state):
+    hosts = {} if rays is None else {"w8": Host("w8", taken=NOW, rays=rays)}
+    assert f" {state} " in " ".join(line("w8", nodes=(host,), hosts=hosts).split())
 
 
-def test_a_node_is_one_aligned_line():
-    titles, first = line("NODE "), line("node1*")
+def test_a_node_is_one_aligned_line_and_a_dead_one_has_nothing_reserved_and_says_why_it_died():
+    titles, first, dead = line("NODE "), line("node1*"), line("node3")
     for title, value in (("GPUS RESV", "6/8"), ("GPU MEM", "336G/640G"), ("UTIL", "35%"), ("HOST MEM", "700G/1.0T"), ("KILL AT", "950G")):
         assert first[: titles.index(title) + len(title)].split()[-1] == value
-
-
-def test_a_dead_node_has_nothing_reserved_and_says_why_it_died():
-    dead = line("node3")
     assert "DEAD" in dead
     assert "–/–" in dead
     assert dead.endswith("health check failed")
@@ -130,20 +128,16 @@ def test_a_dead_node_has_nothing_reserved_and_says_why_it_died():
 
 def test_unknown_is_a_dash_and_never_zero():
     unseen = node(1, probed=False, gpus=None, seen=None, memory=HostMemory(), resources={}, disks=(Disk("/tmp"),), object_store=Amount())
-    bare = line("node1", nodes=(unseen,))
-    assert bare.split()[2:] == ["–/–", "–", "–", "–/–", "–", "–", "–", "–"]
+    assert line("node1", nodes=(unseen,)).split()[2:] == ["–/–", "–", "–", "–/–", "–", "–", "–", "–"]
+    half = node(1, gpus=(gpu(0, memory_used=None, utilization=None), gpu(1, 40, utilization=50.0)))
+    assert line("node1", nodes=(half,)).split()[3:5] == ["40G/80G", "50%"]
+    group = PlacementGroup("0123456789abcdef", state="PENDING", bundles=(Bundle({"GPU": 0.5}),))
+    assert "group 0123456789ab  1 x {0.5 GPU} for –" in line("group", placement_groups=(group,), actors=())
+    assert line("RUNNING x", jobs=(Job("x", status="RUNNING"),)) == "  RUNNING x for –: –"
+    assert "Dead sessions: 1" in lines(sessions=(Session(host="node1", name="s", path="/tmp/ray/s", live=False),))
 
 
-def test_gpus_without_figures_count_as_unknown_and_not_as_empty():
-    assert line("node1", nodes=(node(1, gpus=(gpu(0, memory_used=None, utilization=None), gpu(1, 40, utilization=50.0))),)).split()[
-        3:5
-    ] == [
-        "40G/80G",
-        "50%",
-    ]
-
-
-def test_an_empty_snapshot_is_unknown():
+def test_an_empty_snapshot_is_unknown_and_empty_lists_are_none():
     text = status_text(Snapshot(taken=NOW))
     for fact in (
         "Ray's dashboard has not answered yet. Below: what probes report.",
@@ -154,18 +148,11 @@ def test_an_empty_snapshot_is_unknown():
         assert fact in text
     assert "Orphans: unknown (" in text
     assert "none" not in text
-
-
-def test_a_dashboard_that_does_not_answer_is_named():
-    assert lines(cluster=Cluster("http://head:8265", reachable=False))[0].startswith("No Ray dashboard answers at http://head:8265")
-
-
-def test_known_empty_lists_are_none():
-    text = lines(actors=(), actor_counts={"ALIVE": 0, "DEAD": 9}, placement_groups=(), processes=(), jobs=(), sessions=())
-    assert "Actors: none" in text
-    assert "Jobs: none" in text
-    assert "Orphans: unknown (0 of 2 hosts probed)" in text
-    assert not [row for row in text if "Dead sessions" in row]
+    told = lines(actors=(), actor_counts={"ALIVE": 0, "DEAD": 9}, placement_groups=(), processes=(), jobs=(), sessions=())
+    assert {"Actors: none", "Jobs: none"} < set(told)
+    assert not [row for row in told if "Dead sessions" in row]
+    silent = Cluster("http://head:8265", reachable=False)
+    assert lines(cluster=silent)[0].startswith("No Ray dashboard answers at http://head:8265")
 
 
 def test_waiting_actors_of_one_kind_share_a_line_and_lines_are_limited():
@@ -174,27 +161,15 @@ def test_waiting_actors_of_one_kind_share_a_line_and_lines_are_limited():
     waits = [row for row in lines(actors=(*alike, *many), placement_groups=()) if "pending:" in row]
     assert waits[0] == "  pending: 500 x Reward (PENDING_CREATION) needs no resources"
     assert len(waits) == MAX_ROWS
-
-
-def test_only_the_largest_holders_are_listed():
+    needs = ({"GPU": 1.0, "CPU": 1.0}, {"CPU": 1.0, "GPU": 1.0})
+    pair = tuple(actor(n, state="PENDING_CREATION", needs=each, why="no room") for n, each in enumerate(needs))
+    assert line("PENDING_CREATION)", actors=pair, placement_groups=()) == (
+        "  pending: 2 x PolicyModelActor (PENDING_CREATION) needs 1 GPU, 1 CPU: no room"
+    )
     left = tuple(process(pid, kind="orphan", gpus=(Hold(0, pid << 30),)) for pid in range(1, 60))
     rows = [row for row in lines(processes=left) if row.startswith("  orphan")]
     assert len(rows) == MAX_ROWS
-    assert "pid 59 59G on GPU 0" in rows[0]
-
-
-def test_a_group_without_a_name_is_shown_by_its_id():
-    group = PlacementGroup("0123456789abcdef", state="PENDING", bundles=(Bundle({"GPU": 0.5}),))
-    assert "group 0123456789ab  1 x {0.5 GPU} for –" in line("group", placement_groups=(group,), actors=())
-
-
-def test_a_session_of_unknown_size_adds_nothing():
-    dead = Session(host="node1", name="s", path="/tmp/ray/s", live=False)
-    assert "Dead sessions: 1" in lines(sessions=(dead,))
-
-
-def test_a_job_with_unknown_start_has_no_duration():
-    assert line("RUNNING x", jobs=(Job("x", status="RUNNING"),)) == "  RUNNING x for –: –"
+    assert "pid 59 59G on GPU 0" in rows[0], "the largest are listed"
 
 
 def test_hostile_names_control_nothing():
@@ -209,23 +184,21 @@ def found(code="gpu-lost", level="critical", since=NOW - 100, **more):
     )
 
 
-def test_below_a_finding_is_its_remedy_with_the_command():
+def test_a_finding_is_one_line_above_the_nodes_and_below_it_is_its_remedy_with_the_command():
     told = lines(findings=(found(),))
-    assert told[told.index("CRITICAL GPU 3 of w1 is lost (for 1m40s)") + 1] == "    -> end what is left (`cockpit kill-orphans`)"
+    place = told.index("CRITICAL GPU 3 of w1 is lost (for 1m40s)")
+    assert told[place + 1] == "    -> end what is left (`cockpit kill-orphans`)"
+    assert place < next(at for at, line in enumerate(told) if line.startswith("NODE"))
 
 
-def test_the_command_of_a_remedy_names_the_job():
-    waits = Finding("x", "critical", "x", "it waits", remedy=Remedy("stop it", "stop-job"), about=("job:ppo-7b", "node:x"))
-    assert "    -> stop it (`cockpit stop-job ppo-7b`)" in lines(findings=(waits,), jobs=(Job("ppo-7b"), Job("rm-72b")))
-    hostile = replace(waits, about=("job:a;$(b)",))
-    assert "    -> stop it (`cockpit stop-job 'a;$(b)'`)" in lines(findings=(hostile,), jobs=(Job("a;$(b)"),))
-    several = replace(waits, about=("job:ppo-7b", "job:rm-72b"))
-    assert "    -> stop it (`cockpit stop-job ID`)" in lines(findings=(several,), jobs=(Job("ppo-7b"), Job("rm-72b")))
-
-
-def test_a_finding_is_one_line_above_the_nodes():
-    lines = status_text(snapshot(findings=(found(),))).splitlines()
-    assert lines.index("CRITICAL GPU 3 of w1 is lost (for 1m40s)") < next(at for at, line in enumerate(lines) if line.startswith("NODE"))
+@pytest.mark.parametrize(
+    ("jobs", "command"),
+    [(("ppo-7b",), "stop-job ppo-7b"), (("a;$(b)",), "stop-job 'a;$(b)'"), (("ppo-7b", "rm-72b"), "stop-job ID")],
+)
+def test_the_command_of_a_remedy_names_the_job(jobs, command):
+    about = (*(f"job:{job}" for job in jobs), "node:x")
+    waits = Finding("x", "critical", "x", "it waits", remedy=Remedy("stop it", "stop-job"), about=about)
+    assert f"    -> stop it (`cockpit {command}`)" in lines(findings=(waits,), jobs=(*map(Job, jobs), Job("other")))
 
 
 def test_only_findings_that_start_clear_or_change_are_printed():
@@ -238,40 +211,34 @@ def test_only_findings_that_start_clear_or_change_are_printed():
     assert not list(changes(now, now))
 
 
+HELD = (Hold(0, 21 << 30),)
+BARRED = process(1200, kind="unknown", gpus=HELD, why=("its environment can't be read",))
+UNDECIDED = process(1200, kind="unknown", gpus=(), undecided="job")
+SILENT = Cluster("http://127.0.0.1:1", reachable=False)
+ONLY_RAY_KNOWS = "1 process could not be classified: only its Ray cluster knows whether its job still runs"
+
+
+@pytest.mark.parametrize(
+    ("facts", "orphans"),
+    [
+        ({"processes": (BARRED,)}, "unknown (1 of 3 hosts probed; 1 process could not be classified)"),
+        ({"processes": (process(1200, kind="worker", gpus=HELD),)}, "none (1 of 3 hosts probed)"),
+        ({"processes": (BARRED, process(1201, kind="orphan", gpus=HELD))}, "1 process holding 21G of GPU memory (1 of 3 hosts probed; "),
+        ({"processes": (UNDECIDED,), "cluster": SILENT}, f"unknown (1 of 3 hosts probed; {ONLY_RAY_KNOWS})"),
+        ({"processes": (replace(UNDECIDED, state="Z"),)}, "none ("),
+        ({"processes": (), "hosts": {}}, "unknown (0 of 2 hosts probed)"),
+    ],
+)
+def test_orphans_are_unknown_while_hosts_processes_or_their_jobs_are(facts, orphans):
+    assert line("Orphans: ", **{"hosts": LOOKED_AT, **facts}).startswith(f"Orphans: {orphans}")
+
+
 def test_processes_of_other_rays_are_listed_separately():
     held = theirs(7, gpus=(Hold(0, 38 << 30),))
     assert line("Another Ray", processes=(held, theirs(8), process(9, job="02000000"))) == (
         f"Another Ray session on node1: {OTHER_RAY}, 2 processes, holding 38G of GPU memory"
     )
     assert "Another Ray" not in status_text(snapshot())
-
-
-def test_unclassified_processes_make_the_orphans_unknown():
-    barred = process(1200, kind="unknown", gpus=(Hold(0, 21 << 30),), why=("its environment can't be read",))
-    assert (
-        line("Orphans: ", processes=(barred,), hosts=LOOKED_AT)
-        == "Orphans: unknown (1 of 3 hosts probed; 1 process could not be classified)"
-    )
-    judged = process(1200, kind="worker", gpus=(Hold(0, 21 << 30),))
-    assert line("Orphans: ", processes=(judged,), hosts=LOOKED_AT) == "Orphans: none (1 of 3 hosts probed)"
-    left = process(1201, kind="orphan", gpus=(Hold(0, 21 << 30),))
-    assert line("Orphans: ", processes=(barred, left), hosts=LOOKED_AT).startswith("Orphans: 1 process holding 21G of GPU memory (")
-
-
-def test_while_ray_is_silent_the_orphans_are_unknown():
-    undecided = process(1200, kind="unknown", gpus=(), undecided="job")
-    told = line("Orphans: ", processes=(undecided,), hosts=LOOKED_AT, cluster=Cluster("http://127.0.0.1:1", reachable=False))
-    assert (
-        told == "Orphans: unknown (1 of 3 hosts probed; 1 process could not be classified: "
-        "only its Ray cluster knows whether its job still runs)"
-    )
-    assert line("Orphans: ", processes=(replace(undecided, state="Z"),), hosts=LOOKED_AT).startswith("Orphans: none (")
-
-
-def test_a_host_with_a_raylet_of_another_ray_has_ray():
-    bare = node(8, host="w8", id=None, probed=True)
-    for rays, state in (((RayProcess("raylet", 1),), "has Ray"), ((), "no Ray")):
-        assert f" {state} " in line("w8", nodes=(bare,), hosts={"w8": Host("w8", taken=NOW, rays=rays)})
 
 
 def test_the_plain_status_has_a_sentence_for_each_node():

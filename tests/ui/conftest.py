@@ -23,7 +23,7 @@ from tests.loop import Loop, loop_time
 from tests.world import GIB, NOW, snapshot
 
 
-class Still:
+class FakeMonitor:
     """Stands where the monitor does, and shows a cluster that a test makes up."""
 
     def __init__(self, publish, first):
@@ -134,7 +134,7 @@ class Logs:
         return self.found or (self.log("err"),)
 
 
-class Hand:
+class FakeExecutor:
     """Stands where the executor does: it answers with the plan and the receipt of a test, and remembers what it was asked."""
 
     def __init__(self, plan=None, receipt=None, *, waits=False, endless=False):
@@ -241,12 +241,12 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def make(clock):
-    def app(first=None, *, hand=None, runbook=None, replayed=None, begins_at=None, **config):
-        executor = None if hand is None else lambda _: hand
-        still = partial(Still, first=first or snapshot())
+    def app(first=None, *, executor=None, runbook=None, replayed=None, begins_at=None, **config):
+        make_executor = None if executor is None else lambda _: executor
+        monitor = partial(FakeMonitor, first=first or snapshot())
         past = {"replayed": replayed, "begins_at": begins_at}
-        made = Cockpit(Config(**config), still, make_executor=executor, runbook=runbook, clock=clock, **past)
-        made.hand = hand
+        made = Cockpit(Config(**config), monitor, make_executor=make_executor, runbook=runbook, clock=clock, **past)
+        made.executor = executor
         return made
 
     return app

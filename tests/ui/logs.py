@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any
@@ -24,20 +24,20 @@ class Shown(App[None]):
         super().__init__()
         self.view = LogView(**options)
         self.view.lines.max_lines = max_lines or self.view.lines.max_lines
-        self.changes = 0
 
     def compose(self) -> ComposeResult:
         yield self.view
 
-    def on_log_view_changed(self) -> None:
-        self.changes += 1
-
 
 @asynccontextmanager
-async def shown(size: tuple[int, int] = (40, 10), **options: Any) -> AsyncIterator[tuple[LogView, Pilot[None]]]:
+async def shown(lines: Sequence[str] = (), size: tuple[int, int] = (40, 10), **options: Any) -> AsyncIterator[tuple[LogView, Pilot[None]]]:
+    """A view that shows the last of these lines."""
     app = Shown(**options)
     async with app.run_test(size=size) as pilot:
         app.view.focus()
+        app.view.extend(lines)
+        await until(lambda: len(app.view._rows) == len(app.view.lines))
+        await pilot.pause()
         yield app.view, pilot
 
 

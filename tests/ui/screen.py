@@ -77,6 +77,14 @@ async def running(app, size=(120, 40), **more):
         yield pilot
 
 
+@asynccontextmanager
+async def at(app, *keys, then="", **more):
+    """The app after these keys, which are pressed as soon as it shows rows, once it shows this text."""
+    async with running(app, **more) as pilot:
+        await press(pilot, *keys, then=then)
+        yield app, pilot
+
+
 async def until(pilot, fact):
     """Waits for a fact, up to a minute of the machine."""
     end = time.monotonic() + 60
@@ -85,3 +93,9 @@ async def until(pilot, fact):
             return
         await pilot.pause(0.01)
     raise AssertionError("it never came true; the screen says:\n" + shown(pilot.app))
+
+
+async def press(pilot, *keys, then):
+    """Presses these keys, and waits until this text is shown, or this fact is true."""
+    await pilot.press(*keys)
+    await until(pilot, (lambda: then in shown(pilot.app)) if isinstance(then, str) else then)

@@ -33,13 +33,13 @@ def settled():
     return alarm
 
 
-def test_what_was_there_at_the_start_rings_never():
+def test_findings_of_the_start_never_ring():
     alarm = settled()
     assert not alarm.take_new(at(NOW + SETTLING_S / 2, found()), frozenset())
     assert not alarm.take_new(at(LATER, found()), frozenset())
 
 
-def test_a_new_critical_one_rings_once_and_again_when_it_begins_anew():
+def test_a_new_critical_finding_rings_once_and_again_if_it_begins_again():
     alarm = settled()
     assert alarm.take_new(at(LATER, found()), frozenset()) == [found()]
     assert not alarm.take_new(at(LATER + 60, found()), frozenset())
@@ -47,14 +47,14 @@ def test_a_new_critical_one_rings_once_and_again_when_it_begins_anew():
     assert alarm.take_new(at(LATER + 62, found()), frozenset()) == [found()]
 
 
-def test_warnings_and_hidden_ones_do_not_ring_not_even_once_they_are_shown_again():
+def test_warnings_and_hidden_findings_do_not_ring_even_if_they_are_shown_again():
     alarm = settled()
     assert not alarm.take_new(at(LATER, found(level="warning")), frozenset())
     assert not alarm.take_new(at(LATER + 20, found()), {found().key})
     assert not alarm.take_new(at(LATER + 40, found()), frozenset())
 
 
-def test_those_that_begin_together_ring_once_and_those_that_follow_at_once_wait():
+def test_findings_that_begin_together_ring_once_and_those_that_follow_soon_wait():
     alarm = settled()
     assert len(alarm.take_new(at(LATER, found("w1"), found("w2")), frozenset())) == 2
     three = (found("w1"), found("w2"), found("w3"))
@@ -74,7 +74,7 @@ def test_the_notification_is_one_line_without_control_characters():
 
 
 @pytest.mark.process
-def test_inside_tmux_it_is_wrapped():
+def test_inside_tmux_the_notification_is_wrapped():
     for env in ({"TMUX": "/tmp/tmux-0/default,1,0"}, {"TERM": "tmux-256color"}):
         assert alarm_sequence([found()], env) == "\x07\x1bPtmux;\x1b\x1b]9;cockpit: w1 is dead\x07\x1b\\"
     assert alarm_sequence([found()], {"TERM": "xterm-256color"}) == "\x07\x1b]9;cockpit: w1 is dead\x07"

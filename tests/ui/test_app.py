@@ -17,39 +17,23 @@ from cockpit.sources.source import SourceError
 from cockpit.text import to_ascii
 from cockpit.ui.app import Cockpit
 from cockpit.ui.footer import Footer
-from cockpit.ui.header import fault_lines
 from cockpit.ui.pages import PAGES
 from cockpit.ui.palette import OTHER_WORDS, Commands
 from cockpit.ui.screens.dialogs import NameDialog, TextScreen
 from cockpit.ui.screens.help import key_name, own_bindings
 from cockpit.ui.screens.live import LiveScreen
-from cockpit.ui.screens.log import LogScreen
 from cockpit.ui.screens.page_view import PageView
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
 from cockpit.ui.textual_internals import Palette
 from cockpit.ui.view import Index
-from tests.ui.conftest import Hand
-from tests.ui.screen import HOSTILE, pages_of, running, said, shown, table_of, unsafe, until
+from tests.ui.conftest import FakeExecutor
+from tests.ui.screen import HOSTILE, at, pages_of, press, running, said, shown, table_of, unsafe, until
 from tests.ui.terminal import PROGRAM
 from tests.world import GIB, NOW, actor, finding, node, process, snapshot
 
-SIZES = [(80, 24), (120, 40), (200, 60)]
 
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_every_page_fits_every_size(make, size):
-    app = make(snapshot(findings=(finding(),)))
-    async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: "10.0.0.1:8265" in shown(app))
-        for number, page in enumerate(PAGES, 1):
-            await pilot.press(str(number))
-            await until(pilot, lambda page=page: isinstance(pages_of(app).page, page) and table_of(app).count > 0)
-            assert "10.0.0.1:8265" in shown(app)
-            assert len(shown(app).splitlines()) == size[1]
-
-
-async def test_what_is_known_before_the_screen_is_there_is_in_its_first_frame(make):
+async def test_the_first_frame_shows_what_is_known_before_the_screen_opens(make):
     app = make()
     app.monitor.is_started = True
     frames = []
@@ -60,21 +44,11 @@ async def test_what_is_known_before_the_screen_is_there_is_in_its_first_frame(ma
     assert "node1" in frames[0]
 
 
-async def test_the_overview_answers_at_a_glance(make):
-    app = make()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "NODES" in shown(app))
-        text = shown(app)
-        for fact in ("nodes 2/3", "GPUs 12/16", "actors 2/7", "node3 is dead: health check failed", "vllm", "orphan", "ppo-7b", "6m40s"):
-            assert fact in text
-
-
 @pytest.mark.parametrize("number", range(1, len(PAGES) + 1))
 async def test_hostile_text_is_drawn_and_does_nothing(make, number):
     text = " ".join(HOSTILE)
     app = make(snapshot(text, findings=(finding(text),) if number == 6 else ()))
-    async with running(app, size=(160, 50), notifications=True) as pilot:
-        await pilot.press(str(number))
+    async with at(app, str(number), size=(160, 50), notifications=True) as (_, pilot):
         seen = shown(app)
         for key in ("enter", "y", "escape", "escape", "t", "c", "l"):
             await pilot.press(key)
@@ -85,68 +59,32 @@ async def test_hostile_text_is_drawn_and_does_nothing(make, number):
         assert "[/]" in seen
 
 
-async def test_the_cursor_follows_the_thing_and_not_the_line(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("j")
-        assert table_of(app).selected.host == "node2"
-        app.take(snapshot(nodes=(node(9), node(8), node(2))))
-        assert table_of(app).selected.host == "node2"
-
-
 async def test_going_back_and_changing_pages_find_the_same_row(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("4", "j", "j")
+    async with at(make(), "4", "j", "j") as (app, pilot):
         pid = table_of(app).selected.about.pid
-        await pilot.press("enter")
-        await until(pilot, lambda: f"Process {pid}" in shown(app))
+        await press(pilot, "enter", then=f"Process {pid}")
         assert table_of(app).at == 0
-        await pilot.press("escape")
-        await until(pilot, lambda: table_of(app).at == 2)
+        await press(pilot, "escape", then=lambda: table_of(app).at == 2)
         assert table_of(app).selected.about.pid == pid
-        await pilot.press("1", "4")
-        await until(pilot, lambda: table_of(app).at == 2)
+        await press(pilot, "1", "4", then=lambda: table_of(app).at == 2)
 
 
 @pytest.mark.parametrize("key", ["enter", "m"])
-async def test_what_is_opened_again_begins_at_its_top(make, key):
-    app = make()
-    async with running(app, size=(80, 24)) as pilot:
-        await pilot.press("2", "j")
+async def test_a_page_that_is_opened_again_begins_at_its_top(make, key):
+    async with at(make(), "2", "j", size=(80, 24)) as (app, pilot):
         for _ in range(2):
-            await pilot.press(key)
-            await until(pilot, lambda: len(pages_of(app).pages) == 2 and table_of(app).count > 2)
+            await press(pilot, key, then=lambda: len(pages_of(app).pages) == 2 and table_of(app).count > 2)
             assert (table_of(app).at, table_of(app).scroll_offset.y) == (0, 0)
-            await pilot.press("G")
-            await until(pilot, lambda: table_of(app).at == table_of(app).count - 1)
-            await pilot.press("escape")
-            await until(pilot, lambda: len(pages_of(app).pages) == 1)
+            await press(pilot, "G", then=lambda: table_of(app).at == table_of(app).count - 1)
+            await press(pilot, "escape", then=lambda: len(pages_of(app).pages) == 1)
 
 
 async def test_a_filter_keeps_what_matches_and_inverted_what_does_not(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("4", "slash", *"orphan")
-        await until(pilot, lambda: "1/6" in shown(app))
+    async with at(make(), "4", "slash", *"orphan", then="1/6") as (app, pilot):
         await pilot.press("enter")
         assert [row.about.kind for row in table_of(app).blocks[0].rows] == ["orphan"]
-        await pilot.press("escape")
-        await until(pilot, lambda: len(table_of(app).blocks[0].rows) == 6)
-        await pilot.press("slash", "exclamation_mark", *"orphan", "enter")
-        await until(pilot, lambda: len(table_of(app).blocks[0].rows) == 5)
-
-
-async def test_sorting_steps_through_the_columns_and_then_reverses(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("4")
-        while table_of(app).sorts.get("processes", ("",))[0] != "PID":
-            await pilot.press("greater_than_sign")
-        pids = [row.about.pid for row in table_of(app).blocks[0].rows]
-        assert pids == sorted(pids, reverse=True)
-        await pilot.press("greater_than_sign")
-        assert [row.about.pid for row in table_of(app).blocks[0].rows] == sorted(pids)
+        await press(pilot, "escape", then=lambda: len(table_of(app).blocks[0].rows) == 6)
+        await press(pilot, "slash", "exclamation_mark", *"orphan", "enter", then=lambda: len(table_of(app).blocks[0].rows) == 5)
 
 
 async def test_one_key_says_who_holds_most_gpu_memory(make):
@@ -154,67 +92,44 @@ async def test_one_key_says_who_holds_most_gpu_memory(make):
         snapshot(processes=(process(1, rss=9), process(2, gpus=(Hold(0, GIB),)), process(3, kind="child", gpus=(Hold(1, 9 * GIB),))))
     )
     async with running(app) as pilot:
-        await pilot.press("M")
-        await until(pilot, lambda: "GPU MEM▾" in shown(app))
+        await press(pilot, "M", then="GPU MEM▾")
         assert [row.about.pid for row in table_of(app).blocks[0].rows] == [3, 2, 1]
         assert table_of(app).selected.about.pid == 3
-        await pilot.press("j", "M")
-        await until(pilot, lambda: "▾" not in shown(app))
+        await press(pilot, "j", "M", then=lambda: "▾" not in shown(app))
         assert table_of(app).at == 0
 
 
-async def test_unknown_values_sort_last_both_ways(make):
-    app = make(snapshot(processes=(process(1, rss=None), process(2, rss=5), process(3, rss=9))))
-    async with running(app) as pilot:
-        await pilot.press("4")
-        for reverse, order in ((False, [3, 2, 1]), (True, [2, 3, 1])):
-            table_of(app).sorts["processes"] = ("RSS", reverse)
-            app.page_screen.draw()
-            assert [row.about.pid for row in table_of(app).blocks[0].rows] == order
-
-
 async def test_pause_stops_the_picture_and_history_goes_on(make):
-    app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "node1" in shown(app))
+    async with at(make(), then="node1") as (app, pilot):
         await pilot.press("p")
         app.take(snapshot(nodes=(node(7, seen=NOW + 9),), taken=NOW + 10))
         await until(pilot, lambda: "PAUSED" in shown(app))
         assert "node7" not in shown(app)
         assert app.services.history.tail(node(7).key, "host", None, 3)[-1] == pytest.approx(70)
-        await pilot.press("p")
-        await until(pilot, lambda: "node7" in shown(app))
+        await press(pilot, "p", then="node7")
 
 
 async def test_tree_hangs_children_below_their_parents(make):
-    app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4", "t")
-        await until(pilot, lambda: "└─" in shown(app))
+    async with at(make(), "4", "t", then="└─") as (app, _):
         pids = [row.about.pid for row in table_of(app).blocks[0].rows]
         assert pids.index(1100) == pids.index(1001) + 1
 
 
 async def test_user_shows_only_that_users_processes(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("4")
+    async with at(make(), "4") as (app, pilot):
         while table_of(app).selected.about.user != "other":
             await pilot.press("j")
         await pilot.press("u")
         assert [row.about.user for row in table_of(app).blocks[0].rows] == ["other"]
+        assert "PROCESSES of other" in shown(app)
         await pilot.press("u")
         assert len(table_of(app).blocks[0].rows) == 6
 
 
 async def test_a_node_opens_and_escape_goes_back_but_never_out(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("enter")
-        await until(pilot, lambda: "Ray kills workers above 950G" in shown(app))
+    async with at(make(), "enter", then="Ray kills workers above 950G") as (app, pilot):
         assert "orphan 1200" in shown(app)
-        await pilot.press("escape", "escape", "escape")
-        await until(pilot, lambda: "WAITS" in shown(app))
+        await press(pilot, "escape", "escape", "escape", then="WAITS")
         assert app.is_running
 
 
@@ -222,68 +137,39 @@ async def test_host_memory_of_a_node_without_a_probe_is_asked_of_ray(make):
     app = make(snapshot(nodes=(node(2),)))
     app.monitor.of_node = (process(77, command="ray::Hog", rss=9 * GIB), process(78, command="ray::Idle", rss=GIB))
     async with running(app, size=(120, 60)) as pilot:
-        await pilot.press("enter")
-        await until(pilot, lambda: "ray::Hog" in shown(app))
+        await press(pilot, "enter", then="ray::Hog")
         assert shown(app).index("ray::Hog") < shown(app).index("ray::Idle")
 
 
-async def test_what_has_gone_is_said_to_have_gone(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("5", "enter")
-        app.take(snapshot(jobs=()))
-        await until(pilot, lambda: "no longer listed" in shown(app))
-        assert "ppo-7b" in shown(app)
-
-
 async def test_raw_json_is_what_the_model_holds(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("5", "y")
+    async with at(make(), "5", "y") as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         assert json.loads(app.screen.text)["id"] == "ppo-7b"
 
 
-async def test_dead_actors_are_asked_for_only_on_demand(make):
+async def test_dead_actors_are_read_only_on_demand(make):
     app = make()
     app.monitor.dead = (actor(50, state="DEAD", why="killed by Ray's memory monitor"),)
     async with running(app, size=(160, 40)) as pilot:
         await pilot.press("3")
         assert "memory monitor" not in shown(app)
-        await pilot.press("end", "d")
-        await until(pilot, lambda: "memory monitor" in shown(app))
+        await press(pilot, "end", "d", then="memory monitor")
         assert table_of(app).at == 0, "they are listed above all others"
-        await pilot.press("d")
-        await until(pilot, lambda: "memory monitor" not in shown(app))
+        await press(pilot, "d", then=lambda: "memory monitor" not in shown(app))
 
 
-async def test_how_many_rows_are_tagged_is_said_above_the_page(make):
-    app = make()
-    async with running(app, size=(160, 40)) as pilot:
-        await pilot.press("4", "space", "space")
-        await until(pilot, lambda: "2 tagged" in shown(app).splitlines()[1])
-        await pilot.press("U")
-        await until(pilot, lambda: "tagged" not in shown(app).splitlines()[1])
-
-
-async def test_dead_actors_that_cannot_be_had_are_not_none(make):
+async def test_dead_actors_that_cannot_be_read_are_not_none(make):
     app = make()
     app.monitor.dead = SourceError("the state API did not answer")
     async with app.run_test(size=(160, 40)) as pilot:
-        await pilot.press("3", "d")
-        await until(pilot, lambda: "the state API did not answer" in shown(app))
+        await press(pilot, "3", "d", then="the state API did not answer")
         assert "DEAD –" in shown(app)
 
 
-async def test_the_log_of_a_job_is_followed(make):
-    app = make()
-    app.monitor.logs.batches = [["one", "two"], ["\x1b[31mthree\x1b[0m"]]
-    async with running(app) as pilot:
-        await pilot.press("5", "l")
-        await until(pilot, lambda: "three" in shown(app))
-        await until(pilot, lambda: "the job has ended" in shown(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, LogScreen))
+async def test_how_many_rows_are_tagged_is_said_above_the_page(make):
+    async with at(make(), "4", "space", "space", size=(160, 40)) as (app, pilot):
+        await until(pilot, lambda: "2 tagged" in shown(app).splitlines()[1])
+        await press(pilot, "U", then=lambda: "tagged" not in shown(app).splitlines()[1])
 
 
 async def crash(app, boom):
@@ -308,32 +194,18 @@ async def test_a_bug_is_one_sentence_and_shows_no_value(make, monkeypatch):
     assert secret not in said
 
 
-async def test_an_environment_hides_its_secrets(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("4", "e")
-        await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
-
-
-async def test_on_the_page_of_a_process_its_keys_need_no_other_row(make):
-    app = make()
-    async with running(app, size=(80, 24)) as pilot:
-        await pilot.press("4", "enter")
-        await until(pilot, lambda: pages_of(app).page.heading.startswith("Process ") and "e Env" in shown(app))
-        await pilot.press("e")
-        await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
+async def test_an_environment_is_opened_from_a_row_and_from_the_page_of_its_process(make):
+    async with at(make(), "4", "e", size=(80, 24), then="WANDB_API_KEY=•••") as (app, pilot):
+        await press(pilot, "escape", "enter", then=lambda: pages_of(app).page.heading.startswith("Process ") and "e Env" in shown(app))
+        await press(pilot, "e", then="WANDB_API_KEY=•••")
 
 
 async def test_a_toast_takes_the_place_of_the_last_one(make):
-    app = make()
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.press("2", "s")
-        await until(pilot, lambda: "Stack needs a process" in shown(app))
-        await pilot.press("z")
-        await until(pilot, lambda: "Nothing was hidden just now" in shown(app) and "Stack needs a process" not in shown(app))
+    async with at(make(), "2", "s", notifications=True, then="Stack needs a process") as (app, pilot):
+        await press(pilot, "z", then=lambda: "Nothing was hidden just now" in shown(app) and "Stack needs a process" not in shown(app))
 
 
-async def test_what_is_waited_for_is_said_until_it_is_there(make):
+async def test_a_toast_says_what_is_read_until_it_has_been_read(make):
     app, read = make(), asyncio.Event()
     stack = app.monitor.stack
 
@@ -343,41 +215,25 @@ async def test_what_is_waited_for_is_said_until_it_is_there(make):
 
     app.monitor.stack = stack_later
     async with running(app, notifications=True) as pilot:
-        await pilot.press("4", "s")
-        await until(pilot, lambda: "Reading stacks: 1 process" in shown(app))
+        await press(pilot, "4", "s", then="Reading stacks: 1 process")
         read.set()
         await until(pilot, lambda: "(ppo.py:7)" in shown(app) and "Reading stacks" not in shown(app))
 
 
 async def test_ctrl_c_says_the_key_that_quits(make):
-    app = make()
-    async with running(app, notifications=True) as pilot:
-        await pilot.press("ctrl+c")
-        await until(pilot, lambda: " q quits cockpit" in shown(app))
+    async with at(make(), "ctrl+c", notifications=True, then=" q quits cockpit") as (app, _):
+        assert app.is_running
 
 
-async def test_stacks_of_what_is_tagged_lie_beside_each_other(make):
-    app = make()
-    async with running(app, size=(140, 40)) as pilot:
-        await pilot.press("4", "space", "space", "s")
-        await until(pilot, lambda: "load (ppo.py:7)" in shown(app))
+async def test_stacks_of_tagged_processes_lie_beside_each_other(make):
+    async with at(make(), "4", "space", "space", "s", size=(140, 40), then="load (ppo.py:7)") as (app, pilot):
         assert "py-spy is not allowed to read process 1300" in shown(app)
-        await pilot.press("escape", "U", "5", "s")
-        await until(pilot, lambda: "all_reduce (ppo.py:7)" in shown(app))
+        await press(pilot, "escape", "U", "5", "s", then="all_reduce (ppo.py:7)")
         assert "1 of 2" in shown(app)
 
 
-async def test_a_stack_of_what_is_no_process_is_explained(make):
-    app = make()
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.press("2", "s")
-        await until(pilot, lambda: "Stack needs a process" in shown(app))
-
-
 async def test_copy_takes_the_tagged_rows(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("4", "space", "space", "c")
+    async with at(make(), "4", "space", "space", "c") as (app, pilot):
         assert app.clipboard == "1200\n1300"
         await pilot.press("U", "c")
         assert app.clipboard == str(table_of(app).selected.about.pid)
@@ -385,29 +241,24 @@ async def test_copy_takes_the_tagged_rows(make):
 
 async def test_export_writes_what_is_known_for_its_owner_alone(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("E")
+    async with at(make(), "E") as (_, pilot):
         await until(pilot, lambda: list(tmp_path.glob("cockpit-*.json")))
     (file,) = tmp_path.glob("cockpit-*.json")
     assert file.stat().st_mode & 0o777 == 0o600
     assert json.loads(file.read_text())["schema"] == 1
 
 
-async def test_readonly_writes_no_file(make, tmp_path, monkeypatch):
+async def test_readonly_writes_no_file_and_no_screenshot(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    app = make(readonly=True)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "read-only" in shown(app))
-        await pilot.press("E")
-        await pilot.pause()
+    async with at(make(readonly=True), notifications=True, then="read-only") as (app, pilot):
+        await press(pilot, "E", then=lambda: "Export: cockpit is read-only" in said(app))
+        await press(pilot, "colon", *"screenshot", "enter", then="not possible with --readonly")
         assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     ("page", "key", "why"),
     [
-        ("1", "E", "Export: cockpit is read-only (--readonly)"),
         ("5", "w", "Save preset: cockpit is read-only (--readonly)"),
         ("1", "K", "Kill orphans: cockpit is read-only (--readonly)"),
         ("1", "t", "Tree: only on the pages Actors (3) and Processes (4)"),
@@ -418,20 +269,14 @@ async def test_readonly_writes_no_file(make, tmp_path, monkeypatch):
     ],
 )
 async def test_a_key_that_can_do_nothing_here_says_why_in_one_line(make, page, key, why):
-    app = make(readonly=True)
-    async with running(app, notifications=True) as pilot:
-        await pilot.press(page)
-        await pilot.press(key)
-        await until(pilot, lambda: said(app).endswith(why) and "\n" not in said(app))
+    async with at(make(readonly=True), page, notifications=True) as (app, pilot):
+        await press(pilot, key, then=lambda: said(app).endswith(why) and "\n" not in said(app))
 
 
 async def test_on_the_memory_page_the_key_for_order_says_why_it_does_nothing(make):
-    app = make()
-    async with running(app, size=(80, 24), notifications=True) as pilot:
-        await pilot.press("m")
+    async with at(make(), "m", size=(80, 24), notifications=True) as (app, pilot):
         await until(pilot, lambda: pages_of(app).page.heading == "Memory node1")
-        await pilot.press("greater_than_sign")
-        await until(pilot, lambda: "Sort: the section under the cursor has one order" in shown(app))
+        await press(pilot, "greater_than_sign", then="Sort: the section under the cursor has one order")
 
 
 NAVIGATION = frozenset(
@@ -444,19 +289,17 @@ NAVIGATION = frozenset(
 @pytest.mark.parametrize("is_empty", [False, True])
 async def test_no_key_of_a_page_is_silent(make, monkeypatch, tmp_path, number, is_empty):
     monkeypatch.chdir(tmp_path)
-    app = make(Snapshot() if is_empty else snapshot(), hand=Hand())
+    app = make(Snapshot() if is_empty else snapshot(), executor=FakeExecutor())
     keys = {
         key for node in (Cockpit, LiveScreen, PageView, Table) for binding in node.BINDINGS for key in binding.key.split(",")
     } - NAVIGATION
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: "Overview" in shown(app))
         for key in sorted(keys - set("1234567e")):  # a page opens itself again; an editor would be started
-            await pilot.press(str(number))
-            await until(pilot, lambda: isinstance(pages_of(app).page, PAGES[number - 1]))
+            await press(pilot, str(number), then=lambda: isinstance(pages_of(app).page, PAGES[number - 1]))
             app.clear_notifications()
             before = shown(app), len(app.screen_stack), app.focused
-            await pilot.press(key)
-            await until(pilot, lambda before=before: said(app) or before != (shown(app), len(app.screen_stack), app.focused))
+            await press(pilot, key, then=lambda before=before: said(app) or before != (shown(app), len(app.screen_stack), app.focused))
             while len(app.screen_stack) > 1:
                 app.pop_screen()
             table_of(app).focus()
@@ -465,9 +308,8 @@ async def test_no_key_of_a_page_is_silent(make, monkeypatch, tmp_path, number, i
             table_of(app).sorts.clear()
 
 
-async def test_what_is_typed_ahead_goes_into_the_filter(make):
-    app = make()
-    async with running(app) as pilot:
+async def test_keys_typed_ahead_go_into_the_filter(make):
+    async with at(make()) as (app, pilot):
         for key, char in (("4", "4"), ("slash", "/"), *zip("orphan", "orphan", strict=True)):
             app.post_message(events.Key(key, char))
         await until(pilot, lambda: table_of(app).needle == "orphan")
@@ -479,19 +321,17 @@ async def test_what_is_typed_ahead_goes_into_the_filter(make):
 
 
 async def test_help_is_made_from_the_bindings(make):
-    app = make()
-    async with app.run_test(size=(120, 60)) as pilot:
-        await pilot.press("question_mark")
-        await until(pilot, lambda: "Pause the display; cockpit keeps polling." in shown(app))
-        named = {key for line in app.screen.text.splitlines() for key in (line[:16] + line[40:56]).split()}
+    async with at(make(), "question_mark", size=(120, 60), then="Pause the display; cockpit keeps polling.") as (app, _):
+        lines = app.screen.text.splitlines()
+        named = {key for line in lines for key in (line[:16] + line[40:56]).split()}
         for binding in (binding for node in pages_of(app).key_nodes for binding in own_bindings(node)):
             assert binding.key.isdigit() or {key_name(key) for key in binding.key.split(",")} <= named
+        assert "Zoom" not in app.screen.text, "it is a key of the past"
+        assert ["+", "Poll faster            -                Poll slower"] in [line.split(maxsplit=1) for line in lines]
 
 
 async def test_help_begins_with_the_page_and_the_row_and_has_each_key_once(make):
-    app = make(hand=Hand())
-    async with running(app, size=(120, 60)) as pilot:
-        await pilot.press("4", "question_mark")
+    async with at(make(executor=FakeExecutor()), "4", "question_mark", size=(120, 60)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         parts = app.screen.text.partition("\n–        unknown")[0].strip().split("\n\n")
         groups = {part.splitlines()[0]: part.splitlines()[1:] for part in parts}
@@ -510,10 +350,8 @@ def listed_once(text):
     return sorted(keys) == sorted(set(keys))
 
 
-async def test_ages_grow_though_nothing_is_heard(make, clock):
-    app = make()
-    async with app.run_test(size=(160, 40)) as pilot:
-        await until(pilot, lambda: "2s ago" in shown(app))
+async def test_ages_grow_while_no_source_answers(make, clock):
+    async with at(make(), size=(160, 40), then="2s ago") as (app, pilot):
         clock.now += 300
         app.live.tick()
         await until(pilot, lambda: "5m02s ago" in shown(app))
@@ -530,8 +368,7 @@ async def test_unknown_is_drawn_as_unknown(make):
 
 
 async def test_a_tiny_terminal_says_so_and_survives(make):
-    app = make()
-    async with app.run_test(size=(20, 5)) as pilot:
+    async with at(make(), size=(20, 5)) as (app, pilot):
         await until(pilot, lambda: all(words in shown(app) for words in ("cockpit needs a", "terminal of at least", "60x15")))
         for key in ("1", "2", "3", "4", "5", "j", "enter", "escape", "question_mark", "escape"):
             await pilot.press(key)
@@ -540,37 +377,10 @@ async def test_a_tiny_terminal_says_so_and_survives(make):
         await until(pilot, lambda: "10.0.0.1:8265" in shown(app) and "cockpit needs a" not in shown(app))
 
 
-async def test_a_window_that_is_drawn_about_costs_no_styles(make):
-    app = make()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "10.0.0.1:8265" in shown(app))
-        with mock.patch.object(app.stylesheet, "update_nodes") as styled:
-            await pilot.resize_terminal(20, 5)
-            await until(pilot, lambda: "cockpit needs a" in shown(app) and "10.0.0.1" not in shown(app))
-            await pilot.resize_terminal(80, 24)
-            await until(pilot, lambda: "10.0.0.1:8265" in shown(app))
-        styled.assert_not_called()
-
-
-async def test_ascii_draws_nothing_else(make):
-    app = make(ascii=True)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4", "t")
-        await until(pilot, lambda: "\\_" in shown(app))
-        for number in "12345":
-            await pilot.press(number)
-            await pilot.pause()
-            assert not _strange(app)
-
-
 async def test_scrollbars_and_messages_are_ascii_too(make):
-    app = make(ascii=True)
-    async with app.run_test(size=(80, 16), notifications=True) as pilot:
-        await pilot.press("2", "enter", "r")
-        await until(pilot, lambda: "Polling every source now" in shown(app))
+    async with at(make(ascii=True), "2", "enter", "r", size=(80, 16), notifications=True, then="Polling every source now") as (app, pilot):
         assert not _strange(app)
-        await pilot.press("question_mark")
-        await until(pilot, lambda: "Esc: back" in shown(app))
+        await press(pilot, "question_mark", then="Esc: back")
         assert not _strange(app)
         app.push_screen(NameDialog("Its name:", "ppo"))
         await until(pilot, lambda: "Its name:" in shown(app))
@@ -579,9 +389,11 @@ async def test_scrollbars_and_messages_are_ascii_too(make):
 
 @pytest.mark.parametrize("ascii", [True, False])
 async def test_every_sign_on_every_page_has_an_ascii_one_that_is_as_wide(make, ascii):
-    app = make(snapshot(findings=(finding(),)), ascii=ascii, hand=Hand())
-    async with running(app, size=(160, 50), notifications=True) as pilot:
-        for key in ("1", "2", "3", "t", "4", "5", "6", "7", "1", "m", "question_mark", "escape", "y", "escape", "colon"):
+    async with at(make(snapshot(findings=(finding(),)), ascii=ascii, executor=FakeExecutor()), size=(160, 50), notifications=True) as (
+        app,
+        pilot,
+    ):
+        for key in ("1", "2", "3", "t", "4", "t", "5", "6", "7", "1", "m", "question_mark", "escape", "y", "escape", "colon"):
             await pilot.press(key)
             await pilot.pause()
             lines = shown(app).splitlines()
@@ -614,54 +426,44 @@ def _strange(app):
 
 
 async def test_an_unknown_theme_is_one_sentence_and_the_default(make):
-    app = make(theme="nope")
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: "Unknown theme nope" in shown(app))
+    async with at(make(theme="nope"), notifications=True, then="Unknown theme nope") as (app, _):
         assert app.theme == "midnight"
 
 
 async def test_quitting_closes_the_monitor(make):
-    app = make()
-    async with app.run_test() as pilot:
-        await pilot.press("q")
+    async with at(make(), "q", size=(80, 24)) as (app, pilot):
         await pilot.pause()
     assert app.monitor.closed
 
 
-async def test_a_sigterm_closes_the_lookout_and_gives_the_terminal_back(make):
-    app = make()
-    async with app.run_test() as pilot:
+async def test_a_sigterm_closes_the_monitor_and_gives_the_terminal_back(make):
+    async with at(make(), size=(80, 24)) as (app, pilot):
         os.kill(os.getpid(), signal.SIGTERM)
         await until(pilot, lambda: app.return_code == 128 + signal.SIGTERM)
     assert app.monitor.closed
 
 
 async def test_a_palette_that_is_closed_at_once_does_not_end_the_program(make):
-    app = make()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press(":")
+    async with at(make(), ":", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Palette))
         palette = app.screen
         await palette.query("*").remove()
         palette._gather_commands("")
         await until(pilot, lambda: all(each.node is not palette or each.is_finished for each in app.workers))
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is not palette)
+        await press(pilot, "escape", then=lambda: app.screen is not palette)
         assert app.return_code is None
 
 
-async def test_the_palette_opens_pages(make):
-    app = make()
-    async with running(app) as pilot:
+async def test_the_palette_opens_pages_and_sorts(make):
+    async with at(make()) as (app, pilot):
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert {page.title for page in PAGES} <= titles
-        await pilot.press("colon")
-        await pilot.press(*"jobs", "enter")
-        await until(pilot, lambda: "JOBS" in shown(app))
+        await press(pilot, "colon", *"jobs", "enter", then="JOBS")
+        await press(pilot, "colon", *"sort", "down", "enter", then=lambda: table_of(app).sorts)
 
 
 async def test_the_palette_calls_keys_as_they_are_printed(make):
-    app = make(hand=Hand())
+    app = make(executor=FakeExecutor())
     async with running(app):
         helps = {command.title: command.help for command in app.get_system_commands(app.screen) if command.help.startswith("Key ")}
         assert {title: helps[title] for title in ("Help", "Refresh", "GPU memory")} == {
@@ -674,15 +476,11 @@ async def test_the_palette_calls_keys_as_they_are_printed(make):
 
 @pytest.mark.parametrize("number", range(1, len(PAGES) + 1))
 async def test_the_palette_has_every_key_of_the_page_and_of_its_row(make, number):
-    app = make(hand=Hand())
-    async with app.run_test(size=(160, 50)) as pilot:
-        await pilot.press(str(number))
+    async with at(make(executor=FakeExecutor()), str(number), size=(160, 50)) as (app, pilot):
         await until(pilot, lambda: isinstance(pages_of(app).page, PAGES[number - 1]) and app.live.snapshot.nodes)
-        await pilot.press("colon")
-        await until(pilot, lambda: isinstance(app.screen, Palette))
+        await press(pilot, "colon", then=lambda: isinstance(app.screen, Palette))
         offered = {command.title for command in app.get_system_commands(app.screen)}
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, Palette))
+        await press(pilot, "escape", then=lambda: not isinstance(app.screen, Palette))
         labels = {label for _, _, label in app.query_one(Footer)._keys}
         assert len(labels) > 10
         assert labels - offered == set()
@@ -694,22 +492,20 @@ async def test_the_palette_has_every_key_of_the_page_and_of_its_row(make, number
     [("svg", {"Screenshot"}), ("picture", {"Screenshot"}), ("vram", {"GPU memory"}), ("sigkill", {"Kill"}), ("stuck", {"Stack"})],
 )
 async def test_the_palette_finds_what_a_command_does_and_what_else_it_may_be_called(make, typed, found):
-    app = make(hand=Hand())
-    async with running(app) as pilot:
-        await pilot.press("4")
+    async with at(make(executor=FakeExecutor()), "4") as (app, _):
         hits = [str(hit.text) async for hit in Commands(app.screen).search(typed)]
         assert found <= set(hits)
 
 
-async def test_the_palette_lists_first_what_is_called_so(make):
-    app = make(hand=Hand())
+async def test_the_palette_lists_first_the_commands_whose_name_was_typed(make):
+    app = make(executor=FakeExecutor())
     async with running(app):
         hits = {str(hit.text): hit.score async for hit in Commands(app.screen).search("memory")}
         assert min(hits["Memory"], hits["GPU memory"]) > hits["Kill orphans"]
 
 
-async def test_other_words_are_those_of_commands_that_there_are(make):
-    app = make(hand=Hand())
+async def test_the_other_words_of_the_palette_belong_to_existing_commands(make):
+    app = make(executor=FakeExecutor())
     async with running(app):
         labels = {
             binding.description
@@ -721,58 +517,12 @@ async def test_other_words_are_those_of_commands_that_there_are(make):
 
 async def test_a_screenshot_is_a_new_file_in_the_current_directory_and_its_whole_path_is_said(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    app = make()
-    async with running(app, size=(160, 40), notifications=True) as pilot:
-        await pilot.press("colon", *"svg", "down", "enter")
+    async with at(make(), "colon", *"svg", "down", "enter", size=(160, 40), notifications=True) as (app, pilot):
         await until(pilot, lambda: "Screenshot written to" in shown(app))
         (file,) = tmp_path.iterdir()
         assert file.name in shown(app)
         assert file.read_text().startswith("<svg")
         assert file.stat().st_mode & 0o777 == 0o600
-
-
-async def test_readonly_takes_no_screenshot_and_says_why(make, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    app = make(readonly=True)
-    async with running(app, notifications=True) as pilot:
-        await pilot.press("colon", *"screenshot", "enter")
-        await until(pilot, lambda: "not possible with --readonly" in shown(app))
-        assert not list(tmp_path.iterdir())
-
-
-async def test_help_says_of_each_key_what_it_does_now(make):
-    app = make()
-    async with running(app, size=(160, 50)) as pilot:
-        await pilot.press("question_mark")
-        await until(pilot, lambda: isinstance(app.screen, TextScreen))
-        told = [line.split(maxsplit=1) for line in app.screen.text.splitlines()]
-        assert not any("Zoom" in line for words in told for line in words)
-        assert ["+", "Poll faster            -                Poll slower"] in told
-
-
-async def test_the_palette_sorts(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("2", "colon", *"sort", "down", "enter")
-        await until(pilot, lambda: table_of(app).sorts)
-
-
-async def test_a_click_selects_and_sorts(make):
-    app = make()
-    async with running(app) as pilot:
-        await pilot.press("4")
-        await pilot.click(table_of(app), offset=(5, 3))
-        assert table_of(app).at == 2
-        await pilot.click(table_of(app), offset=(29, 0))
-        assert table_of(app).sorts["processes"][0] == "PID"
-
-
-def test_a_dashboard_that_is_gone_is_one_fault_and_not_seven():
-    faults = (
-        *(Fault(f"ray.{name}", "connection refused", NOW) for name in ("identity", "nodes", "jobs")),
-        Fault("probe", "w1: gone", NOW, "w1"),
-    )
-    assert len(fault_lines(snapshot(faults=faults, nodes=()))) == 2
 
 
 def test_gpu_memory_of_a_gpu_seen_twice_counts_once():

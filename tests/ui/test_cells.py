@@ -20,9 +20,9 @@ def sparks(every_s, steps):
 
 
 @pytest.mark.parametrize("every_s", [5.0, 6.1, 8.3, 14.0])
-def test_facts_that_come_more_seldom_than_every_step_leave_no_holes(every_s):
+def test_facts_that_arrive_less_often_than_every_step_leave_no_gaps(every_s):
     assert " " not in sparks(every_s, 20)
 
 
-def test_what_was_not_heard_for_longer_than_facts_hold_is_a_hole():
+def test_a_pause_longer_than_facts_hold_is_a_gap():
     assert " " in sparks(60.0, 20)

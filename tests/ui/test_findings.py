@@ -13,10 +13,8 @@ from cockpit.model.about import find_things
 from cockpit.text import clean
 from cockpit.ui.findings import LOOK_KEYS, FindingIndex, next_steps
 from cockpit.ui.screens.plan import PlanScreen
-from cockpit.ui.view import Index
-from tests.growth import is_linear
-from tests.ui.conftest import Hand
-from tests.ui.screen import shown, table_of, table_text, until
+from tests.ui.conftest import FakeExecutor
+from tests.ui.screen import at, pages_of, press, said, shown, table_of, table_text, until
 from tests.world import NOW, actor, node, process, snapshot
 
 ORPHANS = Finding(
@@ -78,12 +76,10 @@ def marked(app, *words):
 
 
 async def aimed(pilot, key):
-    hand = pilot.app.hand
-    await pilot.press(key)
-    await until(pilot, lambda: hand.planned and isinstance(pilot.app.screen, PlanScreen))
-    await pilot.press("escape")
-    await until(pilot, lambda: not isinstance(pilot.app.screen, PlanScreen))
-    action, chosen = hand.planned.pop()
+    executor = pilot.app.executor
+    await press(pilot, key, then=lambda: executor.planned and isinstance(pilot.app.screen, PlanScreen))
+    await press(pilot, "escape", then=lambda: not isinstance(pilot.app.screen, PlanScreen))
+    action, chosen = executor.planned.pop()
     return action.id, chosen
 
 
@@ -91,10 +87,7 @@ async def aimed(pilot, key):
 
 
 async def test_the_page_lists_the_worst_first_each_with_its_next_key(make):
-    app = make(world(ORPHANS, GROUP, RESTARTS, DISK), hand=Hand())
-    async with app.run_test(size=(160, 50)) as pilot:
-        await pilot.press("6")
-        await until(pilot, lambda: "FINDINGS 4" in shown(app))
+    async with at(make(world(ORPHANS, GROUP, RESTARTS, DISK), executor=FakeExecutor()), "6", size=(160, 50), then="FINDINGS 4") as (app, _):
         lines = [
             line.split()
             for line in table_text(app).splitlines()
@@ -112,9 +105,7 @@ async def test_the_page_lists_the_worst_first_each_with_its_next_key(make):
 @pytest.mark.parametrize("size", [(80, 24), (80, 20), (160, 30)])
 async def test_the_overview_begins_with_the_worst_and_still_shows_the_nodes(make, size):
     many = [stands(LOST, subject=f"node2 GPU {number}", text=f"GPU {number} of node2 is lost") for number in range(20)]
-    app = make(world(ORPHANS, *many))
-    async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: "80G of GPU memory" in shown(app))
+    async with at(make(world(ORPHANS, *many)), size=size, then="80G of GPU memory") as (app, _):
         listed = shown(app).count("of node2 is lost")
         assert listed >= size[1] // 8 - 1
         assert f"({20 - listed} more: press 6)" in shown(app)
@@ -122,35 +113,28 @@ async def test_the_overview_begins_with_the_worst_and_still_shows_the_nodes(make
         assert all(f" node{number}" in shown(app) for number in (1, 2, 3))
 
 
-async def test_where_lines_would_stay_blank_the_overview_lists_every_finding_and_cuts_none(make):
+async def test_with_enough_room_the_overview_shows_every_finding_in_full(make):
     long = stands(LOST, text="GPU 3 of node2 is lost " + "because of this and that " * 20 + "at the end")
     app = make(world(ORPHANS, *(stands(long, subject=f"node2 GPU {number}") for number in range(9))))
-    async with app.run_test(size=(160, 90)) as pilot:
-        await until(pilot, lambda: "80G of GPU memory" in shown(app))
+    async with at(app, size=(160, 90), then="80G of GPU memory") as (_, _):
         assert (shown(app).count("is lost"), shown(app).count("at the end")) == (9, 9)
         assert "press 6" not in shown(app)
 
 
-async def test_the_overview_says_nothing_where_nothing_is_wrong(make):
-    app = make()
+@pytest.mark.parametrize(
+    ("seen", "said"), [(snapshot(), "none: cockpit sees nothing wrong"), (Snapshot(taken=NOW), "FINDINGS –  unknown yet")]
+)
+async def test_nothing_is_said_to_be_right_before_anything_is_known(make, seen, said):
+    app = make(seen)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "NODES" in shown(app))
-        assert "FINDINGS" not in shown(app)
-        await pilot.press("6")
-        await until(pilot, lambda: "none: cockpit sees nothing wrong" in shown(app))
-
-
-async def test_before_anything_is_known_nothing_is_said_to_be_right(make):
-    app = make(Snapshot(taken=NOW))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("6")
-        await until(pilot, lambda: "FINDINGS –  unknown yet" in shown(app))
+        assert "FINDINGS" not in shown(app), "the overview is silent"
+        await press(pilot, "6", then=lambda: said in shown(app))
 
 
 @pytest.mark.parametrize(("size", "line"), [((80, 24), 1), ((160, 50), 0)])
 async def test_the_header_counts_them_by_level(make, size, line):
-    app = make(world(ORPHANS, DEAD, GROUP, DISK))
-    async with app.run_test(size=size) as pilot:
+    async with at(make(world(ORPHANS, DEAD, GROUP, DISK)), size=size) as (app, pilot):
         await until(pilot, lambda: "◆2 ▲1 i1" in shown(app).splitlines()[line])
         app.take(world(GROUP))
         await until(pilot, lambda: "▲1" in shown(app).splitlines()[line] and "◆" not in shown(app).splitlines()[line])
@@ -159,10 +143,7 @@ async def test_the_header_counts_them_by_level(make, size, line):
 
 
 async def test_enter_tells_the_whole_sentence_the_evidence_and_the_remedy(make):
-    app = make(world(ORPHANS), hand=Hand())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("6", "enter")
-        await until(pilot, lambda: "EVIDENCE" in shown(app))
+    async with at(make(world(ORPHANS), executor=FakeExecutor()), "6", "enter", size=(80, 24), then="EVIDENCE") as (app, pilot):
         text = " ".join(shown(app).split())
         for fact in (
             ORPHANS.text,
@@ -177,13 +158,10 @@ async def test_enter_tells_the_whole_sentence_the_evidence_and_the_remedy(make):
         await until(pilot, lambda: "no longer listed" in shown(app))
 
 
-async def test_what_a_finding_is_about_opens_from_its_page(make):
-    app = make(world(ORPHANS))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6", "enter", "tab", "tab")
+async def test_the_page_of_a_finding_opens_the_rows_that_it_is_about(make):
+    async with at(make(world(ORPHANS)), "6", "enter", "tab", "tab") as (app, pilot):
         await until(pilot, lambda: getattr(getattr(table_of(app).selected, "about", None), "pid", 0) == 1200)
-        await pilot.press("enter")
-        await until(pilot, lambda: "PARENTS" in shown(app) and "FINDINGS 1" in shown(app))
+        await press(pilot, "enter", then=lambda: "PARENTS" in shown(app) and "FINDINGS 1" in shown(app))
 
 
 # Marks
@@ -197,35 +175,19 @@ async def test_rows_that_findings_are_about_are_marked_by_shape(make, plain, mar
     async with app.run_test(size=(160, 60)) as pilot:
         await until(pilot, lambda: "NODES" in shown(app))
         assert marked(app, "node1* ", "node2   ", "node3   ", "python -m openrlhf") == [" ", critical, critical, warning]
-        await pilot.press("4")
-        await until(pilot, lambda: "PROCESSES" in shown(app))
+        await press(pilot, "4", then="PROCESSES")
         assert marked(app, "1200", "1300", "1400") == [critical, critical, " "]
-        await pilot.press("3")
-        await until(pilot, lambda: "GROUPS" in shown(app))
+        await press(pilot, "3", then="GROUPS")
         assert marked(app, "STRICT_PACK", "actor1 ") == [warning, warning]
-        await pilot.press("2")
-        await until(pilot, lambda: "HELD BY" in shown(app))
+        await press(pilot, "2", then="HELD BY")
         gpus = [line for line in shown(app).splitlines() if line[2:].startswith("node2")]
         assert [line[0] for line in gpus] == [" ", " ", " ", critical, " ", " ", " ", " "]
 
 
 async def test_a_detail_lists_what_was_found_about_it(make):
-    app = make(world(LOST))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("2", "j", "enter")
+    async with at(make(world(LOST)), "2", "j", "enter") as (app, pilot):
         await until(pilot, lambda: "NODE " in shown(app) and "GPU 3 of node2 is lost" in shown(app))
-        await pilot.press("escape", "k", "enter")
-        await until(pilot, lambda: "node1" in shown(app) and "FINDINGS 1" not in shown(app))
-
-
-def test_marks_cost_no_more_than_the_number_of_what_is_marked():
-    def mark(count: int) -> None:
-        actors = tuple(actor(number) for number in range(count))
-        findings = [stands(GROUP, subject=str(number), about=tuple(each.key for each in actors[number::20])) for number in range(20)]
-        index = Index(Snapshot(taken=NOW, actors=actors, findings=tuple(findings)))
-        assert {index.findings.level(each) for each in actors} == {"warning"}
-
-    assert is_linear(mark, 400)
+        await press(pilot, "escape", "k", "enter", then=lambda: "node1" in shown(app) and "FINDINGS 1" not in shown(app))
 
 
 def test_the_worst_of_several_is_the_mark_and_a_gpu_is_part_of_its_node():
@@ -238,57 +200,49 @@ def test_the_worst_of_several_is_the_mark_and_a_gpu_is_part_of_its_node():
 # Remedies
 
 
-async def test_the_key_of_the_remedy_runs_its_act_on_what_it_is_about(make):
+async def test_the_key_of_the_remedy_runs_its_action_on_what_it_is_about(make):
     clean_up = stands(DISK, about=(dead_session().key,))
-    app = make(world(ORPHANS, GROUP, clean_up), hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6")
+    async with at(make(world(ORPHANS, GROUP, clean_up), executor=FakeExecutor()), "6") as (app, pilot):
         await until(pilot, lambda: table_of(app).count == 3)
         action, chosen = await aimed(pilot, "K")
         assert (action, chosen.hosts, [each.pid for each in chosen.rows]) == ("kill-orphans", (), [1200, 1300])
         await pilot.press("j")
         action, chosen = await aimed(pilot, "X")
         assert (action, chosen.id) == ("remove-placement-group", f"{7:036x}")
-        await pilot.press("j", "enter")
-        await until(pilot, lambda: "EVIDENCE" in shown(app))
+        await press(pilot, "j", "enter", then="EVIDENCE")
         action, chosen = await aimed(pilot, "C")
         assert (action, [session.path for session in chosen.rows]) == ("clean", [dead_session().path])
 
 
-async def test_a_host_that_ray_does_not_know_is_not_taken_for_those_that_it_knows(make):
+async def test_a_host_that_ray_does_not_know_is_not_in_the_plan_for_others(make):
     held = stands(ORPHANS, about=(node(1).key,))
     seen = world(held)
-    app = make(msgspec.structs.replace(seen, nodes=(*(seen.nodes or ()), Node(None, "w9", ip="10.0.0.9"))), hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6")
+    app = make(msgspec.structs.replace(seen, nodes=(*(seen.nodes or ()), Node(None, "w9", ip="10.0.0.9"))), executor=FakeExecutor())
+    async with at(app, "6") as (_, pilot):
         await until(pilot, lambda: table_of(app).count == 1)
         action, chosen = await aimed(pilot, "K")
         assert (action, chosen.hosts) == ("kill-orphans", (node(1).ip,))
 
 
-async def test_only_rows_that_the_act_takes_are_aimed_at(make):
+async def test_the_plan_is_about_only_those_rows_that_the_action_takes(make):
     mixed = stands(ORPHANS, remedy=Remedy("end it", "kill"), about=(node(1).key, process(1200).key, process(999999, ticks=None).key))
-    app = make(world(mixed), hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6")
+    async with at(make(world(mixed), executor=FakeExecutor()), "6") as (app, pilot):
         await until(pilot, lambda: table_of(app).count == 1)
         action, chosen = await aimed(pilot, "K")
         assert (action, [each.pid for each in chosen.rows]) == ("kill", [1200])
 
 
 @pytest.mark.parametrize("action", ["kill-orphans", "kill", "clean", "stop"])
-async def test_where_that_is_gone_nothing_is_aimed_at_rather_than_everything(make, action):
+async def test_a_remedy_whose_rows_are_gone_acts_on_nothing_and_not_on_everything(make, action):
     gone = stands(ORPHANS, remedy=Remedy("end them", action), about=(process(4711).key,))
-    app = make(world(gone), hand=Hand())
-    async with app.run_test(size=(160, 40), notifications=True) as pilot:
-        await pilot.press("6")
+    async with at(make(world(gone), executor=FakeExecutor()), "6", size=(160, 40), notifications=True) as (app, pilot):
         await until(pilot, lambda: table_of(app).count == 1)
         await pilot.press({"clean": "C", "stop": "S"}.get(action, "K"))
         await until(pilot, lambda: any("no longer exists" in said.message for said in app._notifications))
-        assert not app.hand.planned
+        assert not app.executor.planned
 
 
-def test_what_shows_the_cause_comes_before_an_act_that_ends_something_alive():
+def test_the_step_that_shows_the_cause_comes_before_an_action_that_ends_live_work():
     keys = {
         finding.code: [step.key for step in next_steps(finding, has_actions=True)]
         for finding in (ORPHANS, GROUP, RESTARTS, DISK, DEAD, NEAR)
@@ -309,32 +263,25 @@ def test_every_code_with_a_key_of_its_own_is_that_of_a_finding():
 
 
 async def test_the_page_of_a_finding_lists_its_steps_in_order(make):
-    app = make(world(RESTARTS), hand=Hand())
+    app = make(world(RESTARTS), executor=FakeExecutor())
 
     def words():
         return " ".join(shown(app).split())
 
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6", "enter")
-        await until(pilot, lambda: "press l Log then K Kill actor: shows its plan first" in words())
+        await press(pilot, "6", "enter", then=lambda: "press l Log then K Kill actor: shows its plan first" in words())
 
 
 @pytest.mark.parametrize("keys", [("6",), ("6", "enter")])
 async def test_m_on_a_finding_opens_the_memory_of_its_node(make, keys):
-    app = make(world(NEAR))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press(*keys, "m")
-        await until(pilot, lambda: "Memory node2" in shown(app))
+    async with at(make(world(NEAR)), *keys, "m", then="Memory node2") as (app, _):
+        assert len(pages_of(app).pages) > len(keys)
 
 
-async def test_without_a_door_no_act_is_offered(make):
-    app = make(world(ORPHANS), readonly=True)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6")
-        await until(pilot, lambda: "80G of GPU" in shown(app))
+async def test_read_only_no_action_is_offered(make):
+    async with at(make(world(ORPHANS), readonly=True), "6", then="80G of GPU") as (app, pilot):
         assert "Enter" in row(app, "80G of GPU")
-        await pilot.press("K", "enter")
-        await until(pilot, lambda: "EVIDENCE" in shown(app))
+        await press(pilot, "K", "enter", then="EVIDENCE")
         assert "end them: no live process needs them" in shown(app)
         assert "Kill orphans" not in shown(app)
 
@@ -342,57 +289,40 @@ async def test_without_a_door_no_act_is_offered(make):
 # Hiding
 
 
-async def test_x_hides_one_and_x_on_it_shows_it_again(make):
-    app = make(world(ORPHANS, DEAD))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6", "x")
+async def test_x_hides_a_finding_and_x_on_it_shows_it_again(make):
+    async with at(make(world(ORPHANS, DEAD)), "6", "x") as (app, pilot):
         await until(pilot, lambda: "HIDDEN 1" in shown(app) and "FINDINGS 1" in shown(app) and "◆1 hidden" in shown(app).splitlines()[0])
         assert table_of(app).selected == DEAD
-        await pilot.press("4")
-        await until(pilot, lambda: "PROCESSES" in shown(app))
+        await press(pilot, "4", then="PROCESSES")
         assert marked(app, "1200") == [" "]
-        await pilot.press("1")
-        await until(pilot, lambda: "NODES" in shown(app))
+        await press(pilot, "1", then="NODES")
         assert "80G of GPU" not in shown(app)
-        await pilot.press("6", "G", "x")
-        await until(pilot, lambda: "HIDDEN" not in shown(app) and "FINDINGS 2" in shown(app))
+        await press(pilot, "6", "G", "x", then=lambda: "HIDDEN" not in shown(app) and "FINDINGS 2" in shown(app))
 
 
 async def test_hiding_says_what_was_hidden_and_z_brings_the_last_back(make):
-    app = make(world(ORPHANS, DEAD, GROUP))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.press("6", "x")
+    async with at(make(world(ORPHANS, DEAD, GROUP)), "6", "x", notifications=True) as (app, pilot):
         await until(pilot, lambda: f"Hidden until it clears: critical, {ORPHANS.subject}. z shows it again" in said(app))
-        await pilot.press("1", "space", "space", "x")
-        await until(pilot, lambda: "Hidden until they clear: 2 findings. z shows them again" in said(app))
-        await pilot.press("4", "z", "1")
-        await until(pilot, lambda: app.services.hidden.keys == {ORPHANS.key} and "FINDINGS 2" in shown(app))
-        await pilot.press("z")
-        await until(pilot, lambda: "Nothing was hidden just now" in said(app))
+        await press(pilot, "1", "space", "space", "x", then=lambda: "Hidden until they clear: 2 findings. z shows them again" in said(app))
+        assert not table_of(app).tagged
+        await pilot.press("2", "x")
+        assert len(app.services.hidden.keys) == 3, "other rows are left alone"
+        await press(pilot, "4", "z", "1", then=lambda: app.services.hidden.keys == {ORPHANS.key} and "FINDINGS 2" in shown(app))
+        await press(pilot, "z", then=lambda: "Nothing was hidden just now" in said(app))
         assert app.services.hidden.keys == {ORPHANS.key}
 
 
-def said(app):
-    return " ".join(notification.message for notification in app._notifications)
-
-
 async def test_a_hidden_finding_is_counted_in_the_header_also_where_there_is_little_room(make):
-    app = make(world(ORPHANS, DEAD))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("6", "x")
+    async with at(make(world(ORPHANS, DEAD)), "6", "x", size=(80, 24)) as (app, pilot):
         await until(pilot, lambda: "◆1 hidden" in shown(app).splitlines()[0])
         assert shown(app).splitlines()[0].startswith(" Ray 10.0.0.1:8265 ")
         assert shown(app).splitlines()[0].rstrip().endswith(" 2s")
         assert shown(app).splitlines()[1].rstrip().endswith("7 Presets ◆1")
 
 
-async def test_what_is_hidden_stays_so_until_it_ends(make):
-    app = make(world(ORPHANS))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6", "enter")
-        await until(pilot, lambda: "EVIDENCE" in shown(app))
-        await pilot.press("x")
-        await until(pilot, lambda: "HIDDEN 1" in shown(app))
+async def test_a_finding_stays_hidden_until_it_ends(make):
+    async with at(make(world(ORPHANS)), "6", "enter", then="EVIDENCE") as (app, pilot):
+        await press(pilot, "x", then="HIDDEN 1")
         app.take(world(stands(ORPHANS, text="81G are held")))
         await until(pilot, lambda: "81G" in shown(app) and "HIDDEN 1" in shown(app))
         app.take(world())
@@ -401,21 +331,10 @@ async def test_what_is_hidden_stays_so_until_it_ends(make):
         await until(pilot, lambda: "FINDINGS 1" in shown(app) and "HIDDEN" not in shown(app))
 
 
-async def test_tagged_findings_are_hidden_together_and_other_rows_are_left_alone(make):
-    app = make(world(ORPHANS, DEAD, GROUP))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("6", "space", "space", "x")
-        await until(pilot, lambda: "HIDDEN 2" in shown(app))
-        assert not table_of(app).tagged
-        await pilot.press("2", "x")
-        assert len(app.services.hidden.keys) == 2
-
-
 async def test_hostile_sentences_are_drawn_and_do_nothing(make):
     text = "\x1b]0;PWNED\x07 [/] \x1b[31m \u202e \x00 x" * 5
     hostile = stands(ORPHANS, subject=text, text=text, evidence=(text, "", "\n" + text), remedy=Remedy(text, "kill-orphans"))
-    app = make(world(hostile, text=text), hand=Hand())
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with at(make(world(hostile, text=text), executor=FakeExecutor()), size=(80, 24)) as (app, pilot):
         for key in ("1", "6", "enter", "x", "escape"):
             await pilot.press(key)
             await pilot.pause()

@@ -8,31 +8,24 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from cockpit.model import Cluster, Finding, Session
+from cockpit.model import Cluster, Session
 from cockpit.recording.recorder import RecorderState
 from cockpit.ui.header import Header, page_line, summary
 from cockpit.ui.pages import PAGES
 from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.view import Index, View
-from tests.ui.screen import pages_of, running, shown, until
+from tests.ui.screen import at, pages_of, running, shown, until
 from tests.world import NOW, snapshot, with_figures
 
 
 @pytest.mark.parametrize("width", [80, 160])
-@pytest.mark.parametrize("number", range(len(PAGES)))
-async def test_a_click_on_a_page_opens_it(make, number, width):
-    app = make()
-    async with running(app, size=(width, 40)) as pilot:
-        await pilot.press("2" if number == 0 else "1")
-        line = shown(app).splitlines()[1]
-        await pilot.click(Header, offset=(line.index(f"{number + 1} {PAGES[number].title}") + 2, 1))
-        await until(pilot, lambda: isinstance(pages_of(app).page, PAGES[number]))
-
-
-async def test_a_click_beside_the_pages_opens_none(make):
-    app = make()
-    async with running(app, size=(160, 40)) as pilot:
-        await pilot.click(Header, offset=(150, 1))
+async def test_a_click_on_a_page_opens_it_and_one_beside_them_opens_none(make, width):
+    async with at(make(), size=(width, 40)) as (app, pilot):
+        for number in (*range(1, len(PAGES)), 0):
+            line = shown(app).splitlines()[1]
+            await pilot.click(Header, offset=(line.index(f"{number + 1} {PAGES[number].title}"[:6]) + 2, 1))
+            await until(pilot, lambda number=number: isinstance(pages_of(app).page, PAGES[number]))
+        await pilot.click(Header, offset=(width - 2, 1))
         await pilot.click(Header, offset=(14, 0))
         assert isinstance(pages_of(app).page, PAGES[0])
 
@@ -61,14 +54,8 @@ def test_the_address_is_shown_from_80_columns_on_whole_where_it_fits(address, wi
     assert f" Ray 2.60.0 {address[7:]} 2026-11-21_01-17-58 " in glance(220, address=address)
 
 
-def test_an_address_that_is_too_long_begins_with_an_ellipsis_and_ends_with_its_port():
-    line = glance(80, address="http://a-very-long-name-of-a-host-0017.cluster:8265")
-    assert line.startswith(" Ray …")
-    assert line.split()[1].endswith("8265")
-
-
 @pytest.mark.parametrize("width", [80, 100, 160])
-def test_how_things_were_is_told_in_one_line_too(width):
+def test_the_header_of_the_past_is_one_line_too(width):
     first = snapshot()
     line = "".join(" " + "".join(text for text, _ in group) + " " for group in summary(View(first, Index(first), now=NOW, ago=3700), width))
     assert cell_len(line) <= width
@@ -80,6 +67,10 @@ def test_how_things_were_is_told_in_one_line_too(width):
 def test_the_session_comes_before_other_words_only_where_several_live_here():
     assert "Ray 127.0.0.1:8265 01-17-58 " in glance(100, several=True)
     assert "01-17-58" not in glance(100)
+    assert "✖ no dashboard at 127.0.0.1:8265 " in glance(160, reachable=False)
+    long = glance(80, address="http://a-very-long-name-of-a-host-0017.cluster:8265")
+    assert long.startswith(" Ray …")
+    assert long.split()[1].endswith("8265")
 
 
 @pytest.mark.parametrize(
@@ -90,11 +81,11 @@ def test_the_session_comes_before_other_words_only_where_several_live_here():
         (60, " Ray :8265  nodes 2/3  GPUs 12/16  actors 2/7  jobs 1  2s "),
     ],
 )
-def test_what_has_no_room_is_left_out_whole_and_the_address_last(width, line):
+def test_the_header_leaves_out_whole_groups_and_the_address_last(width, line):
     assert glance(width) == line
 
 
-def test_gpus_that_nobody_sees_now_are_counted_beside_the_memory_of_the_others():
+def test_unseen_gpus_are_counted_beside_the_memory_of_the_others():
     assert "unseen" not in glance(160)
     shot = snapshot()
     first, *others = shot.nodes
@@ -103,10 +94,6 @@ def test_gpus_that_nobody_sees_now_are_counted_beside_the_memory_of_the_others()
     long, short = ["".join(text for group in each for text, _ in group) for each in groups]
     assert re.search(r"GPU memory 52% \S+, 8 unseen", long)
     assert "GPU mem" not in short, "what has no room is left out whole"
-
-
-def test_which_address_does_not_answer_is_shown_too():
-    assert "✖ no dashboard at 127.0.0.1:8265 " in glance(160, reachable=False)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +105,7 @@ def test_which_address_does_not_answer_is_shown_too():
         (RecorderState(), ""),
     ],
 )
-async def test_it_says_whether_it_is_recorded_or_why_not(make, state, text):
+async def test_the_header_says_whether_cockpit_records_or_why_not(make, state, text):
     app = make()
     app.services.recorder = SimpleNamespace(state_of=lambda _: state)
     async with running(app, size=(160, 40)):
@@ -132,7 +119,7 @@ def line_of_pages(width, *notes, plain=False):
     return line
 
 
-def test_where_there_is_no_room_for_their_names_the_pages_have_short_ones_or_numbers_and_the_open_one_its_name():
+def test_without_room_pages_have_short_names_or_numbers_and_the_open_page_keeps_its_name():
     assert line_of_pages(80).startswith(" 1 Overview 2 Nodes 3 Actors 4 Processes 5 Jobs 6 Findings  7 Presets")
     assert (
         line_of_pages(80, ("rec", "dim"), ("tree", "dim"))
@@ -147,24 +134,3 @@ def test_a_long_filter_is_cut_with_dots_and_never_the_counts_of_findings(width):
     assert " 7" in line
     assert line.endswith("… !1 ^12")
     assert line_of_pages(width, ("filter " + "ppo" * 50, "accent"), plain=True).endswith(".. !1 ^12")
-
-
-async def test_a_filter_at_80_columns_leaves_the_counts_of_findings_on_the_screen(make):
-    found = tuple(Finding("x", "warning", f"node{number}", "is slow", (), NOW) for number in range(3))
-    app = make(snapshot(findings=found))
-    async with running(app, size=(80, 24)) as pilot:
-        await pilot.press(*"/critic1234567890", "enter")
-        await until(pilot, lambda: "filter critic1234567890" in shown(app))
-        assert "▲3" in "".join(shown(app).splitlines()[:2])
-
-
-async def test_only_lines_that_have_changed_are_drawn_again(make, monkeypatch):
-    app = make()
-    async with running(app, size=(160, 40)):
-        header, drawn = app.query_one(Header), []
-        monkeypatch.setattr(header, "refresh", lambda *regions, **_: drawn.append([region.y for region in regions]))
-        same = header.view, header._pages, header._notes
-        header.show(*same)
-        assert not drawn
-        header.show(header.view, header._pages, [("tree", "accent")])
-        assert drawn == [[1]]

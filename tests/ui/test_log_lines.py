@@ -46,7 +46,7 @@ def test_the_newest_lines_are_kept_and_keep_their_numbers() -> None:
     assert kept(lines) == numbered(1000, lines.cut)
 
 
-def test_a_slice_that_begins_before_what_is_kept_has_what_is_kept_of_it() -> None:
+def test_a_slice_that_begins_before_the_kept_lines_has_only_kept_lines() -> None:
     lines = LogLines(max_lines=10)
     lines.extend(numbered(30))
     assert lines.slice(15, 22) == ["line 20", "line 21"]

@@ -38,44 +38,38 @@ async def read(*logs, thing=None, tails=None):
     return tails.known[thing.key]
 
 
-async def test_err_comes_before_out_where_it_has_lines():
-    tail = await read(log("out", ["said"]), log("err", ["complained"]))
-    assert (tail.log.label, tail.lines, tail.keys) == ("err", ("complained",), "l o")
-    tail = await read(log("out", ["said"]), log("err", ["", "  "]))
-    assert (tail.log.label, tail.lines, tail.keys) == ("out", ("said",), "l")
+MARKS = [":job_id:03000000", ":actor_name:RemoteRewardServer", ":task_name:score it"]
+"""Ray's own lines at the begin of each log."""
 
 
-async def test_an_err_with_nothing_but_rays_own_marks_has_no_lines():
-    marks = [":job_id:03000000", ":actor_name:RemoteRewardServer", ":task_name:score it"]
-    tail = await read(log("out", [*marks, "said"]), log("err", marks))
-    assert (tail.log.label, tail.lines) == ("out", ("said",))
+@pytest.mark.parametrize(
+    ("logs", "label", "lines", "keys"),
+    [
+        ([log("out", ["said"]), log("err", ["complained"])], "err", ["complained"], "l o"),
+        ([log("out", ["said"]), log("err", ["", "  "])], "out", ["said"], "l"),
+        ([log("out", [*MARKS, "said"]), log("err", MARKS)], "out", ["said"], "l"),
+        ([log("out", ["said"]), log("err"), log("err-before", ["died"])], "out", ["said"], "l"),
+        ([log("out"), log("err"), log("err-before", ["died"]), log("out-before", ["said"])], "err-before", ["died"], "l o o"),
+        ([log("out"), log("job", ["step 1"])], "out", [], "l"),  # the driver's lines are not the actor's
+        ([log("job", ["step 1"])], "job", ["step 1"], "l"),
+        ([log("out", ["said"]), log("err", why="gone")], "out", ["said"], "l"),
+        ([log("job", ["step 1"], ["step 2"], endless=True)], "job", ["step 1", "step 2"], "l"),  # it is still being written
+    ],
+)
+async def test_err_comes_before_out_and_the_process_of_now_before_the_last_where_they_have_lines(logs, label, lines, keys):
+    tail = await read(*logs)
+    assert (tail.log.label, tail.lines, tail.keys) == (label, tuple(lines), keys)
 
 
-async def test_the_process_of_now_comes_before_the_one_before_a_restart():
-    tail = await read(log("out", ["said"]), log("err"), log("err-before", ["died"]))
-    assert tail.log.label == "out"
-    tail = await read(log("out"), log("err"), log("err-before", ["died"]), log("out-before", ["said"]))
-    assert tail.log.label == "err-before"
-
-
-async def test_the_lines_of_a_driver_are_not_taken_for_those_of_its_actor():
-    assert (await read(log("out"), log("job", ["step 1"]))).lines == ()
-    assert (await read(log("job", ["step 1"]))).lines == ("step 1",)
-
-
-async def test_what_can_be_read_is_shown_though_another_log_cannot():
-    assert (await read(log("out", ["said"]), log("err", why="gone"))).lines == ("said",)
-    tail = await read(log("out"), log("err", why="gone"))
-    assert (tail.log, tail.why) == (None, "gone")
-
-
-async def test_of_a_log_that_is_still_being_written_the_lines_up_to_now_are_taken():
-    assert (await read(log("job", ["step 1"], ["step 2"], endless=True))).lines == ("step 1", "step 2")
-
-
-async def test_a_log_of_which_nothing_comes_is_not_called_empty():
-    tail = await read(log("job", endless=True))
-    assert tail.why == "job.log on node1: no answer within 10 s"
+@pytest.mark.parametrize(
+    ("logs", "why"),
+    [
+        ([log("out"), log("err", why="gone")], "gone"),
+        ([log("job", endless=True)], "job.log on node1: no answer within 10 s"),
+    ],
+)
+async def test_a_log_that_cannot_be_read_is_not_called_empty(logs, why):
+    assert (await read(*logs)).why == why
 
 
 async def test_with_another_process_an_actors_logs_are_found_anew():
@@ -85,7 +79,7 @@ async def test_with_another_process_an_actors_logs_are_found_anew():
     assert (await read(log("out", ["third"]), tails=tails, thing=actor(1, pid=8, restarts=1))).lines == ("third",)
 
 
-async def test_no_more_things_are_kept_than_that_many():
+async def test_tails_of_only_so_many_things_are_kept():
     tails = LogTails(Clock())
     for number in range(MAX_TAILS + 2):
         await read(log("out"), tails=tails, thing=actor(number + 1))
@@ -94,7 +88,7 @@ async def test_no_more_things_are_kept_than_that_many():
     assert actor(MAX_TAILS + 2).key in tails.known
 
 
-async def test_what_took_long_is_not_read_again_so_soon():
+async def test_a_log_that_took_long_to_read_is_read_less_often():
     clock = Clock()
     tails = LogTails(clock)
 

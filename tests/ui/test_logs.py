@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from msgspec.structs import replace
 
 from cockpit.model import Actor, Finding, Job, Node, PlacementGroup
@@ -11,7 +12,7 @@ from cockpit.sources.source import SourceError
 from cockpit.ui.pages.details import detail_of
 from cockpit.ui.screens.live import find_quotes
 from cockpit.ui.screens.log import LogScreen
-from tests.ui.screen import running, shown, table_of, until
+from tests.ui.screen import at, pages_of, press, running, shown, table_of, until
 from tests.world import actor, finding, node, process, snapshot
 
 
@@ -21,8 +22,7 @@ def is_open(app):
 
 async def opened(app, pilot, *keys):
     await until(pilot, lambda: table_of(app).count > 0)
-    await pilot.press(*keys)
-    await until(pilot, is_open(app))
+    await press(pilot, *keys, then=is_open(app))
     return app.screen
 
 
@@ -40,11 +40,9 @@ async def test_an_actors_logs_are_opened_from_its_row_and_switched_by_o(make):
         await until(pilot, lambda: "said" in shown(app))
         await until(pilot, lambda: "Actor actor1: worker-abababab-02000000-1001.out on node1   the process has ended" in shown(app))
         assert "o: out  err  job" in shown(app)
-        await pilot.press("o")
-        await until(pilot, lambda: "complained" in shown(app) and "said" not in shown(app))
+        await press(pilot, "o", then=lambda: "complained" in shown(app) and "said" not in shown(app))
         assert "Actor actor1: err.log on node1" in shown(app)
-        await pilot.press("O", "O")
-        await until(pilot, lambda: "step 1" in shown(app) and "the job has ended" in shown(app))
+        await press(pilot, "O", "O", then=lambda: "step 1" in shown(app) and "the job has ended" in shown(app))
 
 
 async def test_the_log_of_a_job_that_is_over_says_since_when_and_never_that_it_is_live(make, clock):
@@ -65,38 +63,16 @@ async def test_a_log_without_lines_says_so_once(make):
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(app, pilot, "5", "l")
         await until(pilot, lambda: shown(app).splitlines()[0].strip().endswith("out.log on node1   no lines: the process has ended"))
-        await pilot.press("o")
-        await until(pilot, lambda: shown(app).splitlines()[0].strip().endswith("err.log on node1   no lines yet"))
+        await press(pilot, "o", then=lambda: shown(app).splitlines()[0].strip().endswith("err.log on node1   no lines yet"))
 
 
-async def test_a_log_that_is_alone_offers_no_other(make):
-    app = make()
-    app.monitor.logs.batches = [["step 1"]]
-    async with app.run_test(size=(120, 40)) as pilot:
-        await opened(app, pilot, "5", "l")
-        await until(pilot, lambda: "step 1" in shown(app))
-        await pilot.press("o")
-        assert "o: " not in shown(app)
-        assert "Other log" not in shown(app)
-        assert "Job ppo-7b: job-driver-ppo-7b.log on node1   the job has ended" in shown(app)
-
-
-async def test_on_an_actors_page_its_own_log_is_opened(make):
-    app = make(snapshot(actors=(actor(1),), placement_groups=()))
-    async with running(app, size=(160, 40)) as pilot:
-        await pilot.press("3", "end", "enter")
-        await until(pilot, lambda: "ACTOR" in shown(app))
+@pytest.mark.parametrize(("keys", "kind"), [(("2", "enter"), Node), (("3", "end", "enter"), Actor)])
+async def test_on_the_page_of_a_thing_its_own_log_is_opened(make, keys, kind):
+    first = snapshot(processes=(), actors=(actor(1),), placement_groups=())
+    async with at(make(first), *keys, size=(160, 40)) as (app, pilot):
+        await until(pilot, lambda: len(pages_of(app).pages) == 2)
         await opened(app, pilot, "l")
-        assert {type(thing) for thing in app.monitor.logs.asked} == {Actor}
-
-
-async def test_on_a_nodes_page_its_own_log_is_opened(make):
-    app = make(snapshot(processes=(), actors=(), placement_groups=()))
-    async with running(app, size=(160, 40)) as pilot:
-        await pilot.press("2", "enter")
-        await until(pilot, lambda: "MEMORY" in shown(app).upper())
-        await opened(app, pilot, "l")
-        assert [type(thing) for thing in app.monitor.logs.asked] == [Node]
+        assert {type(thing) for thing in app.monitor.logs.asked} == {kind}
 
 
 async def test_a_findings_log_is_that_of_what_it_is_about_in_its_own_order_with_its_quotes(make):
@@ -116,17 +92,27 @@ async def test_a_findings_log_is_that_of_what_it_is_about_in_its_own_order_with_
         assert screen.marks == ("RuntimeError: NCCL timed out",)
 
 
-def test_only_a_finding_that_quotes_a_log_has_lines_to_be_marked_in_it():
-    assert find_quotes(finding(code="job-failed", evidence=("RuntimeError: NCCL timed out",))) == ("RuntimeError: NCCL timed out",)
-    assert find_quotes(finding(code="actor-restarting", evidence=("actor actor1: restarted 3 times in the last 3m05s",))) == ()
+@pytest.mark.parametrize(
+    ("thing", "quotes"),
+    [
+        (finding(code="job-failed", evidence=("RuntimeError: NCCL timed out",)), ("RuntimeError: NCCL timed out",)),
+        (
+            finding(code="job-failed", evidence=("short", "`dmesg -T` shows all of it", "a line that is long enough")),
+            ("a line that is long enough",),
+        ),
+        (finding(code="actor-restarting", evidence=("actor actor1: restarted 3 times in the last 3m05s",)), ()),
+        (actor(1), ()),
+    ],
+)
+def test_only_a_finding_that_quotes_a_log_has_lines_to_be_marked_in_it(thing, quotes):
+    assert find_quotes(thing) == quotes
 
 
 async def test_where_there_is_no_log_one_sentence_says_why(make):
     app = make()
     app.monitor.logs.found = SourceError("no log of process 7: Ray writes none for it")
     async with running(app, size=(160, 40), notifications=True) as pilot:
-        await pilot.press("4", "l")
-        await until(pilot, lambda: "no log of process 7" in shown(app))
+        await press(pilot, "4", "l", then="no log of process 7")
         assert not isinstance(app.screen, LogScreen)
 
 
@@ -159,8 +145,7 @@ async def test_a_failure_is_the_state_of_that_log_alone(make):
     async with app.run_test(size=(160, 40)) as pilot:
         await opened(app, pilot, "3", "end", "l")
         await until(pilot, lambda: "can't be read: the probe of node2 did not answer" in shown(app))
-        await pilot.press("o")
-        await until(pilot, lambda: "step 1" in shown(app) and "can't be read" not in shown(app))
+        await press(pilot, "o", then=lambda: "step 1" in shown(app) and "can't be read" not in shown(app))
 
 
 def test_a_title_begins_with_what_people_call_it():
@@ -173,10 +158,3 @@ def test_a_title_begins_with_what_people_call_it():
         "Placement group vllm",
         "Finding node2 GPU 3",
     ]
-
-
-def test_what_is_too_short_or_a_command_is_no_quote():
-    assert find_quotes(finding(code="job-failed", evidence=("short", "`dmesg -T` shows all of it", "a line that is long enough"))) == (
-        "a line that is long enough",
-    )
-    assert find_quotes(actor(1)) == ()

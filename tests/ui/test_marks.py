@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,61 +17,48 @@ def text(pieces: tuple[tuple[str, str], ...]) -> str:
     return "".join(piece for piece, _ in pieces)
 
 
-def test_a_steady_hundred_is_full_height() -> None:
-    assert spark([100.0] * 4, 4) == "████"
-    assert spark([100.0] * 4, 4, ascii=True) == "####"
+@pytest.mark.parametrize(
+    ("values", "width", "drawn", "plain"),
+    [
+        ([100.0] * 4, 4, "████", "####"),
+        ([0.0, 0.0], 2, "▁▁", ".."),  # the lowest sign, and not blank
+        ([100.0, None, float("nan"), 0.0], 4, "█  ▁", "#  ."),
+        ([0.0, 0.0, 100.0], 2, "▁█", ".#"),  # the oldest go
+        ([100.0], 3, "  █", "  #"),  # the newest is at the right
+        ([], 3, "   ", "   "),
+        ([50.0], 0, "", ""),
+    ],
+)
+def test_a_spark_has_the_newest_at_the_right_gaps_and_a_sign_for_zero(values, width, drawn, plain):
+    assert (spark(values, width), spark(values, width, ascii=True)) == (drawn, plain)
 
 
-def test_a_steady_zero_is_the_lowest_sign_and_not_blank() -> None:
-    assert spark([0.0, 0.0], 2) == "▁▁"
-    assert spark([0.0, 0.0], 2, ascii=True) == ".."
-
-
-def test_a_gap_is_blank() -> None:
-    assert spark([100.0, None, float("nan"), 0.0], 4) == "█  ▁"
-
-
-def test_the_newest_is_at_the_right_and_the_oldest_go() -> None:
-    assert spark([0.0, 0.0, 100.0], 2) == "▁█"
-    assert spark([100.0], 3) == "  █"
-    assert spark([], 3) == "   "
-    assert spark([50.0], 0) == ""
-
-
-def test_the_scale_is_fixed() -> None:
+def test_the_scale_of_a_spark_is_fixed() -> None:
     assert spark([40.0, 41.0], 2) == "▄▄"
     assert spark([1.0, 2.0], 2, top=2.0) == "▅█"
-
-
-def test_heights_rise_with_the_value() -> None:
     assert spark([6.0, 19.0, 31.0, 44.0, 56.0, 69.0, 81.0, 94.0], 8) == "▁▂▃▄▅▆▇█"
 
 
-def test_a_bar_grows_by_eighths() -> None:
-    assert text(bar(0.0, 4)) == "····"
-    assert text(bar(0.55, 4)) == "██▏·"
-    assert text(bar(1.0, 4)) == "████"
-    assert text(bar(0.5, 4, ascii=True)) == "##.."
+@pytest.mark.parametrize(
+    ("fraction", "drawn", "plain"),
+    [
+        (0.0, "····", "...."),
+        (0.55, "██▏·", "##.."),
+        (1.0, "████", "####"),
+        (0.5, "██··", "##.."),
+        (0.001, "▏···", "#..."),  # it is not empty
+        (0.999, "███▉", "###."),  # it is not full
+    ],
+)
+def test_a_bar_grows_by_eighths_and_looks_neither_empty_nor_full_where_it_is_not(fraction, drawn, plain):
+    assert (text(bar(fraction, 4)), text(bar(fraction, 4, ascii=True))) == (drawn, plain)
 
 
-def test_a_bar_that_is_not_empty_and_one_that_is_not_full_look_so() -> None:
-    assert text(bar(0.001, 4)) == "▏···"
-    assert text(bar(0.999, 4)) == "███▉"
-    assert text(bar(0.001, 4, ascii=True)) == "#..."
-    assert text(bar(0.999, 4, ascii=True)) == "###."
-
-
-def test_the_kill_line_is_drawn_into_the_bar() -> None:
+def test_the_kill_line_is_drawn_into_the_bar_which_is_bad_beyond_it_and_unknown_is_a_dash() -> None:
     assert bar(0.5, 8, 0.75) == (("████", "mid"), ("··", "faint"), ("│", "kill"), ("·", "faint"))
     assert bar(0.5, 8, 0.75, ascii=True) == (("####", "mid"), ("..", "faint"), ("|", "kill"), (".", "faint"))
     assert text(bar(0.5, 8, 1.0)) == "████···│"
-
-
-def test_a_bar_beyond_its_kill_line_is_bad() -> None:
     assert bar(0.9, 10, 0.5) == (("█████", "bad"), ("│", "kill"), ("███", "bad"), ("·", "faint"))
-
-
-def test_an_unknown_bar_is_neither_empty_nor_full() -> None:
     assert bar(None, 4, 0.5) == (("–   ", "dim"),)
     assert bar(float("nan"), 4, ascii=True) == (("?   ", "dim"),)
 
@@ -90,18 +78,8 @@ def test_a_spark_is_as_wide_as_asked(values: list[float | None], width: int, pla
 def test_heat_tells_none_low_mid_high_unknown_and_lost_apart() -> None:
     cells = [heat(0.0), heat(0.3), heat(0.7), heat(0.99), heat(None), heat(0.5, lost=True)]
     assert cells == [("▁", "faint"), ("▃", "low"), ("▆", "mid"), ("█", "high"), ("–", "dim"), ("✖", "bad")]
-    assert len(set(cells)) == 6
-
-
-def test_heat_in_ascii() -> None:
-    cells = [
-        heat(0.0, ascii=True),
-        heat(0.3, ascii=True),
-        heat(0.99, ascii=True),
-        heat(None, ascii=True),
-        heat(None, lost=True, ascii=True),
-    ]
-    assert [cell for cell, _ in cells] == [".", "-", "#", "?", "X"]
+    plain = [heat(fraction, ascii=True)[0] for fraction in (0.0, 0.3, 0.99, None)]
+    assert [*plain, heat(None, lost=True, ascii=True)[0]] == [".", "-", "#", "?", "X"]
 
 
 def test_a_node_of_eight_gpus_is_eight_cells() -> None:
@@ -117,20 +95,14 @@ def drawn(*args, **more) -> list[str]:
 def test_a_chart_rises_with_its_values_and_shades_what_lies_ahead() -> None:
     assert drawn([0, 25, 50], [75, 100], 4, 100) == ["    ░", "   ░░", "  █░░", " ██░░"]
     assert drawn([0, 25, 50], [75, 100], 4, 100, ascii=True) == ["    :", "   ::", "  #::", " ##::"]
-
-
-def test_the_line_lies_behind_the_past_and_before_what_lies_ahead() -> None:
-    assert drawn([10, 90, None], [60, 90], 4, 100, 80) == ["─▅──░", " █ ░░", " █ ░░", "▄█ ░░"]
+    assert drawn([10, 90, None], [60, 90], 4, 100, 80) == ["─▅──░", " █ ░░", " █ ░░", "▄█ ░░"], "the line lies behind the past"
     assert drawn([10], [], 2, 100, 80, ascii=True)[0] == "-"
+    assert drawn([None, 100], [], 2, 100) == [" █", " █"], "a gap is blank"
 
 
 def test_what_is_beyond_the_line_is_bad() -> None:
     (row,) = chart([70, 90], [90], 1, 100, 80)
     assert [tone for _, tone in row] == ["mid", "bad", "kill"]
-
-
-def test_a_gap_in_a_chart_is_blank() -> None:
-    assert drawn([None, 100], [], 2, 100) == [" █", " █"]
 
 
 @given(st.lists(FRACTION, max_size=20), st.lists(st.floats(), max_size=5), st.integers(1, 9), FRACTION)

@@ -13,7 +13,7 @@ from cockpit.ui.pages.memory import OWNERS, MemoryPage, downsample, fullest_node
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.view import Index, View
 from tests.ui.page_text import drawn, text
-from tests.ui.screen import pages_of, shown, table_of, until
+from tests.ui.screen import pages_of, press, shown, table_of, until
 from tests.world import GIB, NOW, actor, node, process, snapshot
 
 HOG = f"{1:032x}"
@@ -58,32 +58,31 @@ def owners(view):
     return drawn(sections(view)["memory-owners"], view)
 
 
-def test_it_says_when_ray_will_kill():
+def test_the_memory_page_says_when_ray_will_kill():
     facts = told(seen(*range(560, 800, 10)))
+    assert "killed first" in facts
     assert facts["growth"] == "+120G/min in the last two minutes"
     assert facts["forecast"] == "at +120G/min Ray starts killing workers in ~1 min"
     assert facts["kill line"] == "Ray kills workers above 950G, 160G left"
+    unknown = told(seen(700, kill_at=None))["kill line"]
+    assert unknown == "Ray kills workers above 950G (its default; the real setting is unknown), 250G left"
 
 
-def test_what_does_not_grow_has_no_forecast_and_too_short_a_past_neither():
-    assert told(seen(*[700] * 24))["forecast"] == "Ray kills no worker within 60 min at this rate"
-    assert told(seen(700))["forecast"] == "–"
-    assert told(seen(*[600] * 12, *[700] * 12))["forecast"] == "unknown: the growth is not steady"
-    assert told(seen(*[960] * 24))["forecast"] == "above the kill line: Ray kills workers"
+@pytest.mark.parametrize(
+    ("past", "forecast"),
+    [
+        ([700] * 24, "Ray kills no worker within 60 min at this rate"),
+        ([700], "–"),
+        ([600] * 12 + [700] * 12, "unknown: the growth is not steady"),
+        ([960] * 24, "above the kill line: Ray kills workers"),
+    ],
+)
+def test_what_does_not_grow_has_no_forecast_and_too_short_a_past_neither(past, forecast):
+    assert told(seen(*past))["forecast"] == forecast
+    assert not any("░" in row for _, row in chart(seen(*past)))
 
 
-def test_a_line_that_nobody_has_told_is_assumed_and_said_to_be():
-    assert (
-        told(seen(700, kill_at=None))["kill line"] == "Ray kills workers above 950G (its default; the real setting is unknown), 250G left"
-    )
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 160])
-def test_whom_ray_kills_first_is_said_at_every_width(width):
-    assert "killed first" in told(seen(700, width=width))
-
-
-def test_whom_ray_kills_first_is_said_with_the_newest_worker_by_name():
+def test_the_newest_worker_is_named_as_the_first_that_ray_kills():
     worker = process(1004, actor=HOG, kind="worker", rss=9 * GIB, started=NOW - 60)
     host = replace(snapshot().hosts["node1"], processes=(worker,), memory_users=())
     first = told(seen(700, width=400, processes=(worker,), hosts={"node1": host}))["killed first"]
@@ -106,17 +105,13 @@ def test_the_chart_fills_the_room_and_has_the_line_in_it(width, columns):
     assert drawn[-1][1].split() == ["-15", "min", "now", "+5", "min"]
 
 
-def test_it_is_plain_where_only_ascii_can_be_drawn():
+def test_the_chart_is_ascii_in_an_ascii_terminal():
     view = seen(*range(560, 800, 10), width=80, plain=True)
     assert all(row.isascii() for _, row in chart(view))
     assert all(row["LAST 15 MIN"].isascii() for row in owners(view))
 
 
-def test_nothing_lies_ahead_of_what_does_not_grow():
-    assert not any("░" in row for _, row in chart(seen(*[700] * 24)))
-
-
-def test_who_holds_it_is_told_by_actor_job_and_what_runs_the_greatest_first():
+def test_holders_are_listed_by_actor_job_and_program_the_greatest_first():
     rows = owners(seen(*range(560, 800, 10)))
     assert [row["BY JOB AND ACTOR"] for row in rows][:3] == ["actor actor1", "VLLM::EngineCore of train", "job ppo-7b"]
     assert [row["HOLDS"] for row in rows][:3] == ["490G", "80G", "3.0G"]
@@ -125,7 +120,7 @@ def test_who_holds_it_is_told_by_actor_job_and_what_runs_the_greatest_first():
     assert rows[0]["LAST 15 MIN"].strip()[-1] == "█"
 
 
-def test_a_supervisor_is_of_the_job_that_it_has_started():
+def test_a_supervisor_belongs_to_the_job_that_it_started():
     supervisor = actor(5, name="_ray_internal_job_actor_rm-72b", job="01000000", internal=True)
     own = (process(1005, actor=supervisor.id, job="01000000", rss=GIB),)
     host = replace(snapshot().hosts["node1"], taken=NOW, processes=own, memory_users=())
@@ -148,7 +143,7 @@ def shares(view, used=700, shared=100):
     return View(made, Index(made), history, NOW, view.width)
 
 
-def test_what_is_shared_is_counted_once_and_all_rows_add_up_to_the_total():
+def test_shared_memory_is_counted_once_and_all_rows_add_up_to_the_total():
     view = shares(seen(700))
     rows = {row["BY JOB AND ACTOR"]: row["HOLDS"] for row in owners(view)}
     assert rows == {
@@ -160,6 +155,8 @@ def test_what_is_shared_is_counted_once_and_all_rows_add_up_to_the_total():
     }
     assert sum(row.holding.used for row in sections(view)["memory-owners"].rows) == 1000 * GIB
     assert told(view)["shared memory"].startswith("100G, including ")
+    twice = {row["BY JOB AND ACTOR"]: row["HOLDS"] for row in owners(shares(seen(700), used=340))}
+    assert twice["counted twice: pages that forked processes share"] == "-13G"
 
 
 def test_the_processes_of_a_nodes_page_add_up_too():
@@ -176,28 +173,27 @@ def test_the_processes_of_a_nodes_page_add_up_too():
     assert sum(row.used for row in section.rows) == 1000 * GIB
 
 
-def test_where_more_is_held_than_is_in_use_it_is_said_to_be_counted_twice():
-    rows = {row["BY JOB AND ACTOR"]: row["HOLDS"] for row in owners(shares(seen(700), used=340))}
-    assert rows["counted twice: pages that forked processes share"] == "-13G"
+UNKNOWN = [HostMemory(), *(HostMemory(amount, amount, amount, amount) for amount in (-1, 0, 2**70, float("nan"), float("inf")))]
 
 
-def test_where_no_probe_looks_the_holders_are_not_known():
-    view = seen(700, nodes=(node(1, memory=HostMemory(GIB, 10 * GIB), probed=False),))
-    assert sections(view)["memory-owners"].rows is None
-
-
-def test_a_node_that_tells_nothing_and_one_that_is_gone_have_a_page():
-    view = seen(700, nodes=(node(1, seen=None, memory=HostMemory()),))
+@pytest.mark.parametrize("memory", UNKNOWN)
+def test_unknown_and_absurd_amounts_are_drawn_as_unknown(memory):
+    view = seen(700, nodes=(node(1, memory=memory),))
     assert told(view)["kill line"] == "–"
     assert chart(view) == [("", "–")]
+
+
+def test_a_node_that_is_gone_has_a_page_and_without_a_probe_the_holders_are_unknown():
     assert list(sections(seen(700, nodes=()))) == ["gone"]
+    view = seen(700, nodes=(node(1, memory=HostMemory(GIB, 10 * GIB), probed=False),))
+    assert sections(view)["memory-owners"].rows is None
 
 
 def test_columns_show_the_greatest_of_what_falls_into_them_and_gaps_stay():
     assert downsample([1, 2, None, None, 5, None], 3) == [2, None, 5]
 
 
-def test_it_is_opened_from_a_node_from_what_is_of_one_and_from_its_page():
+def test_the_memory_page_opens_from_a_node_its_things_and_its_page():
     one, gpus = node(1), NodesPage().sections(seen(700))[1].rows
     assert memory_node(NodesPage(), one, snapshot()) is one
     assert memory_node(NodesPage(), gpus[0], snapshot()).key == one.key
@@ -225,37 +221,25 @@ def test_the_fullest_node_is_the_nearest_to_its_own_kill_line_and_alive():
 async def test_without_a_node_under_the_cursor_m_opens_the_fullest(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("5")
-        await until(pilot, lambda: isinstance(pages_of(app).page, JobsPage))
-        await pilot.press("m")
-        await until(pilot, lambda: isinstance(pages_of(app).page, MemoryPage))
+        await press(pilot, "5", then=lambda: isinstance(pages_of(app).page, JobsPage))
+        await press(pilot, "m", then=lambda: isinstance(pages_of(app).page, MemoryPage))
         assert pages_of(app).page.node.key == fullest_node(app.live.snapshot).key
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
-async def test_m_opens_it_and_escape_leaves_it(make, size):
+async def test_m_opens_the_memory_page_and_escape_leaves_it(make, size):
     app = make()
     async with app.run_test(size=size) as pilot:
-        await pilot.press("2", "m")
-        await until(pilot, lambda: "Memory node1" in shown(app))
+        await press(pilot, "2", "m", then="Memory node1")
         assert "kill 950G" in shown(app)
         assert "BY JOB AND ACTOR" in shown(app)
-        await pilot.press("escape")
-        await until(pilot, lambda: "Memory node1" not in shown(app))
+        await press(pilot, "escape", then=lambda: "Memory node1" not in shown(app))
 
 
-async def test_m_where_no_node_is_says_so(make):
+async def test_without_nodes_m_says_so(make):
     app = make(snapshot(nodes=()))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await pilot.press("5", "m")
-        await until(pilot, lambda: "Host memory is unknown on all nodes" in shown(app))
-
-
-@pytest.mark.parametrize("absurd", [-1, 0, 2**70, float("nan"), float("inf")])
-def test_absurd_amounts_are_drawn_as_unknown(absurd):
-    view = seen(700, nodes=(node(1, memory=HostMemory(absurd, absurd, absurd, absurd)),))
-    assert chart(view) == [("", "–")]
-    assert told(view)["kill line"] == "–"
+        await press(pilot, "5", "m", then="Host memory is unknown on all nodes")
 
 
 def test_of_two_nodes_on_one_host_the_processes_of_both_say_what_they_are():
@@ -271,15 +255,12 @@ def test_of_two_nodes_on_one_host_the_processes_of_both_say_what_they_are():
     assert [text(kind.cell(row, view)).strip() for row in section.rows[:2]] == ["ray", "ray"]
 
 
-async def test_its_key_lists_who_grows_fastest_first_and_again_in_the_usual_order(make):
+async def test_on_the_memory_page_m_lists_the_fastest_growth_first_and_then_the_usual_order(make):
     app = make(at(NOW, 700))
     async with app.run_test(size=(160, 50)) as pilot:
         await until(pilot, lambda: table_of(app).count > 0)
-        await pilot.press("m")
-        await until(pilot, lambda: "Memory node1" in shown(app))
+        await press(pilot, "m", then="Memory node1")
         assert "m Growth" in shown(app)
-        await pilot.press("m")
-        await until(pilot, lambda: table_of(app).sorts.get(OWNERS) == ("GROWTH", False))
+        await press(pilot, "m", then=lambda: table_of(app).sorts.get(OWNERS) == ("GROWTH", False))
         assert "GROWTH" in {column.title for column in sections(app.page_screen.make_view())[OWNERS].columns}
-        await pilot.press("m")
-        await until(pilot, lambda: table_of(app).sorts[OWNERS] == ("", False))
+        await press(pilot, "m", then=lambda: table_of(app).sorts[OWNERS] == ("", False))

@@ -9,7 +9,7 @@ from cockpit.config.address import Address
 from cockpit.model import Cluster, Finding, OtherRay
 from cockpit.text import to_ascii
 from cockpit.ui.screens.dialogs import AddressDialog
-from tests.ui.screen import footer, running, shown, until
+from tests.ui.screen import at, footer, press, running, shown, until
 from tests.world import NOW, snapshot
 
 LIVES = OtherRay("http://127.0.0.1:8366", "session_b", answers=True)
@@ -28,14 +28,22 @@ async def test_from_a_wrong_address_a_goes_to_a_ray_that_answers(make):
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "a Other cluster" in footer(app))
         assert "nothing answers at" in next(line for line in shown(app).splitlines() if " a " in line)
-        await pilot.press("a")
-        await until(pilot, lambda: isinstance(app.screen, AddressDialog))
+        await press(pilot, "a", then=lambda: isinstance(app.screen, AddressDialog))
         await until(pilot, lambda: "http://127.0.0.1:8366  session_b" in shown(app))
         assert "Which of these Ray clusters should cockpit follow?" in shown(app)
         assert "session_c of train" in shown(app)
         assert "38225" not in shown(app), "what does not answer is not offered"
-        await pilot.press("enter")
-        await until(pilot, lambda: app.monitor.followed == [Address("http://127.0.0.1:8366", "session_b", chosen=True)])
+        await press(pilot, "enter", then=lambda: app.monitor.followed == [Address("http://127.0.0.1:8366", "session_b", chosen=True)])
+
+
+@pytest.mark.parametrize("ascii", [False, True])
+async def test_clusters_found_before_the_screen_opened_are_offered_on_it(make, ascii):
+    app = make(lost(), ascii=ascii)
+    app.monitor.rays = (LIVES,)
+    app.monitor.is_started, app.monitor.open_choices = True, (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
+        assert not ascii or to_ascii(shown(app)).isascii()
 
 
 @pytest.mark.parametrize("key", ["escape", "q"])
@@ -44,10 +52,8 @@ async def test_the_choice_can_be_left_and_nothing_is_followed(make, key):
     app.monitor.rays = (LIVES,)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "a Other cluster" in footer(app))
-        await pilot.press("a")
-        await until(pilot, lambda: isinstance(app.screen, AddressDialog))
-        await pilot.press(key)
-        await until(pilot, lambda: not isinstance(app.screen, AddressDialog))
+        await press(pilot, "a", then=lambda: isinstance(app.screen, AddressDialog))
+        await press(pilot, key, then=lambda: not isinstance(app.screen, AddressDialog))
         assert app.monitor.followed == []
 
 
@@ -55,22 +61,12 @@ async def test_where_no_other_ray_answers_it_is_said(make):
     app = make()
     app.monitor.rays = (SILENT,)
     async with running(app, size=(160, 24), notifications=True) as pilot:
-        await pilot.press("a")
-        await until(pilot, lambda: "No other Ray cluster on this host answers" in shown(app))
+        await press(pilot, "a", then="No other Ray cluster on this host answers")
         assert len(app.screen_stack) == 1
 
 
-async def test_those_found_before_the_screen_was_there_are_offered_on_it(make):
-    app = make(lost())
-    app.monitor.rays = (LIVES,)
-    app.monitor.is_started, app.monitor.open_choices = True, (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
-
-
 async def test_another_session_in_the_place_of_the_followed_one_is_said_once(make):
-    app = make(snapshot())
-    async with running(app, size=(160, 24), notifications=True) as pilot:
+    async with at(make(snapshot()), size=(160, 24), notifications=True) as (app, pilot):
         moved = replace(app.services.snapshot.cluster, session="session_b", before="session_a", replaced=NOW)
         app.take(snapshot(cluster=moved))
         app.take(snapshot(cluster=moved))
@@ -78,16 +74,7 @@ async def test_another_session_in_the_place_of_the_followed_one_is_said_once(mak
         assert len(app._notifications) == 1
 
 
-async def test_in_ascii_they_are_offered_in_ascii(make):
-    app = make(lost(), ascii=True)
-    app.monitor.rays = (LIVES,)
-    app.monitor.is_started, app.monitor.open_choices = True, (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
-        assert not {char for char in to_ascii(shown(app)) if not char.isascii()}
-
-
-async def test_of_several_at_the_start_those_that_answer_are_offered(make):
+async def test_of_several_clusters_those_that_answer_are_offered(make):
     app = make(lost())
     app.monitor.rays = (LIVES,)
     both = (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))

@@ -66,14 +66,14 @@ def told(page, seen):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_before_anything_is_heard_no_list_is_empty_but_unknown(page):
+def test_before_the_first_answer_each_list_is_unknown_and_not_empty(page):
     for shown in page().sections(view(NOTHING)):
         assert shown.rows is None or shown.key == "faults", shown.key
         assert "unknown" in shown.sentence or shown.sentence == "not watched yet" or shown.key == "faults", shown.key
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_is_known_to_be_nothing_is_said_to_be_none(page):
+def test_a_list_that_is_known_to_be_empty_is_called_none(page):
     empty = snapshot(nodes=(), actors=(), placement_groups=(), jobs=(), processes=(), sessions=(), faults=())
     for shown in page().sections(view(empty)):
         assert not shown.rows
@@ -83,7 +83,7 @@ def test_what_is_known_to_be_nothing_is_said_to_be_none(page):
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("tree", [False, True])
 @pytest.mark.parametrize("plain", [False, True])
-def test_every_cell_sort_and_search_can_be_made_of_every_row(page, tree, plain):
+def test_every_cell_sort_and_search_can_be_made_of_every_row_and_no_two_rows_have_one_key(page, tree, plain):
     hostile, bare = (
         snapshot("\x1b[31m[/]"),
         snapshot(nodes=(node(1, gpus=None, seen=None, memory=HostMemory(), disks=()),), jobs=(Job("x"),)),
@@ -92,21 +92,14 @@ def test_every_cell_sort_and_search_can_be_made_of_every_row(page, tree, plain):
         made, seen = page(), view(of, plain=plain)
         made.tree = tree
         for shown in made.sections(seen):
+            keys = [row.key for row in shown.rows or ()]
+            assert all(keys)
+            assert len(keys) == len(set(keys)), shown.key
             for row in shown.rows or ():
-                assert row.key
                 assert isinstance(shown.search(row), str)
                 for column in shown.columns:
                     assert isinstance(text(column.cell(row, seen)), str)
                     assert column.sort is None or column.sort(row, seen) != NotImplemented
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_no_two_rows_of_a_section_are_the_same(page):
-    made, seen = page(), view()
-    made.tree = True
-    for shown in made.sections(seen):
-        keys = [row.key for row in shown.rows or ()]
-        assert len(keys) == len(set(keys)), shown.key
 
 
 def test_a_node_that_nobody_could_look_at_is_all_dashes():
@@ -116,15 +109,11 @@ def test_a_node_that_nobody_could_look_at_is_all_dashes():
         assert bare[title].strip() == "–", title
 
 
-def test_a_node_without_gpus_has_none_which_is_not_unknown():
-    (bare,) = rows(OverviewPage(), "nodes", nodes=(node(1, gpus=()),))
-    assert bare["GPU MEM"] == "none"
-
-
-def test_a_lost_gpu_is_marked_and_not_counted_as_empty():
-    (one,) = rows(OverviewPage(), "nodes", nodes=(node(1, gpus=(Gpu(0, fault="lost"), gpu(1, 40))),))
-    assert one["GPU MEM"].startswith("✖")
-    assert one["MEM%"] == "50%"
+def test_no_gpus_are_not_unknown_gpus_and_a_lost_one_is_marked_and_not_counted_as_empty():
+    (none,) = rows(OverviewPage(), "nodes", nodes=(node(1, gpus=()),))
+    assert none["GPU MEM"] == "none"
+    (lost,) = rows(OverviewPage(), "nodes", nodes=(node(1, gpus=(Gpu(0, fault="lost"), gpu(1, 40))),))
+    assert (lost["GPU MEM"][0], lost["MEM%"]) == ("✖", "50%")
 
 
 def test_old_facts_are_dimmed_and_those_of_the_dead_are_old():
@@ -146,9 +135,10 @@ def test_waiting_actors_of_one_kind_are_folded_into_one_row():
     found = {row["NAME"]: row for row in rows(OverviewPage(), "waits")}
     assert set(found) == {"vllm", "CriticModelActor x 4", "actor3"}
     assert found["CriticModelActor x 4"]["NEEDS"] == "1 GPU"
-    assert found["vllm"]["NEEDS"] == "16 x {1 GPU, 1 CPU} STRICT_PACK"
-    assert found["vllm"]["FOR"] == "6m40s"
+    assert [found["vllm"][title] for title in ("NEEDS", "FOR")] == ["16 x {1 GPU, 1 CPU} STRICT_PACK", "6m40s"]
     assert found["actor3"]["WAITS"] == "restart"
+    pair = (actor(1, state="PENDING_CREATION"), actor(2, state="PENDING_CREATION", needs={"GPU": 8.0}))
+    assert len(rows(OverviewPage(), "waits", actors=pair, placement_groups=())) == 2, "they need different things"
 
 
 REASON = "never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8 each, and no other node could be started"
@@ -192,28 +182,13 @@ def test_on_the_page_of_actors_a_long_reason_is_told_by_the_group_and_in_full_on
     )
 
 
-def test_actors_that_want_different_things_are_not_folded():
-    pair = (actor(1, state="PENDING_CREATION"), actor(2, state="PENDING_CREATION", needs={"GPU": 8.0}))
-    assert len(rows(OverviewPage(), "waits", actors=pair, placement_groups=())) == 2
-
-
 def test_the_longest_wait_is_first_and_one_that_may_be_longer_says_so():
     long = actor(1, state="PENDING_CREATION", class_="Long", since=NOW - 900, at_least=True, name="")
-    found = rows(
-        OverviewPage(), "waits", actors=(actor(2, state="PENDING_CREATION", since=NOW - 5, name="short"), long), placement_groups=()
-    )
-    assert [(row["NAME"], row["FOR"]) for row in found] == [("Long", ">15m00s"), ("short", "5s")]
-
-
-def test_a_wait_of_which_nobody_knows_the_beginning_is_a_dash():
-    (row,) = rows(OverviewPage(), "waits", actors=(), placement_groups=(PlacementGroup("0123456789abcdef", state="PENDING"),))
-    assert (row["NAME"], row["FOR"], row["WHY"]) == ("0123456789ab", "–", "–")
-
-
-def test_a_job_that_has_not_begun_waits():
-    assert [row["NAME"] for row in rows(OverviewPage(), "waits", actors=(), placement_groups=(), jobs=(Job("x", status="PENDING"),))] == [
-        "x"
-    ]
+    short = actor(2, state="PENDING_CREATION", since=NOW - 5, name="short")
+    group = PlacementGroup("0123456789abcdef", state="PENDING")
+    found = rows(OverviewPage(), "waits", actors=(short, long), placement_groups=(group,), jobs=(Job("x", status="PENDING"),))
+    assert [(row["NAME"], row["FOR"]) for row in found] == [("Long", ">15m00s"), ("short", "5s"), ("0123456789ab", "–"), ("x", "–")]
+    assert found[2]["WHY"] == "–"
 
 
 @pytest.mark.parametrize("unheard", ["actors", "placement_groups", "jobs"])
@@ -224,12 +199,8 @@ def test_nothing_waits_only_where_all_that_could_wait_was_heard_of(unheard):
     assert unsure.rows is None
     assert unsure.sentence == f"unknown: no answer from Ray about {unheard.removeprefix('placement_')} yet"
     assert section(OverviewPage(), "waits", view(NOTHING)).sentence == "unknown: no answer from Ray yet"
-
-
-def test_what_is_known_to_wait_is_listed_whatever_else_is_unheard():
-    assert [row["NAME"] for row in rows(OverviewPage(), "waits", actors=None, jobs=(Job("x", status="PENDING"),), placement_groups=())] == [
-        "x"
-    ]
+    known = rows(OverviewPage(), "waits", actors=None, jobs=(Job("x", status="PENDING"),), placement_groups=())
+    assert [row["NAME"] for row in known] == ["x"], "what is known to wait is listed all the same"
 
 
 # What is left over, what runs
@@ -249,10 +220,12 @@ def test_tasks_that_no_node_is_large_enough_for_wait_and_a_queue_that_moves_does
     assert "`ray list tasks`" in str(told)
 
 
-def test_the_left_over_that_holds_most_is_first():
+def test_the_process_left_over_that_holds_most_is_first():
     small, big, none = (process(pid, kind="orphan", gpus=gpus) for pid, gpus in ((1, (Hold(0, GIB),)), (2, (Hold(1, 9 * GIB),)), (3, ())))
     found = rows(OverviewPage(), "left", processes=(none, small, big))
     assert [(row["PID"], row["GPU MEM"]) for row in found] == [("2", "9.0G"), ("1", "1.0G"), ("3", "")]
+    titles = [section(OverviewPage(), "left", view(processes=of)).title for of in ((small,), (small, process(4, kind="stale")))]
+    assert titles == ["ORPHANS", "ORPHANS, STALE"]
 
 
 def test_nothing_is_left_over_only_where_somebody_looked():
@@ -261,25 +234,25 @@ def test_nothing_is_left_over_only_where_somebody_looked():
     assert "unknown" in unseen.sentence
     hosts = {"node1": Host("node1", processes=())}
     looked = section(OverviewPage(), "left", view(processes=(), hosts=hosts))
-    assert list(looked.rows) == []
-    assert looked.sentence == "none (1 host probed)"
+    assert (list(looked.rows), looked.sentence) == ([], "none (1 host probed)")
     barred = section(OverviewPage(), "left", view(processes=(process(1, kind="unknown", gpus=(Hold(0, GIB),)),), hosts=hosts))
     assert barred.rows is None, "its number is a dash"
     assert barred.sentence == "unknown (1 host probed; 1 process could not be classified; page 4)"
 
 
-def test_a_running_job_holds_what_its_processes_hold():
-    (runs,) = rows(OverviewPage(), "runs", nodes=(node(1),))
-    assert (runs["RUNNING JOBS"], runs["GPUS"], runs["GPU MEM"], runs["ACTORS"]) == ("ppo-7b", ">2", ">110G", "2")
-
-
-def test_what_a_job_holds_is_a_lower_bound_while_somebody_on_a_gpu_is_not_seen():
-    (runs,) = rows(OverviewPage(), "runs", nodes=(node(1), node(2, gpus=None)))
-    assert (runs["GPUS"], runs["GPU MEM"]) == (">2", ">110G")
-    (runs,) = rows(OverviewPage(), "runs", nodes=(node(1, gpus=()),))
-    assert (runs["GPUS"], runs["GPU MEM"]) == ("2", "110G")
-    (runs,) = rows(OverviewPage(), "runs", processes=None)
-    assert (runs["GPUS"], runs["GPU MEM"]) == ("–", "–")
+@pytest.mark.parametrize(
+    ("facts", "held"),
+    [
+        ({"nodes": (node(1),)}, (">2", ">110G")),
+        ({"nodes": (node(1), node(2, gpus=None))}, (">2", ">110G")),
+        ({"nodes": (node(1, gpus=()),)}, ("2", "110G")),
+        ({"processes": None}, ("–", "–")),
+    ],
+)
+def test_what_a_job_holds_is_a_lower_bound_while_a_holder_of_a_gpu_is_not_seen(facts, held):
+    (runs,) = rows(OverviewPage(), "runs", **facts)
+    assert (runs["RUNNING JOBS"], runs["ACTORS"]) == ("ppo-7b", "2")
+    assert (runs["GPUS"], runs["GPU MEM"]) == held
 
 
 # Nodes
@@ -289,14 +262,13 @@ def test_a_gpu_has_its_holders_under_it_with_their_owners():
     found = rows(NodePage(node(1)), "node-gpus")
     place = next(number for number, row in enumerate(found) if row["GPU"] == "0")
     assert found[place]["USED/ALL"] == "70G/80G"
-    assert found[place + 1]["GPU"] == "  └"
-    assert found[place + 1]["HELD BY"] == "worker 1001 actor1"
-    assert found[place + 1]["JOB"] == "ppo-7b"
-    orphan = next(row for row in found if row["HELD BY"].startswith("orphan 1200"))
-    assert orphan["USED/ALL"] == "40G"
+    assert [found[place + 1][title] for title in ("GPU", "HELD BY", "JOB")] == ["  └", "worker 1001 actor1", "ppo-7b"]
+    used = {row["HELD BY"].split("  ")[0]: row["USED/ALL"] for row in found[place + 1 :]}
+    orphan, hidden = (next(value for name, value in used.items() if name.startswith(of)) for of in ("orphan 1200", "unknown 999999"))
+    assert (orphan, hidden) == ("40G", "–"), "what NVML does not report is a dash"
 
 
-def test_what_ray_tells_in_any_order_stands_in_the_same_one():
+def test_resources_have_one_order_whatever_order_ray_sends():
     """Its answers are maps, whose order changes from one to the next."""
     amounts = {"object_store_memory": Quantity(0, GIB), "GPU": Quantity(7, 8), "memory": Quantity(0, 21 * GIB), "CPU": Quantity(7, 32)}
     one, other = (replace(node(1), resources=dict(order)) for order in (amounts.items(), reversed(amounts.items())))
@@ -305,20 +277,12 @@ def test_what_ray_tells_in_any_order_stands_in_the_same_one():
     assert seen[0].startswith("CPU 7/32, GPU 7/8")
 
 
-def test_a_hold_that_nvml_does_not_tell_is_a_dash():
-    unknown = next(row for row in rows(NodePage(node(1)), "node-gpus") if row["HELD BY"].startswith("unknown 999999"))
-    assert unknown["USED/ALL"] == "–"
-
-
-def test_a_mig_device_is_named_by_its_gpu_and_itself():
-    assert rows(NodesPage(), "gpus", nodes=(node(1, gpus=(gpu(3001),)),))[0]["GPU"] == "3.1"
-
-
-def test_facts_of_a_gpu_that_are_not_told_are_dashes():
-    (row,) = rows(NodesPage(), "gpus", nodes=(node(1, gpus=(Gpu(0),)),), processes=())
+def test_facts_of_a_gpu_that_are_not_told_are_dashes_and_a_mig_device_is_named_by_its_gpu_and_itself():
+    (row, mig) = rows(NodesPage(), "gpus", nodes=(node(1, gpus=(Gpu(0), gpu(3001))),), processes=())
     assert (row["USED/ALL"], row["UTIL"], row["POWER"], row["TEMP"], row["ECC"]) == ("–/–", "–", "–", "–", "–")
     assert row["MEMORY"].strip() == "–"
     assert (row["XID"], row["CLOCK"], row["PCIE"], row["NVLINK"]) == ("–", "–", "–", "–")
+    assert mig["GPU"] == "3.1"
 
 
 @pytest.mark.parametrize(
@@ -350,14 +314,11 @@ def test_a_fact_in_wide_characters_is_broken_into_lines_of_the_width_that_there_
     assert "".join(lines).replace(" ", "") == "显存不足" * 30
 
 
-def test_a_dead_node_says_why_it_died():
+def test_a_dead_node_says_why_it_died_and_one_that_is_gone_that_it_is_gone():
     assert told(NodePage(node(3)), view())["state"] == "✖ DEAD  health check failed"
     assert told(NodePage(node(3)), view(plain=True))["state"] == "x DEAD  health check failed"
     silent = view(nodes=(node(3, state="DEAD"),))
     assert told(NodePage(node(3)), silent)["state"].endswith("Ray gave no reason")
-
-
-def test_a_node_that_is_gone_is_said_to_be_gone():
     assert "no longer listed" in told(NodePage(node(9)), view())["gone"]
 
 
@@ -369,12 +330,9 @@ def test_the_sessions_of_a_host_without_a_probe_are_unknown():
 # Actors
 
 
-def test_pending_and_scheduled_are_apart():
+def test_pending_actors_stand_apart_and_the_pid_of_a_dead_process_is_not_shown():
     assert {row["STATE"] for row in rows(ActorsPage(), "pending")} == {"◌ PENDING", "◌ RESTARTING"}
     assert {row["STATE"] for row in rows(ActorsPage(), "scheduled")} == {"● ALIVE"}
-
-
-def test_of_an_actor_that_restarts_the_pid_of_its_dead_process_is_not_shown():
     restarting = actor(3, state="RESTARTING", pid=1003)
     seen = view(actors=(restarting, actor(1)))
     assert [row["PID"] for row in drawn(section(ActorsPage(), "pending", seen), seen)] == ["–"]
@@ -418,7 +376,7 @@ def test_a_list_that_ray_cut_says_so(complete, said):
     assert any("incomplete" in title for title in titles) is said
 
 
-def test_the_dead_are_shown_only_when_they_were_asked_for():
+def test_dead_actors_are_shown_only_on_demand():
     page = ActorsPage()
     assert "dead" not in [section.key for section in page.sections(view())]
     page.wants_dead = True
@@ -436,17 +394,7 @@ def test_a_group_has_its_bundles_in_the_tree_alone():
     page.tree = True
     assert len(section(page, "groups", seen).rows) == 2 + 16 + 1
     assert drawn(section(page, "groups", seen), seen)[-1]["GROUPS"] == "  └ bundle 0"
-
-
-def test_removed_groups_are_gone():
     assert rows(ActorsPage(), "groups", placement_groups=(PlacementGroup("a", state="REMOVED", bundles=(Bundle({}),)),)) == []
-
-
-def test_classes_count_their_actors_by_state():
-    found = {row["CLASSES"]: row for row in rows(ActorsPage(), "classes")}
-    assert (found["CriticModelActor"]["ALIVE"], found["CriticModelActor"]["PENDING"]) == ("0", "4")
-    assert found["PolicyModelActor"]["PENDING"] == "1"
-    assert found["PolicyModelActor"]["RST"] == "3"
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -457,17 +405,12 @@ def test_actors_of_one_class_are_told_apart_by_the_names_that_reasons_use(width)
     assert [text(columns[0].cell(row, view())) for row in shown.rows] == ["judge-1", "judge-2", "LLMRayActor"]
 
 
-def test_what_an_actor_that_lives_has_no_reason_for_is_not_said_to_be_unknown():
-    alive = replace(actor(1), state="ALIVE", why=None, since=None)
-    assert not {"why", "since"} & set(told(detail_of(alive), view(actors=(alive,))))
-    waits = replace(alive, state="PENDING_CREATION")
-    assert {"why", "since"} <= set(told(detail_of(waits), view(actors=(waits,))))
-
-
-def test_an_actor_holds_what_it_and_its_children_hold():
+def test_a_class_counts_its_actors_and_an_actor_holds_what_it_and_its_children_hold():
+    classes = {row["CLASSES"]: row for row in rows(ActorsPage(), "classes")}
+    assert [classes["CriticModelActor"][title] for title in ("ALIVE", "PENDING")] == ["0", "4"]
+    assert [classes["PolicyModelActor"][title] for title in ("PENDING", "RST")] == ["1", "3"]
     found = {row["SCHEDULED"]: row for row in rows(ActorsPage(), "scheduled", nodes=(node(1, gpus=()),))}
-    assert found["actor1"]["GPU MEM"] == "110G"
-    assert found["actor2"]["GPU MEM"] == ""
+    assert [found[name]["GPU MEM"] for name in ("actor1", "actor2")] == ["110G", ""]
     blind = {row["SCHEDULED"]: row for row in rows(ActorsPage(), "scheduled", nodes=(node(1, gpus=None),))}
     assert blind["actor2"]["GPU MEM"] == "–"
 
@@ -485,26 +428,28 @@ def kinds(page, **facts):
     return [row.about.kind for row in section(page, "processes", view(**facts)).rows]
 
 
-def test_what_is_left_over_is_on_top():
+def test_orphan_and_stale_processes_are_on_top():
     assert kinds(ProcessesPage())[:2] == ["orphan", "stale"]
     tree = ProcessesPage()
     tree.tree = True
     assert set(kinds(tree)[:2]) == {"orphan", "stale"}
 
 
-def test_a_branch_with_something_left_over_in_it_is_on_top():
-    forest = (process(1, parent=0), process(2, parent=0, kind="foreign"), process(3, parent=2, kind="orphan"))
-    assert [leaf.about.pid for leaf in tree_rows(forest)] == [2, 3, 1]
-
-
-def test_the_tree_hangs_children_below_their_parents():
-    forest = (process(1, parent=0), process(2, parent=1), process(3, parent=2), process(4, parent=1), process(9, parent=77))
-    assert [(leaf.about.pid, leaf.depth) for leaf in tree_rows(forest)] == [(1, 0), (2, 1), (3, 2), (4, 1), (9, 0)]
-
-
-def test_the_same_pid_on_another_host_is_another_parent():
-    forest = (process(1, parent=0), process(2, parent=1, host="node2"))
-    assert [leaf.depth for leaf in tree_rows(forest)] == [0, 0]
+@pytest.mark.parametrize(
+    ("forest", "drawn"),
+    [
+        (
+            (process(1, parent=0), process(2, parent=1), process(3, parent=2), process(4, parent=1), process(9, parent=77)),
+            [(1, 0), (2, 1), (3, 2), (4, 1), (9, 0)],
+        ),
+        ((process(1, parent=0), process(2, parent=1, host="node2")), [(1, 0), (2, 0)]),  # the same pid on another host is no parent
+        ((process(1, parent=0), process(2, parent=0, kind="foreign"), process(3, parent=2, kind="orphan")), [(2, 0), (3, 1), (1, 0)]),
+        (tuple(process(pid, parent=pid - 1) for pid in range(1, 10_000)), [(pid, pid - 1) for pid in range(1, 10_000)]),
+    ],
+    ids=["children", "another host", "what is left over is on top", "no recursion"],
+)
+def test_the_tree_hangs_children_below_their_parents(forest, drawn):
+    assert [(leaf.about.pid, leaf.depth) for leaf in tree_rows(forest)] == drawn
 
 
 @pytest.mark.parametrize("parents", [{1: 2, 2: 1}, {1: 1}, {1: 2, 2: 3, 3: 1, 4: 3}, {1: None}])
@@ -513,40 +458,19 @@ def test_a_loop_of_parents_ends_and_hides_nobody(parents):
     assert sorted(leaf.about.pid for leaf in tree_rows(forest)) == sorted(parents)
 
 
-def test_a_chain_of_ten_thousand_is_no_recursion():
-    assert [leaf.depth for leaf in tree_rows([process(pid, parent=pid - 1) for pid in range(1, 10_000)])] == list(range(9_999))
-
-
-def test_only_one_users_processes():
-    page = ProcessesPage()
-    page.user = "other"
-    assert [row.about.pid for row in section(page, "processes", view()).rows] == [1400]
-    assert section(page, "processes", view()).title == "PROCESSES of other"
-
-
-def test_a_process_that_cannot_be_seen_is_dashes():
-    unseen = next(row for row in rows(ProcessesPage(), "processes") if row["PID"] == "999999")
-    assert (unseen["GPU MEM"], unseen["COMMAND"]) == ("–", "–")
-
-
-def test_sessions_tell_live_from_dead_from_unknown():
-    of = tuple(
-        Session(host="node1", name=name, path=f"/tmp/ray/{name}", live=live) for name, live in (("a", True), ("b", False), ("c", None))
-    )
-    assert [row["SESSIONS"] for row in rows(ProcessesPage(), "sessions", sessions=of)] == ["live", "dead", "–"]
-
-
 # Jobs and faults
 
 
-def test_jobs_that_run_come_first_then_the_newest():
+def test_jobs_that_run_come_first_then_the_newest_and_unknown_facts_are_dashes():
     of = (
         Job("old", status="SUCCEEDED", started=1.0),
         Job("new", status="FAILED", started=2.0),
         Job("runs", status="RUNNING", started=0.5),
         Job("odd", status="STOPPED"),
     )
-    assert [row["JOBS"] for row in rows(JobsPage(), "jobs", jobs=of)] == ["runs", "new", "old", "odd"]
+    found = rows(JobsPage(), "jobs", jobs=of)
+    assert [row["JOBS"] for row in found] == ["runs", "new", "old", "odd"]
+    assert [found[-1][title] for title in ("STARTED", "RUNTIME", "ENTRYPOINT")] == ["–", "–", "–"]
 
 
 def test_of_a_message_the_last_line_that_says_something_is_shown():
@@ -554,9 +478,11 @@ def test_of_a_message_the_last_line_that_says_something_is_shown():
     assert last_line(Job("x")) == ""
 
 
-def test_a_job_that_says_nothing_of_itself_is_dashes():
-    (row,) = rows(JobsPage(), "jobs", jobs=(Job("x"),))
-    assert (row["STARTED"], row["RUNTIME"], row["ENTRYPOINT"]) == ("–", "–", "–")
+def test_a_process_that_cannot_be_seen_is_dashes_and_a_session_may_be_unknown():
+    unseen = next(row for row in rows(ProcessesPage(), "processes") if row["PID"] == "999999")
+    assert (unseen["GPU MEM"], unseen["COMMAND"]) == ("–", "–")
+    of = [Session(host="node1", name=name, path=f"/tmp/ray/{name}", live=live) for name, live in (("a", True), ("b", False), ("c", None))]
+    assert [row["SESSIONS"] for row in rows(ProcessesPage(), "sessions", sessions=tuple(of))] == ["live", "dead", "–"]
 
 
 def test_a_fault_names_its_source_its_host_and_since_when():
@@ -583,15 +509,11 @@ THINGS = (
 
 
 @pytest.mark.parametrize("thing", THINGS, ids=lambda thing: type(thing).__name__)
-def test_everything_that_a_row_is_about_opens(thing):
+def test_everything_that_a_row_is_about_opens_and_says_when_it_has_gone(thing):
     page = detail_of(thing)
     assert page.heading
     assert "no longer listed" not in " ".join(told(page, view()).values())
     assert len(told(page, view())) >= 4
-
-
-@pytest.mark.parametrize("thing", THINGS, ids=lambda thing: type(thing).__name__)
-def test_what_has_gone_says_so_and_what_was_known_last(thing):
     gone = detail_of(thing).sections(view(Snapshot(taken=NOW, cluster=Cluster())))
     assert "no longer listed" in " ".join(text(row.value) for row in gone[0].rows)
 
@@ -601,12 +523,14 @@ def test_a_detail_calls_jobs_groups_and_actors_by_their_names():
     actors = (actor(1, placement_group=group.id, name=""), actor(2, name="critic"))
     worker = process(1002, actor=actors[1].id)
     seen = view(jobs=(job,), placement_groups=(group,), actors=actors, processes=(worker,))
-    first = detail_of(seen.snapshot.actors[0])
+    first = detail_of(actors[0])
     assert first.heading == "Actor PolicyModelActor"
     assert (told(first, seen)["group"], told(first, seen)["job"]) == ("vllm", "ppo")
     assert told(detail_of(worker), seen)["actor"] == "PolicyModelActor critic"
-    nameless = view(placement_groups=(PlacementGroup(f"{7:036x}"),), actors=(seen.snapshot.actors[0],))
-    assert told(first, nameless)["group"] == group.id
+    assert told(first, view(placement_groups=(PlacementGroup(f"{7:036x}"),), actors=actors[:1]))["group"] == group.id
+    assert {"why", "since"}.isdisjoint(told(first, seen)), "an actor that lives needs no reason"
+    waits = replace(actors[0], state="PENDING_CREATION", why=None, since=None)
+    assert {"why", "since"} <= set(told(detail_of(waits), view(actors=(waits,))))
 
 
 def test_an_actor_that_waits_lists_those_that_wait_with_it():
@@ -617,7 +541,7 @@ def test_an_actor_that_waits_lists_those_that_wait_with_it():
     assert "actor-alike" not in [each.key for each in detail_of(actors[2]).sections(view(actors=actors))]
 
 
-def test_what_waits_says_what_helps_and_when_it_is_given_up():
+def test_a_pending_group_says_what_helps_and_when_its_engine_gives_up():
     bound = (Bundle({"GPU": 1.0, "node:10.0.0.1": 0.001}),)
     group = PlacementGroup(f"{7:036x}", "vllm", "PENDING", bundles=bound, since=NOW - 600, why="needs 1 GPU", wait="held")
     facts = told(detail_of(group), view(placement_groups=(group,)))
@@ -644,20 +568,11 @@ def test_a_long_value_is_broken_and_never_cut():
     assert max(map(len, lines)) <= 120 - 20
 
 
-def test_parents_of_a_process_in_a_loop_end():
+def test_a_process_in_a_loop_of_parents_has_an_end_and_is_not_its_own_child():
     loop = (process(1, parent=2), process(2, parent=3), process(3, parent=2))
-    seen = view(processes=loop)
-    assert [row.pid for row in section(detail_of(loop[0]), "above", seen).rows] == [2, 3]
-
-
-def test_a_process_that_is_its_own_parent_is_not_its_child():
+    assert [row.pid for row in section(detail_of(loop[0]), "above", view(processes=loop)).rows] == [2, 3]
     own = process(1, parent=1)
     assert section(detail_of(own), "below", view(processes=(own,))).rows == []
-
-
-def test_rows_with_nothing_more_to_say_do_not_open():
-    line = NodePage(node(1)).sections(view())[0].rows[0]
-    assert detail_of(line) is None
 
 
 def test_the_gpus_of_all_nodes_are_listed_node_by_node():
@@ -669,7 +584,7 @@ def test_the_gpus_of_all_nodes_are_listed_node_by_node():
 # Another Ray on the same host
 
 
-def test_what_another_ray_has_at_work_is_listed_below_ours_under_its_own_name():
+def test_processes_of_another_ray_are_listed_below_ours_under_its_name():
     mine = process(1, job="02000000", kind="ray")
     left = theirs(4, kind="orphan")
     found = rows(
@@ -695,20 +610,16 @@ def test_a_gpu_that_another_ray_holds_has_its_holders_at_our_node_of_that_host()
     assert [found[place + 1][title] for title in ("HELD BY", "JOB")] == ["other Ray 7 job 02000000 of 08-06-42", ""]
 
 
-def test_a_process_of_another_ray_says_so_in_full():
-    page = detail_of(theirs(7))
-    seen = told(page, view(processes=(theirs(7),)))
-    assert (seen["kind"], seen["session"]) == ("other Ray: worker", OTHER_RAY)
-    assert seen["job"] == f"job 02000000 of another Ray session ({OTHER_RAY})"
-
-
-def test_what_another_ray_holds_is_held_by_no_job_of_ours():
+def test_gpus_that_another_ray_holds_belong_to_no_job_of_ours():
     seen = view(processes=(theirs(7, gpus=(Hold(0, GIB),)), process(1, job="02000000", gpus=(Hold(1, GIB),))))
     held = seen.cluster.gpus_by_job
     assert (list(held), held["02000000"].memory, held["02000000"].places) == (["02000000"], GIB, {(node(1).key, 1)})
 
 
-def test_a_session_begun_elsewhere_than_ray_begins_them_is_named_in_full():
+def test_a_process_of_another_ray_says_so_in_full_and_its_session_may_have_any_name():
+    seen = told(detail_of(theirs(7)), view(processes=(theirs(7),)))
+    assert (seen["kind"], seen["session"]) == ("other Ray: worker", OTHER_RAY)
+    assert seen["job"] == f"job 02000000 of another Ray session ({OTHER_RAY})"
     (row,) = rows(ProcessesPage(), "processes", processes=(theirs(7, session="mine"),))
     assert row["OWNER"] == "job 02000000 of mine"
     (row,) = rows(ProcessesPage(), "processes", processes=(theirs(7, session=None, ours=None),))
@@ -745,11 +656,8 @@ def test_a_gpu_is_free_only_where_every_reservation_is_found():
     astray = (process(1002, actor=worker.id, gpus=(Hold(1, GIB), Hold(2, GIB))),)
     assert reservations(2, worker, processes=astray)[0] == "–", "one of its two may be another's"
     assert reservations(8, worker, processes=held)[:2] == ["reserved", "ppo-7b"]
-
-
-def test_who_holds_memory_without_a_reservation_has_reserved_nothing():
-    held = (process(1, kind="orphan", job="02000000", gpus=(Hold(0, GIB),)), process(2, actor=actor(1).id, gpus=(Hold(1, GIB),)))
-    assert reservations(0, actor(1, needs={}), processes=held)[:2] == ["free", "free"]
+    idle = (process(1, kind="orphan", job="02000000", gpus=(Hold(0, GIB),)), process(2, actor=actor(1).id, gpus=(Hold(1, GIB),)))
+    assert reservations(0, actor(1, needs={}), processes=idle)[:2] == ["free", "free"], "who holds memory has not reserved it"
 
 
 def four_of_eight(used: float = 0.0) -> View:
@@ -770,11 +678,7 @@ def test_gpus_that_a_raylet_was_not_given_are_called_so_on_every_page_of_gpus():
         assert [row["NOT GIVEN"] for row in drawn(section(page, "nodes", seen), seen)] == ["4"]
     [one] = seen.snapshot.nodes
     assert told(NodePage(one), seen)["not given"] == "GPU 0, 3, 6, 7: not given to Ray, so it never hands them out"
-
-
-def test_where_all_gpus_are_given_there_is_no_column_for_it():
-    seen = view(nodes=(node(1),))
-    assert all("NOT GIVEN" not in row for row in drawn(section(NodesPage(), "nodes", seen), seen))
+    assert all("NOT GIVEN" not in row for row in rows(NodesPage(), "nodes", nodes=(node(1),)))
 
 
 def test_how_long_a_gpu_has_been_idle_is_told_where_it_is_known():
@@ -798,18 +702,12 @@ def test_the_page_of_a_process_says_its_node_and_its_host_where_they_are_called_
         assert {key: facts[key] for key in ("node", "host") if key in facts} == told
 
 
-def test_a_process_that_is_no_nodes_is_listed_by_the_name_of_the_first_node_on_its_host():
+def test_a_process_of_no_node_is_listed_under_the_first_node_of_its_host():
     one, two = node(1, name="head"), node(2, name="w1")
     for nodes in ((one,), (one, two)):
         host = Host("vm", nodes=tuple(each.id for each in nodes))
         (row,) = rows(ProcessesPage(), "processes", nodes=nodes, hosts={"vm": host}, processes=(process(7, host="vm", node=None),))
         assert row["NODE"] == "head"
-
-
-def test_what_is_left_over_is_called_what_it_is():
-    orphan, stale = process(1, kind="orphan"), process(2, kind="stale")
-    titles = [section(OverviewPage(), "left", view(processes=of)).title for of in ((orphan,), (orphan, stale))]
-    assert titles == ["ORPHANS", "ORPHANS, STALE"]
 
 
 # Running jobs over time
@@ -838,9 +736,11 @@ def test_a_wide_overview_shows_how_a_jobs_gpus_were_used():
     assert row["GPU MEM 15 MIN"].strip() == "█▅▅▁"
     assert row[BUSY].strip() == "█▄▁·"
     assert {len(row[title]) for title in ("GPU UTIL 15 MIN", "GPU MEM 15 MIN", BUSY)} == {JOB_PAST_CELLS}
+    assert past_of(*[(100.0, 80)] * EACH, *[(0.0, 40)] * EACH, plain=True)[BUSY].strip() == "#_"
+    assert BUSY not in past_of((100.0, 80), width=179)
 
 
-def test_what_was_not_measured_is_a_gap_in_every_line_of_a_jobs_past():
+def test_unmeasured_steps_are_gaps_in_every_line_of_a_jobs_past():
     row = past_of(*[(90.0, 80)] * EACH, *[(None, 40)] * EACH)
     assert row[BUSY][-2:] == "█ "
     assert row["GPU UTIL 15 MIN"][-2:] == "▇ " or row["GPU UTIL 15 MIN"][-2:] == "█ "
@@ -855,15 +755,6 @@ def test_an_idle_gpu_of_unknown_memory_is_not_said_to_be_empty():
         ("▄", "mid"),
         ("█", "high"),
     )
-
-
-def test_in_ascii_a_jobs_past_has_other_signs():
-    row = past_of(*[(100.0, 80)] * EACH, *[(0.0, 40)] * EACH, plain=True)
-    assert row[BUSY].strip() == "#_"
-
-
-def test_a_narrower_overview_leaves_a_jobs_past_out():
-    assert BUSY not in past_of((100.0, 80), width=179)
 
 
 @pytest.mark.parametrize(
@@ -914,7 +805,7 @@ def test_a_host_with_several_nodes_is_called_as_its_head_wherever_it_is_named():
     assert ("host", "head (host vm)") in [(row.name, text(row.value)) for row in detail_of(dead).sections(seen)[0].rows]
 
 
-def test_of_a_list_that_has_not_been_heard_for_long_no_age_grows_and_its_rows_are_old():
+def test_the_rows_of_an_old_list_are_dimmed_and_their_ages_do_not_grow():
     def seen(ago: float):
         return view(taken=NOW, as_of=dict.fromkeys(("ray.jobs", "ray.actors", "ray.placement_groups"), NOW - ago))
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.ui.conftest import Hand
+from tests.ui.conftest import FakeExecutor
 from tests.world import snapshot
 
 pytestmark = pytest.mark.screen
@@ -25,6 +25,8 @@ def here(monkeypatch):
     for name in ("NO_COLOR", "COLORTERM", "TMUX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
+    for pause in ("live.MIN_SIGHT_S", "plan.READING_S"):  # on a busy machine they would be over before the picture
+        monkeypatch.setattr(f"cockpit.ui.screens.{pause}", 1000)
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "UTC")
         time.tzset()
@@ -41,7 +43,7 @@ def test_a_page_looks_as_it_was_agreed(make, snap_compare, page, size):
 @SIZES
 @pytest.mark.parametrize("dialog", DIALOGS)
 def test_a_dialog_looks_as_it_was_agreed(make, snap_compare, dialog, size):
-    assert snap_compare(make(snapshot(), hand=Hand()), press=DIALOGS[dialog], terminal_size=size)
+    assert snap_compare(make(snapshot(), executor=FakeExecutor()), press=DIALOGS[dialog], terminal_size=size)
 
 
 @pytest.mark.parametrize("page", ["overview", "nodes", "findings"])

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cockpit.model import Container, ContainerEnd, Node, Pod, RayCluster
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.view import Index, View
-from tests.ui.screen import shown, until
+from tests.ui.screen import at, shown, until
 from tests.world import GIB, NOW, node, snapshot
 
 NAME = "rayjob-sample-qtfkz-gpu-worker-mh5wd"
@@ -60,7 +60,7 @@ def test_why_a_pod_waits_or_ends_is_told():
     assert ("pod ends", "within 25s: somebody has deleted it") in told(pod(ends=NOW + 25))
 
 
-def test_the_head_is_called_that_and_what_is_not_told_is_not_made_up():
+def test_the_head_is_called_head_and_unknown_facts_are_not_made_up():
     bare = told(pod(head=True, group="headgroup", phase="", created=None, containers=(Container("ray-head"),)))
     assert bare == [
         ("pod", f"{NAME}  head"),
@@ -77,6 +77,5 @@ def test_where_kubernetes_no_longer_tells_of_the_pod_its_name_stays_and_a_node_t
 async def test_on_a_small_screen_the_nodes_of_a_group_are_told_apart(make):
     names = (NAME, "rayjob-sample-qtfkz-gpu-worker-9s7dd")
     app = make(snapshot(nodes=tuple(node(number, name=name, host=name) for number, name in enumerate(names, 1))))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("2")
+    async with at(app, "2", size=(80, 24)) as (_, pilot):
         await until(pilot, lambda: "…-mh5wd" in shown(app) and "…-9s7dd" in shown(app))

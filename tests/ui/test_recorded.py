@@ -10,7 +10,7 @@ from tests.ui.recordings import BEGIN, Happened, Memory, recorded
 from tests.world import NOW
 
 
-async def test_what_is_known_is_not_waited_for_behind_minutes_that_are_being_read():
+async def test_known_facts_do_not_wait_while_older_minutes_are_read():
     walking, over = threading.Event(), threading.Event()
 
     class Slow(Memory):
@@ -32,7 +32,7 @@ async def test_what_is_known_is_not_waited_for_behind_minutes_that_are_being_rea
         await reading
 
 
-async def test_minutes_are_quick_to_come_where_they_go_on_or_did_not_take_long_before():
+async def test_minutes_are_called_quick_if_they_continue_or_were_quick_before():
     past = recorded()
     await past.read(NOW - 1000, BEGIN, NOW)
     assert past.has_history_within(0.001, NOW - 1000), "nothing is known yet"
@@ -43,7 +43,7 @@ async def test_minutes_are_quick_to_come_where_they_go_on_or_did_not_take_long_b
     assert not past.has_history_within(0, NOW - 1010), "a step back is read anew"
 
 
-async def test_what_jobs_have_used_is_not_summed_of_some_minutes_of_a_longer_recording():
+async def test_usage_is_not_summed_from_a_part_of_a_longer_recording():
     assert NOW - BEGIN > HISTORY_S
     for moment, is_known in ((NOW, False), (BEGIN + HISTORY_S / 2, True)):
         past = recorded()

@@ -8,8 +8,8 @@ from cockpit.actions.plan import Plan, Target
 from cockpit.actions.recover.step_state import NAMES, StepError, steps_of
 from cockpit.sources.probes.requests import Progress
 from cockpit.ui.screens.recover import RecoverScreen
-from tests.ui.conftest import Hand
-from tests.ui.screen import shown, until
+from tests.ui.conftest import FakeExecutor
+from tests.ui.screen import at, press, shown, until
 from tests.world import snapshot
 
 PRESET = """
@@ -58,20 +58,32 @@ class Book:
         return next(step for step in self.steps if step.name == name)
 
 
-async def begun(pilot, app, folder):
+def is_answerable(app, *stages):
+    return lambda: isinstance(app.screen, RecoverScreen) and app.screen.stage in stages and app.screen._is_answerable
+
+
+@asynccontextmanager
+async def begun(make, folder, book):
+    """The dialog of a preset, once it may be answered."""
     folder.mkdir(parents=True)
     (folder / "small.yaml").write_text(PRESET)
-    await pilot.press("7")
-    await until(pilot, lambda: "small" in shown(app))
-    await pilot.press("/", *"small", "enter", "R")
-    await until(
-        pilot, lambda: isinstance(app.screen, RecoverScreen) and app.screen.stage in ("plan", "failed") and app.screen._is_answerable
-    )
+    async with at(make(snapshot(), executor=FakeExecutor(), runbook=book), "7", size=(120, 50), then="small") as (app, pilot):
+        await press(pilot, "/", *"small", "enter", "R", then=is_answerable(app, "plan", "failed"))
+        yield app, pilot
 
 
-async def agreed(pilot, app):
+async def agreed(pilot, app, *stages):
     await pilot.click("#agree")
-    await until(pilot, lambda: app.screen.stage in ("receipt", "failed") and app.screen._is_answerable)
+    await until(pilot, is_answerable(app, *(stages or ("receipt", "failed"))))
+
+
+async def toggled(pilot, app, book, step):
+    """After the box of a step was ticked or cleared, when there is a new plan."""
+    plans = len(book.made)
+    steps = app.screen.query_one("#steps")
+    app.screen.set_focus(steps)
+    steps.highlighted = NAMES.index(step)
+    await press(pilot, "space", then=lambda: len(book.made) > plans and is_answerable(app, "plan")())
 
 
 def unavailable(app):
@@ -82,24 +94,16 @@ def unavailable(app):
 
 async def test_one_question_with_all_that_ends_and_all_steps(make, folder):
     book = Book()
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await begun(pilot, app, folder)
-        text = shown(app)
-        assert "job train1 ends with it" in text
-        assert "Kill orphans: kill orphan and stale processes" in text
+    async with begun(make, folder, book) as (app, pilot):
+        assert "job train1 ends with it" in shown(app)
+        assert "Kill orphans: kill orphan and stale processes" in shown(app)
         assert app.focused.id == "leave"
-        await pilot.press("escape")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
-        assert not book.ran
-        assert book.closed == 1
+        await press(pilot, "escape", then=lambda: len(app.screen_stack) == 1)
+        assert (book.ran, book.closed) == (0, 1)
 
 
 async def test_all_steps_are_told_to_their_end(make, folder):
-    book = Book()
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 50)) as pilot:
-        await begun(pilot, app, folder)
+    async with begun(make, folder, Book()) as (app, pilot):
         await agreed(pilot, app)
         assert app.screen.stage == "receipt"
         assert "follow went well" in shown(app)
@@ -107,16 +111,11 @@ async def test_all_steps_are_told_to_their_end(make, folder):
 
 async def test_a_step_that_fails_is_gone_on_with_after_another_look(make, folder):
     book = Book(fails="start")
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 50)) as pilot:
-        await begun(pilot, app, folder)
+    async with begun(make, folder, book) as (app, pilot):
         await agreed(pilot, app)
-        text = shown(app)
-        assert "stopped at Start Ray" in text
-        assert "port 6379 is taken" in text
-        assert "Ray is stopped on head" in text
-        await pilot.click("#agree")
-        await until(pilot, lambda: app.screen.stage == "plan" and app.screen._is_answerable)
+        for words in ("stopped at Start Ray", "port 6379 is taken", "Ray is stopped on head"):
+            assert words in shown(app)
+        await agreed(pilot, app, "plan")
         assert book.made[-1] == ("start", ())
         assert unavailable(app) == list(NAMES[: NAMES.index("start")])
         await agreed(pilot, app)
@@ -124,58 +123,29 @@ async def test_a_step_that_fails_is_gone_on_with_after_another_look(make, folder
         assert "✓ Start Ray" in shown(app)
 
 
-async def test_a_step_can_be_left_out(make, folder):
-    book = Book()
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 50)) as pilot:
-        await begun(pilot, app, folder)
-        await pilot.press("shift+tab")
-        steps = app.screen.query_one("#steps")
-        app.screen.set_focus(steps)
-        steps.highlighted = NAMES.index("clean")
-        await pilot.press("space")
-        await until(pilot, lambda: len(book.made) == 2 and app.screen.stage == "plan" and app.screen._is_answerable)
+async def test_a_step_can_be_left_out_and_not_be_ticked_once_it_lies_before_the_step_to_continue_at(make, folder):
+    book = Book(fails="start")
+    async with begun(make, folder, book) as (app, pilot):
+        await toggled(pilot, app, book, "clean")
         assert book.made[-1] == ("stop", ("clean",))
         assert unavailable(app) == []
-        app.screen.set_focus(steps)
-        steps.highlighted = NAMES.index("clean")
-        await pilot.press("space")
-        await until(pilot, lambda: len(book.made) == 3 and app.screen.stage == "plan" and app.screen._is_answerable)
+        await toggled(pilot, app, book, "clean")
         assert book.made[-1] == ("stop", ())
-
-
-async def test_a_step_that_was_left_out_and_lies_before_the_step_to_continue_at_can_not_be_ticked(make, folder):
-    book = Book(fails="start")
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 50)) as pilot:
-        await begun(pilot, app, folder)
-        steps = app.screen.query_one("#steps")
-        app.screen.set_focus(steps)
-        steps.highlighted = NAMES.index("clean")
-        await pilot.press("space")
-        await until(pilot, lambda: len(book.made) == 2 and app.screen.stage == "plan" and app.screen._is_answerable)
+        await toggled(pilot, app, book, "clean")
         await agreed(pilot, app)
-        await pilot.click("#agree")
-        await until(pilot, lambda: app.screen.stage == "plan" and app.screen._is_answerable)
+        await agreed(pilot, app, "plan")
         assert book.made[-1] == ("start", ())
         assert unavailable(app) == list(NAMES[: NAMES.index("start")])
 
 
 async def test_live_work_asks_for_its_name(make, folder):
-    book = Book(word="train1")
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await begun(pilot, app, folder)
+    async with begun(make, folder, Book(word="train1")) as (app, pilot):
         assert app.screen.query_one("#agree").disabled
-        await pilot.press(*"train1", "enter")
-        await until(pilot, lambda: app.screen.stage == "receipt")
+        await press(pilot, *"train1", "enter", then=lambda: app.screen.stage == "receipt")
 
 
 async def test_what_can_not_end_well_is_not_begun(make, folder):
-    book = Book(refuses="w1 can't be reached")
-    app = make(snapshot(), hand=Hand(), runbook=book)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await begun(pilot, app, folder)
+    async with begun(make, folder, Book(refuses="w1 can't be reached")) as (app, _):
         assert app.screen.stage == "failed"
         assert "w1 can't be reached" in shown(app)
         assert not app.screen.query_one("#agree").display

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from contextlib import asynccontextmanager
 
 import pytest
 from textual import events
@@ -21,9 +22,9 @@ from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.log import LogScreen
 from cockpit.ui.screens.replay import STEP_S, ReplayScreen
 from cockpit.ui.time_line import TimeLine
-from tests.ui.conftest import Hand
+from tests.ui.conftest import FakeExecutor
 from tests.ui.recordings import BEGIN, Happened, recorded
-from tests.ui.screen import footer, is_past, pages_of, past_of, running, shown, table_of, until
+from tests.ui.screen import footer, is_past, pages_of, past_of, press, running, shown, table_of, until
 from tests.world import GIB, NOW, node, snapshot
 
 SIZES = [(80, 24), (160, 50)]
@@ -34,8 +35,8 @@ BACK, ON, LAST, NEXT = "left_square_bracket", "right_square_bracket", "left_curl
 def keeping(make):
     """A screen with a recording."""
 
-    def made(*events, first=None, hand=None, config=None, **more):
-        app = make(first, hand=hand, **(config or {}))
+    def made(*events, first=None, executor=None, config=None, **more):
+        app = make(first, executor=executor, **(config or {}))
         app.services.recorded = recorded(*events, **more)
         return app
 
@@ -45,8 +46,21 @@ def keeping(make):
 async def back(app, pilot, *keys):
     """After these keys, when the past is shown."""
     await until(pilot, lambda: table_of(app).count > 0)
-    await pilot.press(*keys)
-    await until(pilot, lambda: is_past(app) and app.page_screen.reading.is_finished)
+    await press(pilot, *keys, then=lambda: is_past(app) and app.page_screen.reading.is_finished)
+
+
+@asynccontextmanager
+async def in_past(app, *keys, size=(120, 40), **more):
+    """The app after these keys, when the past is shown."""
+    async with app.run_test(size=size, **more) as pilot:
+        await back(app, pilot, *keys)
+        yield app, pilot
+
+
+async def go_to(app, pilot, typed):
+    """Types a time where one is asked for."""
+    await press(pilot, "at", then=lambda: isinstance(app.screen, NameDialog))
+    await pilot.press(*typed, "enter")
 
 
 def rows(app):
@@ -56,9 +70,7 @@ def rows(app):
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_it_is_said_that_this_is_the_past_and_which(keeping, size):
-    app = keeping(hand=Hand())
-    async with app.run_test(size=size) as pilot:
-        await back(app, pilot, BACK, BACK)
+    async with in_past(keeping(executor=FakeExecutor()), BACK, BACK, size=size) as (app, _):
         assert past_of(app).at == NOW - 2 * STEP_S
         top = shown(app).splitlines()[0]
         assert top.split()[0] == "PAST"
@@ -79,48 +91,36 @@ async def test_help_that_is_opened_while_an_event_is_searched_stays_in_front(kee
 
     monkeypatch.setattr(app.services.recorded, "read_next", read_next)
     async with running(app, size=SIZES[0]) as pilot:
-        await pilot.press(LAST, "question_mark")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await press(pilot, LAST, "question_mark", then=lambda: isinstance(app.screen, HelpScreen))
         read.set()
         await until(pilot, lambda: all(worker.group != "event" or worker.is_finished for worker in app.workers))
         assert isinstance(app.screen, HelpScreen)
-        await pilot.press("escape", LAST)
-        await until(pilot, lambda: is_past(app))
+        await press(pilot, "escape", LAST, then=lambda: is_past(app))
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_end_goes_back_to_now_at_once_and_nothing_of_the_past_stays(keeping, size):
+async def test_polling_goes_on_meanwhile_and_end_goes_back_to_now_and_nothing_of_the_past_stays(keeping, size):
     app = keeping(first=snapshot())
     async with running(app, size=size) as pilot:
         before = rows(app)
         await back(app, pilot, BACK)
         assert rows(app) != before
-        await pilot.press("end")
-        await until(pilot, lambda: rows(app) == before)
-
-
-async def test_polling_goes_on_meanwhile(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "end", then=lambda: rows(app) == before)
         await back(app, pilot, BACK)
         newest = snapshot(nodes=(node(7),))
         app.take(newest)
         await pilot.pause()
         assert "node7" not in shown(app)
-        await pilot.press("end")
-        await until(pilot, lambda: "node7" in shown(app))
+        await press(pilot, "end", then="node7")
         assert app.live.snapshot is newest
 
 
 async def test_steps_add_up_while_the_disk_is_slow_and_forward_beyond_the_present_is_now(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, *[BACK] * 5)
+    async with in_past(keeping(), *[BACK] * 5) as (app, pilot):
         assert past_of(app).at == NOW - 5 * STEP_S
         await back(app, pilot, *[ON] * 4)
         assert past_of(app).at == NOW - STEP_S
-        await pilot.press(ON)
-        await until(pilot, lambda: not is_past(app))
+        await press(pilot, ON, then=lambda: not is_past(app))
 
 
 async def test_a_pause_is_where_the_way_back_begins(keeping, clock):
@@ -137,8 +137,7 @@ async def test_without_a_recording_it_is_said_why(make):
     app = make()
     app.services.why_unrecorded = "record is off"
     async with running(app, notifications=True) as pilot:
-        await pilot.press(BACK)
-        await until(pilot, lambda: "Nothing to go back to: record is off" in shown(app))
+        await press(pilot, BACK, then="Nothing to go back to: record is off")
         assert not is_past(app)
 
 
@@ -151,8 +150,7 @@ async def test_a_recording_that_can_not_be_read_is_one_sentence(keeping):
     app.services.recorded._ask = type(recorded())._ask.__get__(app.services.recorded)
     async with running(app, notifications=True) as pilot:
         for key in (BACK, LAST):
-            await pilot.press(key)
-            await until(pilot, lambda: "is not a cockpit recording" in shown(app))
+            await press(pilot, key, then="is not a cockpit recording")
         assert not is_past(app)
 
 
@@ -166,34 +164,30 @@ async def test_braces_go_from_event_to_event_and_tell_what_happened(keeping):
         await back(app, pilot, LAST)
         assert past_of(app).at == NOW - 900
         await until(pilot, lambda: "job ppo-7b ended: FAILED" in shown(app))
-        await pilot.press(LAST)
-        await until(pilot, lambda: past_of(app).at == NOW - 1800 and "GPU 3 of node2 is lost" in shown(app))
-        await pilot.press(LAST)
-        await until(pilot, lambda: "No earlier event is recorded" in shown(app))
-        await pilot.press(NEXT)
-        await until(pilot, lambda: past_of(app).at == NOW - 900)
+        await press(pilot, LAST, then=lambda: past_of(app).at == NOW - 1800 and "GPU 3 of node2 is lost" in shown(app))
+        await press(pilot, LAST, then="No earlier event is recorded")
+        await press(pilot, NEXT, then=lambda: past_of(app).at == NOW - 900)
 
 
-async def test_a_finding_that_ended_is_not_told_as_if_it_began(keeping):
-    app = keeping(Happened(NOW - 900, "finding", "GPU 3 of node2 is lost", "critical", "end"))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await back(app, pilot, LAST)
-        await until(pilot, lambda: "cleared: GPU 3 of node2 is lost" in shown(app))
+SILENT = Happened(NOW - 900, "fault", "no answer within 5 s", "warning")
 
 
-async def test_what_two_sources_say_alike_at_one_moment_is_told_once(keeping):
-    silent = Happened(NOW - 900, "fault", "no answer within 5 s", "warning")
-    app = keeping(silent, silent, Happened(NOW - 900, "fault", "connection refused", "warning"))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await back(app, pilot, LAST)
-        await until(pilot, lambda: "connection refused" in shown(app))
-        assert shown(app).count("no answer within 5 s") == 1
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([Happened(NOW - 900, "finding", "GPU 3 of node2 is lost", "critical", "end")], ["cleared: GPU 3 of node2 is lost"]),
+        ([SILENT, SILENT, Happened(NOW - 900, "fault", "connection refused", "warning")], ["connection refused", "no answer within 5 s"]),
+    ],
+    ids=["what ended is not said to begin", "what two sources say alike is said once"],
+)
+async def test_of_a_moment_it_is_said_what_happened(keeping, events, said):
+    async with in_past(keeping(*events), LAST, notifications=True) as (app, pilot):
+        await until(pilot, lambda: said[0] in shown(app))
+        assert shown(app).count(said[-1]) == 1
 
 
 async def test_a_click_on_the_line_goes_there_and_tells_what_happened(keeping):
-    app = keeping(Happened(NOW - 1200, "act", "train: stop-job ppo-7b"))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await back(app, pilot, BACK)
+    async with in_past(keeping(Happened(NOW - 1200, "act", "train: stop-job ppo-7b")), BACK, notifications=True) as (app, pilot):
         line = shown(app).splitlines()[-2]
         await pilot.click(TimeLine, offset=(line.index("»"), 0))
         await until(pilot, lambda: past_of(app).at == NOW - 1200 and "train: stop-job ppo-7b" in shown(app))
@@ -203,14 +197,10 @@ async def test_a_click_on_the_line_goes_there_and_tells_what_happened(keeping):
 
 
 async def test_plus_and_minus_change_how_much_the_line_covers(keeping):
-    app = keeping(Happened(NOW - 6000, "act", "stop"))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, BACK)
+    async with in_past(keeping(Happened(NOW - 6000, "act", "stop")), BACK) as (app, pilot):
         assert "»" not in shown(app)
-        await pilot.press("minus")
-        await until(pilot, lambda: "»" in shown(app))
-        await pilot.press("plus")
-        await until(pilot, lambda: "»" not in shown(app))
+        await press(pilot, "minus", then="»")
+        await press(pilot, "plus", then=lambda: "»" not in shown(app))
         assert app.monitor.refreshed is False
 
 
@@ -221,54 +211,35 @@ async def test_plus_and_minus_change_how_much_the_line_covers(keeping):
 async def test_every_form_of_a_time_is_shown_where_one_is_asked_for(keeping, size):
     app = keeping()
     async with running(app, size=size) as pilot:
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
+        await press(pilot, "at", then=lambda: isinstance(app.screen, NameDialog))
         await until(pilot, lambda: all(form in " ".join(shown(app).split()) for form in ("-1h30m", "2026-11-22")))
-
-
-async def test_at_a_time_to_the_second_what_happened_in_it_has_happened(keeping):
-    app = keeping()
-    async with running(app, notifications=True) as pilot:
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        second = math.floor(NOW - 1200)
-        await pilot.press(*format_time(second, NOW), "enter")
-        await until(pilot, lambda: is_past(app) and second + 0.9 < past_of(app).at < second + 1)
-
-
-async def test_at_a_time_before_the_recording_says_where_it_begins(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await back(app, pilot, BACK)
-        begin, _ = past_of(app).stretch.recorded
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        await pilot.press(*"-300d", "enter")
-        await until(pilot, lambda: f"The recording begins at {format_time(begin, NOW)}: " in shown(app))
-        assert past_of(app).at == begin
 
 
 async def test_at_asks_for_a_time_and_goes_there(keeping):
     app = keeping()
     async with running(app, notifications=True) as pilot:
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        await pilot.press(*"-20m", "enter")
+        await go_to(app, pilot, "-20m")
         await until(pilot, lambda: is_past(app) and past_of(app).at == NOW - 1200)
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        await pilot.press(*"soon", "enter")
+        await go_to(app, pilot, "soon")
         await until(pilot, lambda: "expected a time such as" in shown(app))
         assert past_of(app).at == NOW - 1200
+        second = math.floor(NOW - 1200)
+        await go_to(app, pilot, format_time(second, NOW))
+        await until(pilot, lambda: second + 0.9 < past_of(app).at < second + 1)  # what happened in that second has happened
+        begin, _ = past_of(app).stretch.recorded
+        await go_to(app, pilot, "-300d")
+        await until(pilot, lambda: f"The recording begins at {format_time(begin, NOW)}: " in shown(app))
+        assert past_of(app).at == begin
 
 
 # Play
 
 
-async def test_space_plays_ten_seconds_a_second_until_it_is_now(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, *[BACK] * 6)
+async def test_space_plays_ten_seconds_a_second_until_it_is_now_space_stops_and_in_the_present_it_tags(keeping):
+    async with in_past(keeping(), *[BACK] * 6) as (app, pilot):
+        await pilot.press("space", "space")
+        await pilot.pause(5.0)
+        assert past_of(app).at <= NOW - 50
         await pilot.press("space")
         assert not table_of(app).tagged
         await until(pilot, lambda: "playing" in shown(app))
@@ -277,55 +248,32 @@ async def test_space_plays_ten_seconds_a_second_until_it_is_now(keeping):
             await pilot.pause(1.0)
         assert not is_past(app)
         assert "playing" not in shown(app)
-
-
-async def test_space_again_stops_and_in_the_present_it_tags(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, *[BACK] * 6)
-        await pilot.press("space", "space")
-        await pilot.pause(5.0)
-        assert past_of(app).at <= NOW - 50
-        await pilot.press("end", "space")
-        await until(pilot, lambda: len(table_of(app).tagged) == 1)
+        await press(pilot, "space", then=lambda: len(table_of(app).tagged) == 1)
 
 
 # What is shown of then
 
 
 async def test_facts_ages_and_findings_are_those_of_then(keeping):
-    app = keeping(first=snapshot(findings=()))
-    async with app.run_test(size=(160, 50)) as pilot:
-        await back(app, pilot, *[BACK] * 30)
+    async with in_past(keeping(first=snapshot(findings=())), *[BACK] * 30, size=(160, 50)) as (app, pilot):
         await pilot.press("6")
         await until(pilot, lambda: isinstance(pages_of(app).page, FindingsPage) and f"found at {NOW - 300 - BEGIN:.0f}" in shown(app))
         assert "1m00s" in shown(app)
-        await pilot.press("end")
-        await until(pilot, lambda: "found at" not in shown(app))
+        await press(pilot, "end", then=lambda: "found at" not in shown(app))
 
 
 async def test_sort_filter_cursor_and_details_work_as_ever(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, BACK, "4")
-        await pilot.press("slash", *"orphan[", "enter")
-        await until(pilot, lambda: table_of(app).needle == "orphan[")
-        await pilot.press("escape", "slash", *"orphan", "enter", "enter")
-        await until(pilot, lambda: "Process 1200" in shown(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: "Process 1200" not in shown(app))
+    async with in_past(keeping(), BACK, "4") as (app, pilot):
+        await press(pilot, "slash", *"orphan[", "enter", then=lambda: table_of(app).needle == "orphan[")
+        await press(pilot, "escape", "slash", *"orphan", "enter", "enter", then="Process 1200")
+        await press(pilot, "escape", then=lambda: "Process 1200" not in shown(app))
         assert is_past(app)
-        await pilot.press("escape")
-        await until(pilot, lambda: not is_past(app))
+        await press(pilot, "escape", then=lambda: not is_past(app))
 
 
 async def test_the_memory_page_and_sparklines_show_the_minutes_before_that_moment(keeping):
-    app = keeping()
-    async with app.run_test(size=(160, 50)) as pilot:
-        await back(app, pilot, "2", "m", BACK)
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        await pilot.press(*"-1h", "enter")
+    async with in_past(keeping(), "2", "m", BACK, size=(160, 50)) as (app, pilot):
+        await go_to(app, pilot, "-1h")
         await until(pilot, lambda: past_of(app).at == NOW - 3600 and app.page_screen.reading.is_finished)
         assert isinstance(pages_of(app).page, MemoryPage)
         tail = app.page_screen.make_view().history.memory.tail(node(1).key, 180)
@@ -336,9 +284,7 @@ async def test_the_memory_page_and_sparklines_show_the_minutes_before_that_momen
 
 
 async def test_a_step_forward_reads_only_what_is_new_of_the_minutes_before(keeping):
-    app = keeping()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, *[BACK] * 6)
+    async with in_past(keeping(), *[BACK] * 6) as (app, pilot):
         (recording,) = app.services.recorded.opened
         before = app.page_screen.make_view().history.memory.tail(node(1).key, 180)
         recording.walked.clear()
@@ -349,22 +295,13 @@ async def test_a_step_forward_reads_only_what_is_new_of_the_minutes_before(keepi
         assert app.page_screen.make_view().history.memory.tail(node(1).key, 180) == before
 
 
-async def test_of_a_gap_nothing_is_known_and_a_step_leaves_it(keeping):
-    app = keeping(gaps=((NOW - 600, NOW - 5),))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, BACK)
+async def test_of_a_gap_and_before_the_recording_nothing_is_known_and_a_step_leaves_the_gap(keeping):
+    async with in_past(keeping(begin=NOW - 615, gaps=((NOW - 600, NOW - 5),)), BACK) as (app, pilot):
         assert "nothing was recorded from" in shown(app)
         assert "nodes –" in shown(app)
-        await pilot.press(BACK)
-        await until(pilot, lambda: past_of(app).at == NOW - 610)
+        await press(pilot, BACK, then=lambda: past_of(app).at == NOW - 610)
         await until(pilot, lambda: "nodes 1/1" in shown(app))
-
-
-async def test_before_the_recording_begins_nothing_is_known_and_it_is_said(keeping):
-    app = keeping(begin=NOW - 15)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await back(app, pilot, BACK, BACK)
-        assert "nothing was recorded at this time; the recording is from" in shown(app)
+        await press(pilot, BACK, then="nothing was recorded at this time; the recording is from")
 
 
 async def test_a_thing_that_was_not_there_then_is_said_to_be_missing(keeping):
@@ -382,8 +319,7 @@ async def test_order_tags_and_pages_are_the_same_there_and_after_the_way_back(ke
         order, tagged = dict(table_of(app).sorts), set(table_of(app).tagged)
         await back(app, pilot, BACK)
         assert (table_of(app).sorts, table_of(app).tagged) == (order, tagged)
-        await pilot.press("greater_than_sign", "5", "end")
-        await until(pilot, lambda: not is_past(app))
+        await press(pilot, "greater_than_sign", "5", "end", then=lambda: not is_past(app))
         assert isinstance(pages_of(app).page, JobsPage)
         assert table_of(app).sorts != order
         assert table_of(app).tagged == tagged
@@ -406,14 +342,11 @@ def test_each_key_of_the_present_does_something_in_the_past_or_says_why_not():
     assert keys[LiveScreen] - keys[ReplayScreen] == set()
 
 
-async def test_no_act_is_offered_and_its_key_says_why(keeping):
-    app = keeping(hand=Hand())
-    async with app.run_test(size=(160, 50), notifications=True) as pilot:
-        await back(app, pilot, BACK, "4")
+async def test_no_action_is_offered_and_its_key_says_why(keeping):
+    async with in_past(keeping(executor=FakeExecutor()), BACK, "4", size=(160, 50), notifications=True) as (app, pilot):
         assert "Kill" not in footer(app)
-        await pilot.press("K")
-        await until(pilot, lambda: "actions are not possible in the past" in shown(app))
-        assert app.hand.planned == []
+        await press(pilot, "K", then="actions are not possible in the past")
+        assert app.executor.planned == []
         assert isinstance(app.screen, ReplayScreen)
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert "Now" in titles
@@ -424,11 +357,8 @@ async def test_no_act_is_offered_and_its_key_says_why(keeping):
     ("key", "why"), [("l", "logs are not recorded"), ("s", "stacks are not"), ("e", "in the past"), ("r", "in the past")]
 )
 async def test_what_only_the_present_has_says_so(keeping, key, why):
-    app = keeping()
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await back(app, pilot, BACK, "4")
-        await pilot.press(key)
-        await until(pilot, lambda: why in shown(app))
+    async with in_past(keeping(), BACK, "4", notifications=True) as (app, pilot):
+        await press(pilot, key, then=lambda: why in shown(app))
         assert not isinstance(app.screen, LogScreen)
         assert not app.monitor.refreshed
 
@@ -437,8 +367,7 @@ async def test_the_log_of_now_is_never_shown_as_that_of_then(keeping):
     app = keeping()
     app.monitor.logs.found = (app.monitor.logs.log("err", ["a line of now"]),)
     async with running(app) as pilot:
-        await pilot.press("5", "enter")
-        await until(pilot, lambda: "a line of now" in shown(app))
+        await press(pilot, "5", "enter", then="a line of now")
         await back(app, pilot, BACK)
         assert "a line of now" not in shown(app)
         assert "not recorded" in shown(app)
@@ -448,12 +377,10 @@ async def test_dead_actors_and_presets_of_now_are_not_those_of_then(keeping):
     app = keeping()
     app.monitor.dead = ()
     async with running(app) as pilot:
-        await pilot.press("3", "d")
-        await until(pilot, lambda: "DEAD" in shown(app))
+        await press(pilot, "3", "d", then="DEAD")
         await back(app, pilot, BACK)
         assert "not recorded" in shown(app)
-        await pilot.press("7")
-        await until(pilot, lambda: "PRESETS" in shown(app) and "not recorded" in shown(app))
+        await press(pilot, "7", then=lambda: "PRESETS" in shown(app) and "not recorded" in shown(app))
 
 
 # A recording alone
@@ -472,7 +399,7 @@ def alone(make):
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_recording_alone_opens_at_its_end_and_asks_no_cluster(alone, clock, size):
     clock.now = NOW + 86400
-    app = alone()
+    app = alone(begin=NOW - 30)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: is_past(app) and "PAST" in shown(app))
         assert past_of(app).at == NOW
@@ -481,25 +408,15 @@ async def test_a_recording_alone_opens_at_its_end_and_asks_no_cluster(alone, clo
         await pilot.press(ON, ON)
         await pilot.pause()
         assert past_of(app).at == NOW
-        await pilot.press("escape", "escape", BACK)
-        await until(pilot, lambda: past_of(app).at == NOW - STEP_S)
-        await pilot.press("end")
-        await until(pilot, lambda: past_of(app).at == NOW)
+        await press(pilot, "escape", "escape", BACK, then=lambda: past_of(app).at == NOW - STEP_S)
+        await press(pilot, *[BACK] * 9, then=lambda: past_of(app).at == NOW - 30)
+        await press(pilot, "end", then=lambda: past_of(app).at == NOW)
 
 
 async def test_it_opens_at_the_time_that_was_asked_for(alone):
     app = alone(begins_at=NOW - 1200)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: is_past(app))
-        assert past_of(app).at == NOW - 1200
-
-
-async def test_a_time_beyond_it_is_its_nearest(alone):
-    app = alone(begin=NOW - 30)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: is_past(app))
-        await pilot.press(*[BACK] * 9)
-        await until(pilot, lambda: past_of(app).at == NOW - 30)
+        await until(pilot, lambda: is_past(app) and past_of(app).at == NOW - 1200)
 
 
 async def test_what_is_damaged_is_said(alone):
@@ -518,7 +435,7 @@ async def test_what_is_damaged_is_said(alone):
 
 @pytest.mark.parametrize("in_past", [True, False])
 async def test_the_help_in_the_past_tells_what_its_keys_do_there(keeping, in_past):
-    app = keeping(hand=Hand())
+    app = keeping(executor=FakeExecutor())
     async with app.run_test(size=(160, 50)) as pilot:
         if in_past:
             await back(app, pilot, BACK)

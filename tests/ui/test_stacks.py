@@ -26,25 +26,19 @@ def test_the_odd_one_out_comes_first_and_its_own_calls_are_marked():
 
 
 def test_where_there_is_room_they_lie_side_by_side():
-    lines = stacks_text([Stack("pid 1", (REDUCE,)), Stack("pid 2", (LOAD,))], 160).splitlines()
+    both = [Stack("pid 1", (REDUCE,)), Stack("pid 2", (LOAD,))]
+    lines = stacks_text(both, 160).splitlines()
     assert "1 of 2: pid 1" in lines[0]
     assert "│ 1 of 2: pid 2" in lines[0]
     assert "all_reduce" in lines[2]
     assert "load (dataset.py:7)" in lines[2]
-    assert "| 1 of 2: pid 2" in stacks_text([Stack("pid 1", (REDUCE,)), Stack("pid 2", (LOAD,))], 160, ascii=True).splitlines()[0]
-
-
-def test_a_long_file_name_is_wrapped_and_not_cut():
+    assert "| 1 of 2: pid 2" in stacks_text(both, 160, ascii=True).splitlines()[0]
     long = (StackFrame("f", "x" * 100 + ".py", 1),)
-    text = stacks_text([Stack("pid 1", (long,)), Stack("pid 2", (LOAD,))], 120)
-    assert text.count("x") == 100
+    assert stacks_text([Stack("pid 1", (long,)), both[1]], 120).count("x") == 100, "a long name is wrapped and not cut"
 
 
-def test_one_that_waits_for_work_is_said_to_have_nothing_to_do():
+def test_one_that_waits_for_work_has_nothing_to_do_and_one_that_cannot_be_read_has_the_reason():
     assert stacks_text([Stack("pid 1", (IDLE,))], 80).splitlines() == ["pid 1", "", "    idle: waits for work (1 thread)"]
-
-
-def test_one_that_nobody_could_look_into_is_named_with_the_reason():
     assert stacks_text([Stack("pid 1", error="py-spy is not on this host")], 80) == "pid 1: py-spy is not on this host"
 
 

@@ -85,10 +85,11 @@ def test_a_theme_sets_every_colour_and_every_variable_of_ours(theme: Theme) -> N
 
 @pytest.mark.parametrize("theme", NUMERIC, ids=lambda theme: theme.name)
 @pytest.mark.parametrize("ground", GROUNDS)
-def test_text_can_be_read(theme: Theme, ground: str) -> None:
+def test_text_can_be_read_and_lines_and_tracks_can_be_seen(theme: Theme, ground: str) -> None:
     seen = variables(theme)
     found = {name: contrast(seen[name], seen[ground]) for name in TEXT}
     assert min(found.values()) >= 4.5, found
+    assert contrast(seen["faint"], seen[ground]) >= 3
 
 
 def test_what_tables_write_with_is_text_that_can_be_read() -> None:
@@ -96,13 +97,6 @@ def test_what_tables_write_with_is_text_that_can_be_read() -> None:
     upright = [rule for rule in TONE_CSS.split("}") if "reverse" not in rule]
     written = set(re.findall(r"color: \$([a-z-]+)", "".join(upright))) - {"panel", "block-cursor-background", "block-cursor-foreground"}
     assert written == {*TEXT, "faint"} - {"foreground", "accent"}
-
-
-@pytest.mark.parametrize("theme", NUMERIC, ids=lambda theme: theme.name)
-@pytest.mark.parametrize("ground", GROUNDS)
-def test_lines_and_tracks_can_be_seen(theme: Theme, ground: str) -> None:
-    seen = variables(theme)
-    assert contrast(seen["faint"], seen[ground]) >= 3
 
 
 @pytest.mark.parametrize("theme", NUMERIC, ids=lambda theme: theme.name)
@@ -219,31 +213,17 @@ def test_a_bad_file_does_not_hide_the_good_ones(tmp_path: Path) -> None:
     assert len(errors) == 1
 
 
-def test_the_users_theme_takes_the_place_of_a_shipped_one(tmp_path: Path) -> None:
-    (tmp_path / "midnight.yaml").write_text("colors: {primary: red}")
-    themes, _ = load_themes([shipped_folder(), tmp_path])
-    assert [theme.primary for theme in themes if theme.name == "midnight"] == ["red"]
-
-
-def test_the_users_themes_lie_beside_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_themes_lie_beside_the_config_and_come_before_shipped_ones(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert user_folder() == tmp_path / "cockpit" / "themes"
-
-
-def test_an_unknown_theme_is_answered_with_all_that_there_are(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    user_folder().mkdir(parents=True)
-    (user_folder() / "mine.yaml").write_text("colors: {primary: red}")
+    (tmp_path / "cockpit" / "themes").mkdir(parents=True)
+    for name in ("mine", DEFAULT_THEME):
+        (user_folder() / f"{name}.yaml").write_text("colors: {primary: red}")
+    theme, mistake = find_theme(DEFAULT_THEME)
+    assert (theme is not None and theme.primary, mistake) == ("red", "")
+    assert [theme.primary for theme in load_themes([shipped_folder(), user_folder()])[0] if theme.name == DEFAULT_THEME] == ["red"]
     assert find_theme("nope") == (None, f"Unknown theme nope; themes: {', '.join(sorted([*SHIPPED, 'mine']))}")
 
 
 def test_the_config_file_that_is_written_names_a_theme_that_there_is():
     line = next(line for line in default_file().splitlines() if "theme:" in line)
     assert line.split()[-1] in SHIPPED
-
-
-def test_a_users_own_theme_of_the_default_ones_name_counts_before_it() -> None:
-    user_folder().mkdir(parents=True)
-    (user_folder() / f"{DEFAULT_THEME}.yaml").write_text("colors: {primary: red}\n")
-    theme, mistake = find_theme(DEFAULT_THEME)
-    assert (theme is not None and theme.primary, mistake) == ("red", "")

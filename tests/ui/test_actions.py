@@ -1,4 +1,4 @@
-"""Acts on the screen: which keys mean something, and what their plans are aimed at."""
+"""Actions on the screen: which keys mean something, and what their plans are about."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cockpit.ui.screens.page_view import PageView
 from cockpit.ui.screens.plan import PlanScreen
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
-from tests.ui.conftest import Hand
-from tests.ui.screen import footer, running, said, shown, table_of, until
+from tests.ui.conftest import FakeExecutor
+from tests.ui.screen import at, footer, press, said, shown, table_of, until
 from tests.world import node, process, snapshot
 
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace"}
@@ -39,14 +39,12 @@ async def to(pilot, fact):
 
 async def aimed(pilot, key):
     """What the executor is asked when this key is pressed."""
-    hand = pilot.app.hand
-    asked = len(hand.planned)
-    await pilot.press(key)
-    await until(pilot, lambda: len(hand.planned) > asked)
-    action, chosen = hand.planned[-1]
+    executor = pilot.app.executor
+    asked = len(executor.planned)
+    await press(pilot, key, then=lambda: len(executor.planned) > asked)
+    action, chosen = executor.planned[-1]
     await until(pilot, lambda: isinstance(pilot.app.screen, PlanScreen))
-    await pilot.press("escape")
-    await until(pilot, lambda: not isinstance(pilot.app.screen, PlanScreen))
+    await press(pilot, "escape", then=lambda: not isinstance(pilot.app.screen, PlanScreen))
     return action.id, chosen
 
 
@@ -55,84 +53,73 @@ def test_no_key_that_a_terminal_or_a_slip_sends_is_bound():
     assert not bound & FORBIDDEN
 
 
-def test_no_act_has_a_key_that_the_screen_has_for_itself():
+def test_no_action_has_a_key_that_the_screen_has_for_itself():
     own = [binding for binding in LiveScreen.BINDINGS if not binding.action.startswith("act(")]
     assert KEYS & keys_of((*Cockpit.BINDINGS, *own, *PageView.BINDINGS, *Table.BINDINGS)) == set()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
-async def test_without_a_door_there_is_no_act_anywhere(make, size):
-    app = make(readonly=True)
-    async with app.run_test(size=size, notifications=True) as pilot:
+async def test_read_only_there_is_no_action_anywhere(make, size):
+    async with at(make(readonly=True), size=size, notifications=True) as (app, pilot):
         for number in "12345":
-            await pilot.press(number)
-            await until(pilot, lambda: table_of(app).count > 0)
+            await press(pilot, number, then=lambda: table_of(app).count > 0)
             for key in sorted(KEYS):
-                await pilot.press(key)
-                await until(pilot, lambda: "cockpit is read-only (--readonly)" in said(app))
+                await press(pilot, key, then=lambda: "cockpit is read-only (--readonly)" in said(app))
                 app.clear_notifications()
             assert len(app.screen_stack) == 1
             assert not any(action.title in footer(app) for action in ACTIONS)
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert not titles & {action.title for action in ACTIONS}
-        await pilot.press("question_mark")
-        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await press(pilot, "question_mark", then=lambda: isinstance(app.screen, TextScreen))
         assert not any(action.help in app.screen.text for action in ACTIONS)
 
 
-async def test_help_and_palette_have_every_act(make):
-    app = make(hand=Hand())
-    async with running(app) as pilot:
+async def test_help_and_palette_have_every_action(make):
+    async with at(make(executor=FakeExecutor())) as (app, pilot):
         commands = {command.title: command.help for command in app.get_system_commands(app.screen)}
         assert all(action.help in commands[action.title] for action in ACTIONS)
-        await pilot.press("question_mark")
-        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await press(pilot, "question_mark", then=lambda: isinstance(app.screen, TextScreen))
         assert all(action.help in app.screen.text for action in ACTIONS)
 
 
-async def test_the_footer_has_the_acts_that_mean_something_under_the_cursor(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(100, 24)) as pilot:
+async def test_the_footer_has_the_actions_that_mean_something_under_the_cursor(make):
+    async with at(make(executor=FakeExecutor()), size=(100, 24)) as (app, pilot):
         await until(pilot, lambda: "K Kill orphans" in footer(app))
         assert "S Stop Ray" in footer(app)
         assert "? Help" in footer(app)
-        await pilot.press("5")
-        await until(pilot, lambda: "J Stop job" in footer(app))
+        await press(pilot, "5", then=lambda: "J Stop job" in footer(app))
         assert "Delete job" not in footer(app)
         await to(pilot, lambda job: not job.running)
         await until(pilot, lambda: "X Delete job" in footer(app))
         assert "Stop job" not in footer(app)
-        await pilot.press("4")
-        await until(pilot, lambda: "K Kill " in footer(app) and "T Terminate" in footer(app))
+        await press(pilot, "4", then=lambda: "K Kill " in footer(app) and "T Terminate" in footer(app))
         assert "Kill orphans" not in footer(app)
 
 
 async def test_in_pods_of_kuberay_what_kuberay_does_itself_is_not_offered_and_its_key_says_why(make):
-    app = make(hand=Hand())
+    app = make(executor=FakeExecutor())
     app.monitor.kubernetes = object()
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "K Kill orphans" in footer(app))
         assert "Stop Ray" not in footer(app)
-        await pilot.press("S")
-        await until(pilot, lambda: "KubeRay runs this Ray" in shown(app))
-        assert app.hand.planned == []
+        await press(pilot, "S", then="KubeRay runs this Ray")
+        assert app.executor.planned == []
 
 
 @pytest.mark.parametrize(("key", "action"), [("K", "kill"), ("f9", "kill"), ("T", "terminate")])
-async def test_a_process_under_the_cursor_is_aimed_at(make, key, action):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+async def test_the_plan_is_about_the_process_under_the_cursor_unless_no_probe_has_seen_it(make, key, action):
+    async with at(make(executor=FakeExecutor()), "4", notifications=True) as (app, pilot):
         await to(pilot, lambda thing: thing.pid == 1300)
         found, chosen = await aimed(pilot, key)
-        assert found == action
-        assert [row.pid for row in chosen.rows] == [1300]
+        assert (found, [row.pid for row in chosen.rows]) == (action, [1300])
+        await to(pilot, lambda thing: thing.ticks is None)
+        await press(pilot, key, then="No probe has seen process 999999")
+        assert len(app.executor.planned) == 1
 
 
 async def test_tagged_processes_of_two_hosts_are_one_plan(make):
-    app = make(snapshot(processes=(process(1), process(2), process(2, host="node2"), process(3, host="node2"))), hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+    app = make(snapshot(processes=(process(1), process(2), process(2, host="node2"), process(3, host="node2"))), executor=FakeExecutor())
+    async with at(app, "4") as (_, pilot):
         await to(pilot, lambda thing: thing.pid == 1)
         await pilot.press("space")
         await to(pilot, lambda thing: (thing.host, thing.pid) == ("node2", 3))
@@ -141,10 +128,8 @@ async def test_tagged_processes_of_two_hosts_are_one_plan(make):
         assert {(row.host, row.pid) for row in chosen.rows} == {("node1", 1), ("node2", 3)}
 
 
-async def test_a_process_that_holds_two_gpus_is_aimed_at_once(make):
-    app = make(hand=Hand())
-    async with running(app, size=(120, 60)) as pilot:
-        await pilot.press("enter")
+async def test_a_process_on_two_gpus_is_in_the_plan_once(make):
+    async with at(make(executor=FakeExecutor()), "enter", size=(120, 60)) as (_, pilot):
         await to(pilot, lambda thing: getattr(thing, "pid", 0) == 1200)
         await pilot.press("space")
         await pilot.press("j")
@@ -154,32 +139,26 @@ async def test_a_process_that_holds_two_gpus_is_aimed_at_once(make):
         assert [row.pid for row in chosen.rows] == [1200]
 
 
-async def test_the_page_of_a_process_is_about_that_process(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+async def test_on_the_page_of_a_process_the_plan_is_about_that_process(make):
+    async with at(make(executor=FakeExecutor()), "4") as (_, pilot):
         await to(pilot, lambda thing: thing.pid == 1400)
-        await pilot.press("enter")
-        await until(pilot, lambda: "PROCESS" in shown(app))
+        await press(pilot, "enter", then="PROCESS")
         found, chosen = await aimed(pilot, "K")
         assert (found, [row.pid for row in chosen.rows]) == ("kill", [1400])
 
 
-async def test_the_page_of_a_node_is_about_that_host(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
+async def test_on_the_page_of_a_node_the_plan_is_about_its_host(make):
+    async with at(make(executor=FakeExecutor())) as (_, pilot):
         await to(pilot, lambda thing: thing.host == "node2")
-        await pilot.press("enter")
-        await until(pilot, lambda: "Node node2" in shown(app))
+        await press(pilot, "enter", then="Node node2")
         for key, action in (("K", "kill-orphans"), ("S", "stop"), ("C", "clean")):
             found, chosen = await aimed(pilot, key)
             assert (found, chosen.hosts) == (action, ("10.0.0.2",))
 
 
 @pytest.mark.parametrize(("key", "action"), [("K", "kill-orphans"), ("S", "stop"), ("C", "clean")])
-async def test_tagged_nodes_are_aimed_at_and_untagged_ones_all(make, key, action):
-    app = make(snapshot(nodes=(node(1), node(2), node(4))), hand=Hand())
-    async with running(app) as pilot:
+async def test_the_plan_is_about_the_tagged_nodes_or_else_about_all(make, key, action):
+    async with at(make(snapshot(nodes=(node(1), node(2), node(4))), executor=FakeExecutor())) as (_, pilot):
         found, chosen = await aimed(pilot, key)
         assert (found, chosen.hosts) == (action, ())
         await to(pilot, lambda thing: thing.host == "node2")
@@ -189,9 +168,7 @@ async def test_tagged_nodes_are_aimed_at_and_untagged_ones_all(make, key, action
 
 
 async def test_a_session_is_cleaned_and_stopped_by_its_name(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+    async with at(make(executor=FakeExecutor()), "4") as (_, pilot):
         await to(pilot, lambda thing: getattr(thing, "live", None) is False)
         found, chosen = await aimed(pilot, "C")
         assert (found, [row.name for row in chosen.rows], chosen.hosts) == (
@@ -203,10 +180,8 @@ async def test_a_session_is_cleaned_and_stopped_by_its_name(make):
         assert (found, chosen.session) == ("stop", "session_2026-11-20_01-17-58_164160_10000")
 
 
-async def test_a_job_an_actor_and_a_group_are_aimed_at_by_their_ids(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("5")
+async def test_the_plan_names_jobs_actors_and_groups_by_their_ids(make):
+    async with at(make(executor=FakeExecutor()), "5") as (_, pilot):
         await to(pilot, lambda thing: thing.running)
         found, chosen = await aimed(pilot, "J")
         assert (found, chosen.id) == ("stop-job", "ppo-7b")
@@ -220,9 +195,7 @@ async def test_a_job_an_actor_and_a_group_are_aimed_at_by_their_ids(make):
 
 
 async def test_several_actors_are_ended_with_one_plan(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("3")
+    async with at(make(executor=FakeExecutor()), "3") as (_, pilot):
         await to(pilot, lambda thing: getattr(thing, "state", "") == "ALIVE" and not getattr(thing, "internal", True))
         await pilot.press("space", "space")
         found, chosen = await aimed(pilot, "K")
@@ -232,13 +205,11 @@ async def test_several_actors_are_ended_with_one_plan(make):
 
 async def test_jobs_are_acted_on_one_at_a_time(make):
     running = [job for job in snapshot().jobs if job.running]
-    app = make(snapshot(jobs=(*running, type(running[0])("other", status="RUNNING"))), hand=Hand())
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.press("5")
+    app = make(snapshot(jobs=(*running, type(running[0])("other", status="RUNNING"))), executor=FakeExecutor())
+    async with at(app, "5", notifications=True) as (_, pilot):
         await until(pilot, lambda: table_of(app).count == 2)
-        await pilot.press("space", "space", "J")
-        await until(pilot, lambda: "Stop job: one at a time, but 2 are tagged" in shown(app))
-        assert app.hand.planned == []
+        await press(pilot, "space", "space", "J", then="Stop job: one at a time, but 2 are tagged")
+        assert app.executor.planned == []
 
 
 @pytest.mark.parametrize(
@@ -250,64 +221,37 @@ async def test_jobs_are_acted_on_one_at_a_time(make):
     ],
 )
 async def test_a_key_that_means_nothing_here_says_why(make, page, key, said):
-    app = make(hand=Hand())
-    async with running(app, notifications=True) as pilot:
-        await pilot.press(page)
-        await pilot.press(key)
-        await until(pilot, lambda: said in shown(app))
-        assert app.hand.planned == []
+    async with at(make(executor=FakeExecutor()), page, notifications=True) as (app, pilot):
+        await press(pilot, key, then=lambda: said in shown(app))
+        assert app.executor.planned == []
 
 
-async def test_a_process_that_no_probe_has_seen_is_not_aimed_at(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.press("4")
-        await to(pilot, lambda thing: thing.ticks is None)
-        await pilot.press("K")
-        await until(pilot, lambda: "No probe has seen process 999999" in shown(app))
-        assert app.hand.planned == []
-
-
-async def test_the_palette_reaches_an_act_that_the_cursor_does_not(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
-        await to(pilot, lambda thing: thing.pid == 1001)
-        await pilot.press("colon", *"kill orphans", "enter")
-        await until(pilot, lambda: app.hand.planned)
-        action, chosen = app.hand.planned[0]
-        assert (action.id, chosen.rows, chosen.hosts) == ("kill-orphans", (), ())
-
-
-async def test_what_is_typed_into_a_filter_is_no_act(make):
-    app = make(hand=Hand())
-    async with running(app) as pilot:
-        await pilot.press("slash", *"KTSCJX", "enter")
+async def test_the_palette_reaches_an_action_that_the_cursor_does_not_and_a_filter_none(make):
+    async with at(make(executor=FakeExecutor()), "slash", *"KTSCJX", "enter") as (app, pilot):
         await until(pilot, lambda: table_of(app).needle == "ktscjx")
-        assert app.hand.planned == []
+        assert app.executor.planned == []
+        await pilot.press("escape", "4")
+        await to(pilot, lambda thing: thing.pid == 1001)
+        await press(pilot, "colon", *"kill orphans", "enter", then=lambda: app.executor.planned)
+        action, chosen = app.executor.planned[0]
+        assert (action.id, chosen.rows, chosen.hosts) == ("kill-orphans", (), ())
 
 
 async def test_the_tags_of_what_is_gone_vanish_and_others_stay(make):
     gone = Target("process", "node1", pid=1300, ticks=13000)
-    app = make(hand=Hand(receipt=Receipt("kill", "Kill", done=(gone,), hosts=("node1",))))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+    async with at(make(executor=FakeExecutor(receipt=Receipt("kill", "Kill", done=(gone,), hosts=("node1",)))), "4") as (app, pilot):
         await to(pilot, lambda thing: thing.pid == 1200)
         await pilot.press("space", "space", "K")
         await until(pilot, lambda: isinstance(app.screen, PlanScreen) and not app.screen.query_one("#agree").disabled)
         assert len(table_of(app).tagged) == 2
-        await pilot.press("tab", "enter")
-        await until(pilot, lambda: app.screen.stage == "receipt" and app.screen._is_answerable)
-        await pilot.press("enter")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await press(pilot, "tab", "enter", then=lambda: app.screen.stage == "receipt" and app.screen._is_answerable)
+        await press(pilot, "enter", then=lambda: len(app.screen_stack) == 1)
         assert [row.about.pid for row in table_of(app).chosen] == [1200]
         assert len(table_of(app).tagged) == 1
 
 
 async def test_a_plan_is_made_anew_while_the_picture_is_stopped(make):
-    app = make(hand=Hand())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+    async with at(make(executor=FakeExecutor()), "4") as (app, pilot):
         await to(pilot, lambda thing: thing.pid == 1300)
         await pilot.press("p")
         app.take(snapshot(processes=()))
