@@ -43,7 +43,7 @@ class Stop(HostAction):
     def request(self, chosen: ActionTarget, host: str) -> dict[str, Any]:
         more = {"slurm": list(chosen.slurm_ids)} if chosen.slurm_ids else {}
         return without_none(
-            action="stop", session=chosen.session, everything=chosen.everything, force=chosen.force, grace=chosen.grace, **more
+            act="stop", session=chosen.session, everything=chosen.everything, force=chosen.force, grace=chosen.grace, **more
         )
 
     def chosen_at(self, rows: Sequence[Session]) -> ActionTarget | str:

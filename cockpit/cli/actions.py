@@ -234,7 +234,7 @@ async def ask_and_act(
     """
     text = "\n".join(plan_lines(plan, time.time())).rstrip()
     if not as_json:
-        output.say(text)
+        output.print_line(text)
     if dry_run or plan.empty:
         if as_json:
             _print_json(plan, Receipt(plan.action, plan.title, refused=plan.refused, unreached=plan.unreached, hosts=plan.hosts))
@@ -260,7 +260,7 @@ async def ask_and_act(
     if as_json:
         _print_json(plan, receipt)
     else:
-        output.say("\n" + "\n".join(receipt_lines(receipt)).rstrip())
+        output.print_line("\n" + "\n".join(receipt_lines(receipt)).rstrip())
     return DONE if receipt.well and _planned_exit_code(plan) == DONE else NOT_ALL, receipt
 
 
@@ -279,7 +279,7 @@ def is_confirmed(plan: Plan, ending: EndSignal, text: str) -> bool:
         print_error("nothing was done: there is no terminal for the confirmation; give --yes", NOT_ALL)
         return False
     if text:
-        output.say(text, err=True)  # stdout is for the JSON alone
+        output.print_line(text, err=True)  # stdout is for the JSON alone
     why_not = "nothing was done"
     try:
         with ending.interrupt_on_signal():
@@ -293,7 +293,7 @@ def is_confirmed(plan: Plan, ending: EndSignal, text: str) -> bool:
                     return True
                 why_not += f": {typed} does not match {word}" if typed else ""
     except click.Abort:
-        output.say(err=True)
+        output.print_line(err=True)
     print_error(why_not, NOT_ALL)
     return False
 

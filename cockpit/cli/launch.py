@@ -75,7 +75,7 @@ def launch(config: Config, preset: str, *, no_follow: bool, dry_run: bool, yes: 
         if job is None or as_json:
             return code
         if no_follow:
-            output.note(f"print its log: cockpit logs -f {job}")
+            output.print_note(f"print its log: cockpit logs -f {job}")
             return code
         return await follow(config, monitor, job, found)
 
@@ -89,7 +89,7 @@ async def follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pre
     """Print the log to stdout; print to stderr why the job is pending, and how it ended. Return the exit code."""
     hide, hide_others = secret_hider(fill_preset(preset, os.environ).hidden), LineRedactor()
     waiting = asyncio.create_task(_print_why_pending(config, monitor, name, hide))
-    output.say(err=True)
+    output.print_line(err=True)
     try:
         async for batch in monitor.follow_log(name, -1):
             waiting.cancel()
@@ -114,11 +114,11 @@ async def follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pre
     if job is None:
         return print_error("Ray no longer lists this job: how it ended is unknown", NO_ANSWER)
     if job.status == "SUCCEEDED":
-        output.note(f"job {job.id} SUCCEEDED")
+        output.print_note(f"job {job.id} SUCCEEDED")
         return DONE
     lines = failure_lines(job.message or "")
     for line in lines if job.driver_node is None else lines[:1]:  # the other lines are the end of the log, which has been printed
-        output.say(f"  {hide(line)}", err=True)
+        output.print_line(f"  {hide(line)}", err=True)
     return print_error(f"job {job.id} {'is still ' if job.running else ''}{job.status}", NOT_ALL)
 
 
@@ -141,7 +141,7 @@ async def _print_why_pending(config: Config, monitor: ClusterMonitor, name: str,
             actor = next((actor for actor in snapshot.actors or () if actor.name == f"{SUPERVISOR}{name}"), None)
             why = (actor.why if actor else None) or job.message or "Ray gives no reason"
             if why != printed:
-                output.note(f"job {name} is PENDING: {hide(why)}")
+                output.print_note(f"job {name} is PENDING: {hide(why)}")
                 printed = why
         await asyncio.sleep(PENDING_INTERVAL_S)
 

@@ -45,7 +45,7 @@ def with_exit_codes(text: str, codes: Mapping[int, str] | Mapping[str, str]) -> 
 
 def print_error(text: str, code: int) -> int:
     """Print the sentence to stderr, and return the code."""
-    output.note(text)
+    output.print_note(text)
     return code
 
 

@@ -65,7 +65,7 @@ def record(config: Config, recording: str | None, unit: bool, span: str | None, 
     if (span is None) != (path is None) or (recording is not None and span is None):
         raise click.UsageError("--cut needs -o FILE, and -o and RECORDING need --cut")
     if unit:
-        output.say(unit_text(config, "record", "records a Ray cluster"))
+        output.print_line(unit_text(config, "record", "records a Ray cluster"))
         return DONE
     if span is not None and path is not None:
         return _cut(config, span, path, recording)
@@ -85,7 +85,7 @@ def _cut(config: Config, span: str, path: str, source: str | None) -> int:
         return print_error(str(error), BAD_USAGE)
     except OSError as error:
         return print_error(f"{path}: {explain_os_error(error)}", NOT_ALL)
-    output.note(f"Written: {path}, {frames} frames, {os.path.getsize(path)} bytes (secrets hidden; look at it before you send it)")
+    output.print_note(f"Written: {path}, {frames} frames, {os.path.getsize(path)} bytes (secrets hidden; look at it before you send it)")
     return DONE
 
 
@@ -98,7 +98,7 @@ def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
         path, reason = (recorder.state.path, recorder.state.reason) if recorder else (None, None)
         text = "; ".join(filter(None, (f"recording to {path}" if path else "", reason)))
         if text and text != printed:
-            output.note(text)
+            output.print_note(text)
             printed = text
 
     return print_state
@@ -159,5 +159,5 @@ def status_at(config: Config, at: str, *, as_json: bool) -> int:
     if as_json:
         output.print_json(status_json(snapshot, indent=2))
     else:
-        output.say(f"As recorded at {format_time(snapshot.taken, time.time())}:\n{status_text(snapshot)}")
+        output.print_line(f"As recorded at {format_time(snapshot.taken, time.time())}:\n{status_text(snapshot)}")
     return exit_code(snapshot, [host.name for host in config.hosts])

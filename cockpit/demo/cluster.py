@@ -98,11 +98,11 @@ def run_demo(open_screen: Callable[[str], object]) -> int:
     """
     before = dict(os.environ)
     try:
-        with ending_on_signals(), demo_cluster(lambda text: output.say(f"demo: {text}", err=True)) as demo:
+        with ending_on_signals(), demo_cluster(lambda text: output.print_line(f"demo: {text}", err=True)) as demo:
             os.environ.update(demo.env)
             open_screen(demo.address)
     except DemoError as error:
-        output.note(f"demo: {error}")
+        output.print_note(f"demo: {error}")
         return 3
     finally:
         os.environ.clear()

@@ -14,6 +14,7 @@ from cockpit.actions.on_hosts import HostAction
 from cockpit.actions.plan import ActionTarget
 from cockpit.actions.table import ACTIONS, STEPS, actions_on, find_action
 from cockpit.model import Finding, Job, PlacementGroup, Remedy, Session
+from cockpit.probe.actions import perform
 from tests.world import actor, node, process, snapshot
 
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace", "ctrl+c"}
@@ -30,7 +31,7 @@ def test_no_action_has_a_key_that_people_press_by_mistake():
     assert all(key.isupper() or key == "f9" for key in keys)
 
 
-def test_every_flag_sets_a_field_of_aim():
+def test_every_flag_sets_a_field_of_the_target():
     assert {flag.field for action in ACTIONS if not isinstance(action, Runbook) for flag in action.flags} <= set(
         ActionTarget.__struct_fields__
     )
@@ -143,12 +144,20 @@ def test_all_actions_use_the_same_nouns_for_a_kind_of_target():
     assert len({what for what, _ in pairs}) == len(set(pairs))
 
 
+@pytest.mark.parametrize(
+    "action", [action for action in (*ACTIONS, *STEPS) if isinstance(action, HostAction)], ids=lambda action: action.id
+)
+def test_the_probe_knows_the_action_of_each_request(action):
+    chosen = ActionTarget(id="a", requests={"w1": {}})
+    assert action.request(chosen, "w1")["act"] in perform.ACTIONS
+
+
 def test_no_code_branches_on_the_id_of_an_action():
     names = "|".join(action.id for action in (*ACTIONS, *STEPS))
     branch = re.compile(
-        rf"""\b(act|act\.id|act\.verb|verb)\s*(==|!=|in|not in)\s*[(\[{{]?\s*["']({names}|kill_actor|remove_placement_group)["']"""
+        rf"""\b(action|action\.id|action\.verb|verb)\s*(==|!=|in|not in)\s*[(\[{{]?\s*["']({names}|kill_actor|remove_placement_group)["']"""
     )
-    files = [path for folder in ("acts", "cli", "ui", "report") for path in (Path(cockpit.__file__).parent / folder).rglob("*.py")]
+    files = [path for folder in ("actions", "cli", "ui", "report") for path in (Path(cockpit.__file__).parent / folder).rglob("*.py")]
     assert [line for path in files for line in path.read_text().splitlines() if branch.search(line)] == []
-    assert branch.search('if plan.act != "launch":')
-    assert branch.search('act.verb in ("stop", "clean")')
+    assert branch.search('if plan.action != "launch":')
+    assert branch.search('action.verb in ("stop", "clean")')

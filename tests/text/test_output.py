@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 HOSTILE = "a\x1b[2J\x9b31m\x07\u202eb\u2066\U000e0041"
 
 
-@pytest.mark.parametrize("say", [output.say, output.note, output.print_progress])
+@pytest.mark.parametrize("say", [output.print_line, output.print_note, output.print_progress])
 def test_no_text_reaches_a_terminal_as_anything_but_text(say, capfd, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     say(f"one\n{HOSTILE}")
@@ -31,7 +31,7 @@ def test_no_text_reaches_a_terminal_as_anything_but_text(say, capfd, monkeypatch
 def test_json_stays_the_same_value_and_shows_no_control():
     """Whoever reads it decodes the numbers again."""
     said = subprocess.run(
-        [sys.executable, "-c", f"from cockpit.text import output; output.say_json({json.dumps({'x': HOSTILE}, ensure_ascii=False)!r})"],
+        [sys.executable, "-c", f"from cockpit.text import output; output.print_json({json.dumps({'x': HOSTILE}, ensure_ascii=False)!r})"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert json.loads(said) == {"x": HOSTILE}
@@ -44,7 +44,7 @@ def test_letters_of_all_languages_stay_letters_in_json(capsys):
 
 
 def logged(stdout) -> None:
-    code = f"from cockpit.text import output; output.say_log({HOSTILE!r}, lambda line: line.replace('a', '•••'))"
+    code = f"from cockpit.text import output; output.print_log_line({HOSTILE!r}, lambda line: line.replace('a', '•••'))"
     subprocess.run([sys.executable, "-c", code], stdout=stdout, check=True)
 
 
