@@ -13,7 +13,7 @@ from cockpit.actions.executor import ActionExecutor
 from cockpit.actions.launch.submission import secret_hider
 from cockpit.actions.plan import ActionTarget
 from cockpit.actions.table import find_action
-from cockpit.cli.actions import EndSignal, ask_and_act, print_failure, run_until_signal
+from cockpit.cli.actions import EndSignal, ask_and_perform, print_failure, run_until_signal
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, print_error, with_config
 from cockpit.cli.status import sample_one_cluster
@@ -65,7 +65,7 @@ def launch(config: Config, preset: str, *, no_follow: bool, dry_run: bool, yes: 
             plan = await executor.plan(find_action("launch"), ActionTarget(rows=(found,), force=force))
             if yes and plan.word is not None and not dry_run:
                 return print_failure(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=as_json)
-            code, receipt = await ask_and_act(executor, plan, ending, dry_run=dry_run, yes=yes, as_json=as_json)
+            code, receipt = await ask_and_perform(executor, plan, ending, dry_run=dry_run, yes=yes, as_json=as_json)
         except SourceError as error:
             code = NOT_ALL if isinstance(error, NotMeantError) else NO_ANSWER
             return print_failure(explain(error, monitor.poller.snapshot), code, as_json=as_json)

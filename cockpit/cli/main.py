@@ -1,4 +1,4 @@
-"""Flags become a config, a config becomes the screen or one command."""
+"""Defines the program: turns flags into a config, then opens the screen or runs one command."""
 
 from __future__ import annotations
 

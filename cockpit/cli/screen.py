@@ -1,4 +1,4 @@
-"""The screen, run until it is quit or its terminal is gone."""
+"""Runs the screen until it is quit or its terminal is gone."""
 
 from __future__ import annotations
 

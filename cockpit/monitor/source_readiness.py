@@ -1,4 +1,4 @@
-"""Knows which sources have answered: those of Ray, this host's probe, and the probes of hosts that a single look needs."""
+"""Keeps track of which sources have answered: Ray's, this host's probe, and the probes of hosts that one sample needs."""
 
 from __future__ import annotations
 

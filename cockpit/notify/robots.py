@@ -1,4 +1,4 @@
-"""Knows each kind of chat bot: request body, signature, size limit, and the answers that mean a refusal."""
+"""Defines each kind of chat bot: request body, signature, size limit, and the answers that mean a refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the program `python -m probe`: writes one line about itself, then samples of this host as JSON lines, until nobody reads them."""
+"""Runs as `python -m probe`: writes one line about itself, then samples of this host as JSON lines, until nobody reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP client for Ray's dashboard, the Kubernetes API and chat bots: httpx, with limits for answers that mean harm.
+"""Makes HTTP requests to Ray's dashboard, the Kubernetes API and chat bots, with httpx and with limits for harmful answers.
 
 docs/decisions/0003-httpx-is-the-one-http-client.md has the reasons and the figures.
 """

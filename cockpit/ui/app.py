@@ -1,4 +1,4 @@
-"""The Textual app: owns the services, passes new snapshots to the screens, and ends the program."""
+"""Defines the Textual app, which owns the services, passes new snapshots to the screens, and ends the program."""
 
 from __future__ import annotations
 

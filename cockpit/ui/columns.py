@@ -1,4 +1,4 @@
-"""Columns that several pages share, and the text of processes and actors that the filter searches."""
+"""Defines columns that several pages share, and the text of processes and actors that the filter searches."""
 
 from __future__ import annotations
 

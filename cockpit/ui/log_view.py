@@ -1,4 +1,4 @@
-"""The widget that shows a log: keeps the newest lines, draws those on the screen, and follows the end or stays at its place."""
+"""Shows a log in a widget, which keeps the newest lines, draws the visible ones, and follows the end or stays at its place."""
 
 from __future__ import annotations
 

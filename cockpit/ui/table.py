@@ -1,4 +1,4 @@
-"""The table widget: shows sections of rows and draws only the lines on the screen."""
+"""Defines the table widget, which shows sections of rows and draws only the lines on the screen."""
 
 from __future__ import annotations
 

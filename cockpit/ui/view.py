@@ -1,4 +1,4 @@
-"""The view that pages are drawn from: a snapshot, look-ups in it, the recent past, and the size of the screen."""
+"""Defines the view that pages are drawn from: a snapshot, look-ups in it, the recent past, and the size of the screen."""
 
 from __future__ import annotations
 

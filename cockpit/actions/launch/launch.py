@@ -97,15 +97,15 @@ class Launches:
         self._monitor = monitor
         self._ready: Ready | None = None
 
-    async def plan(self, action: Action, chosen: ActionTarget, on_progress: OnProgress = lambda *_: None) -> Plan:
+    async def plan(self, action: Action, requested: ActionTarget, on_progress: OnProgress = lambda *_: None) -> Plan:
         """Return what would be submitted; nothing is changed. Raises `SourceError`."""
-        (row,) = chosen.rows
+        (row,) = requested.rows
         try:
             if isinstance(row, Job):
                 order = await order_of_job(self._submissions, row)
             else:
                 order = await run_in_thread(partial(order_of, row, os.environ), row.path)
-            return await self._plan_order(action, order, on_progress, force=chosen.force)
+            return await self._plan_order(action, order, on_progress, force=requested.force)
         except InputError as error:
             raise NotMeantError(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""Carries out one request: one stage of one act."""
+"""Carries out one request: one stage of one action."""
 
 from __future__ import annotations
 

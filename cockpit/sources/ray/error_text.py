@@ -1,4 +1,4 @@
-"""Errors of HTTP in words: what was asked, and why a server could not be reached or does not speak HTTP."""
+"""Writes errors of HTTP as sentences: the request, and why a server could not be reached or does not speak HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of one node's host memory: its past, Ray's kill line, a forecast, and the jobs and actors that hold it."""
+"""Makes the page of one node's host memory: its past, Ray's kill line, a forecast, and the jobs and actors that hold it."""
 
 from __future__ import annotations
 

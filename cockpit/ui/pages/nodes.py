@@ -1,4 +1,4 @@
-"""The page of all nodes, and the page of one node: its GPUs with their processes, and its host's memory by process."""
+"""Makes the page of all nodes, and the page of one node: its GPUs with their processes, and its host's memory by process."""
 
 from __future__ import annotations
 

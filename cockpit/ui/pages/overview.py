@@ -1,4 +1,4 @@
-"""The overview: the worst findings, nodes, waiting things, orphans and running jobs."""
+"""Makes the overview: the worst findings, nodes, waiting things, orphans and running jobs."""
 
 from __future__ import annotations
 

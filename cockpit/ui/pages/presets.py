@@ -1,4 +1,4 @@
-"""The page of presets: the needs of each, whether they fit the cluster now, and the last job launched from it."""
+"""Makes the page of presets: the needs of each, whether they fit the cluster now, and the last job launched from it."""
 
 from __future__ import annotations
 

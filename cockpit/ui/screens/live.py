@@ -167,7 +167,7 @@ class LiveScreen(Screen[None]):
         self.refresh_log_tails()
 
     def on_table_moved(self) -> None:
-        """Find what the keys do for the row under the cursor."""
+        """Choose the action of each key for the row under the cursor."""
         if self.services.find_executor is not None:
             selection = self.selection
             self.choices = {key: choose_action(actions_on(key), selection) for key in ACTION_KEYS}
@@ -210,7 +210,7 @@ class LiveScreen(Screen[None]):
             choice = self.choices.get(argument.strip("')"))
             if not isinstance(choice, Choice):
                 return None
-            kind = "mend" if choice.is_remedy else "act on row" if choice.action.takes else "act"
+            kind = "remedy" if choice.is_remedy else "row-action" if choice.action.takes else "action"
             return rank(kind), choice.action.title
         if name == "address" and self.snapshot.cluster.reachable is False:
             return 0, binding.description
@@ -223,7 +223,7 @@ class LiveScreen(Screen[None]):
         self.begin(actions_on(key))
 
     def begin(self, actions: Sequence[Action | Runbook]) -> None:
-        """Show the plan of that one of these actions which fits the selection."""
+        """Show the plan of the action that fits the selection, of these actions."""
         config, choice = self.services.config, choose_action(actions, self.selection)
         if self.services.find_executor is None:
             titles = " / ".join(action.title for action in actions)
@@ -239,7 +239,7 @@ class LiveScreen(Screen[None]):
         else:
             self._read_and_open_plan(action, read, rows)
 
-    @work(group="begin", exclusive=True)
+    @work(group="plan", exclusive=True)
     async def _read_and_open_plan(self, action: Action | Runbook, read: DiskRead, rows: Mapping[str, Any]) -> None:
         try:
             target = await run_in_thread(read.read, read.what)
