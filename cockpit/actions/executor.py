@@ -41,7 +41,7 @@ class ActionExecutor:
         return self._context.register_host(entry)
 
     async def plan(self, action: Action, requested: ActionTarget, on_progress: OnProgress = lambda *_: None) -> Plan:
-        """Return what would be changed now, which live work ends, and the word to be typed. Nothing is changed.
+        """Return the changes that would be made now, the live work that ends, and the word to be typed. Nothing is changed.
 
         Raises `NotMeantError` if the action is not possible for this Ray, and `SourceError`.
         """

@@ -175,7 +175,7 @@ def _groups(snapshot: Snapshot, job: str | None = None, detached: bool | None = 
 
 
 def _lost(snapshot: Snapshot, actors: Iterable[Actor], groups: Iterable[PlacementGroup]) -> tuple[str, ...]:
-    """Return one sentence for each job, and what is unknown."""
+    """Return one sentence for each job, and sentences about unknown facts."""
     actors_by_job = group_by(actors, lambda actor: actor.job)
     groups_by_job = group_by(groups, lambda group: group.job)
     sentences = []

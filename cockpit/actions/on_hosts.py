@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ACTION_SILENCE_S = 30.0
 """Seconds of silence, beyond the grace, after which a host is given up."""
 PLAN_SILENCE_S = 12.0
-"""The same for a plan: a person waits for it."""
+"""Seconds of silence for a plan: shorter, because a person waits for it."""
 FORCE: Final = Flag("force", "--force", "switch", "SIGKILL at once, without SIGTERM first.")
 GRACE: Final = Flag("grace", "--grace", "seconds", "Seconds between SIGTERM and SIGKILL, 0 to 3600.", "S")
 _RAY_ID: Final = r"\b(?:job [0-9a-f]{8}|actor [0-9a-f]{32})\b"

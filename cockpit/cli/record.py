@@ -38,7 +38,7 @@ from cockpit.times.moments import format_time, parse_moment, parse_span
 
 
 def attach_recorder(config: Config, monitor: ClusterMonitor) -> Recorder | None:
-    """Record what this monitor sees until it ends; `None` if recording is off, or cockpit is read-only."""
+    """Record the monitor's snapshots until it ends; `None` if recording is off, or cockpit is read-only."""
     if config.readonly or not config.record:
         return None
     recorder = Recorder(recordings_path(), config.recording, actions_log=audit_path())
@@ -133,7 +133,7 @@ def find_recording(path: str | None, moment: float | None = None, address: str |
 
 
 def folders_at(address: str | None, host: str | None) -> Iterator[Path]:
-    """The folders of recordings of this address as seen from this host, and those of no Ray; the oldest first."""
+    """The folders of recordings of this address as seen from this host, and of recordings without a Ray; the oldest first."""
     hosts = (host, None) if is_near(Cluster(address)) else None  # recordings of an older cockpit don't have the host
     for folder in reversed(list(list_recordings(recordings_path()))):
         try:

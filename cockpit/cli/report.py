@@ -78,7 +78,7 @@ def _make_report(
     if suffix not in formats:
         raise ValueError(f"{file}: expected a name that ends in .html, .md or .json")
 
-    # The recording, and its beginning and end: as given, else those of the job, else of the last day.
+    # The recording, and its beginning and end: as given, else of the job, else of the last day.
     recording = find_recording(None if path is None else str(path), None, config.address)
     now = recording.end if path is not None else time.time()
     if path is None:

@@ -59,7 +59,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     worker_ports_age: Annotated[
         Seconds, Meta(description="Seconds before a raylet without a free worker port is reported while actors wait to start.")
     ] = 30.0
-    """A worker that has ended releases its port within seconds, and Ray's list of actors is some seconds older than that of processes."""
+    """A worker that has ended releases its port within seconds, and Ray's list of actors is some seconds older than the process list."""
     log_files: Annotated[Count, Meta(description="Files in a session's folder of logs, from which they are reported.")] = 50_000.0
     """Ray's log monitor lists the files and reads the size of each worker's log; with this number that takes most of its interval of
     0.1 s."""

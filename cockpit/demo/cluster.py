@@ -186,7 +186,7 @@ def _submit_jobs(
 
 
 def make_gpus(folder: Path) -> dict[str, str]:
-    """Write the files of the simulated GPUs. Return the variables with which a process sees those of the head."""
+    """Write the files of the simulated GPUs. Return the variables with which a process sees the GPUs of the head."""
     for node in NODES:
         (folder / f"{node}.nvml").write_text("".join(line + "\n" for line in [*nvml.gpus(host=node), "sway 12 45"]))
     try:

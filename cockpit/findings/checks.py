@@ -22,7 +22,7 @@ class MissingFact(msgspec.Struct, frozen=True):
 
 
 Need = Callable[[Snapshot], MissingFact | None]
-"""Returns what a snapshot lacks of a fact; `None`: nothing."""
+"""Returns the part of a fact that a snapshot lacks; `None`: it lacks nothing."""
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -161,7 +161,7 @@ class Facts:
         return self.known.index.place_title(process)
 
     def host_title(self, host: Host) -> str:
-        """The title of a host, which is that of its node."""
+        """The title of a host: the title of its node."""
         return self.titles.of_host(host.name)
 
     def title(self, node: Node) -> str:
@@ -218,7 +218,7 @@ class Facts:
         return Finding(code, level, "cluster", text, tuple(evidence), since, Remedy(remedy), about, seen)
 
     def last_answer_before_fault(self, *sources: str) -> float | None:
-        """The oldest last answer of those of these sources that fail now; `None`: none fails."""
+        """The oldest last answer of the sources that fail now, of these sources; `None`: none fails."""
         failed = {fault.source for fault in self.snapshot.faults}
         return min((self.snapshot.as_of[source] for source in sources if source in failed and source in self.snapshot.as_of), default=None)
 

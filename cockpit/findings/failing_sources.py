@@ -172,7 +172,7 @@ def unseen_hosts(facts: Facts) -> Iterator[Finding]:
 def failing_reads(facts: Facts) -> Iterator[Finding]:
     """Single reads of a probe that fail, and lists that the dashboard does not answer, by host and reason.
 
-    Left out is what has findings of its own: NVML, whole probes, and what stops all of Ray's sources at once.
+    NVML, whole probes, and faults that stop all of Ray's sources at once are left out: they have findings of their own.
     """
     is_ray_unreachable = facts.snapshot.cluster.reachable is False or facts.has_fault("ray.identity") or facts.has_fault("ray.gcs")
     single: list[Fault] = []

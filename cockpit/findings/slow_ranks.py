@@ -27,7 +27,7 @@ MIN_BUSY_PERCENT = 60.0
 MAX_BUSY_SHARE, MAX_BUSY_SHARE_CLEAR = 0.5, 0.65
 """Share of the others' utilization up to which a GPU lags; the second once it was found."""
 MAX_POWER_SHARE = 0.75
-"""The same for power: it tells a GPU that computes all the time from one that only waits at 100 %."""
+"""The same for power: it distinguishes a GPU that computes all the time from one that only waits at 100 %."""
 MIN_EVEN_SHARE = 0.8
 """Share of the median that all others must reach: if they differ among themselves, nothing is usual."""
 

@@ -29,7 +29,7 @@ class HostSelection:
         self._config, self._pool, self._named = config, pool, named
         self._cluster: RayCluster | None = None
         self._pods: tuple[HostEntry, ...] = ()
-        """Pods that run, as hosts beside those of the config."""
+        """Pods that run, as hosts beside the config's."""
         self._roster = HostFinder(config.hosts)
         self._are_containers = are_containers(config)
 
@@ -48,7 +48,7 @@ class HostSelection:
         return self._roster.entry(node)
 
     def select_hosts(self, snapshot: Snapshot) -> dict[str, HostEntry]:
-        """The hosts that matter now: all if Ray is down, else those of nodes that are not alive, and those of `select_awaited`."""
+        """The hosts that matter now: all if Ray is down, else the hosts of nodes that are not alive, and the hosts of `select_awaited`."""
         if self.everywhere:
             return self.select_others(snapshot)
         is_down = snapshot.cluster.reachable is False
@@ -97,7 +97,7 @@ class HostSelection:
     def _entries(self, nodes: Sequence[Node], snapshot: Snapshot) -> Iterator[HostEntry]:
         """How to reach the hosts of these nodes. A node whose raylet runs on this host, perhaps in a container, is left out.
 
-        Ray forgets the host names of dead nodes: a dead node's host is that of a living node with its address.
+        Ray forgets the host names of dead nodes: a dead node's host is the host of a living node with its address.
         """
         living = {node.ip: node for node in snapshot.nodes or () if node.state == "ALIVE" and node.ip}
         here = {node for host in snapshot.hosts.values() if host.local for node in snapshot.index.node_ids_on(host)}

@@ -58,7 +58,7 @@ class ChatBot(msgspec.Struct, frozen=True):
 
 
 def _escape(text: str) -> str:
-    """The text with full-width signs instead of those of mentions and tags: these robots have no escape for them."""
+    """The text with full-width signs instead of the signs of mentions and tags: these robots have no escape for them."""
     return text.replace("<", "＜").replace(">", "＞").replace("@", "＠")
 
 

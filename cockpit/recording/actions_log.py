@@ -47,7 +47,7 @@ class ActionsLog:
             return 0
 
     def take_new(self, hosts: Collection[str], shift: float = 0.0) -> list[Event]:
-        """New actions on these hosts or in Ray. `shift`: seconds from the log's dates to those of our clock."""
+        """New actions on these hosts or in Ray. `shift`: seconds from the log's dates to the dates of our clock."""
         if (size := self._size()) == self._read:
             return []
         self._read = min(self._read, size)  # the log was truncated

@@ -59,7 +59,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     found: tuple[Finding, ...]
     missing: tuple[str, ...]
     blind: bool
-    """Whether so much was missing that nothing was checked."""
+    """Whether nothing was checked, because too many facts were missing."""
 
     @property
     def verdict(self) -> str:

@@ -1,6 +1,6 @@
 """Cleans foreign text so that it can do nothing to a terminal.
 
-The model keeps names exactly as they came, because they are sent back in calls; whatever draws them calls `clean`.
+The model keeps names exactly as they came, because they are sent back in calls. All code that draws them calls `clean`.
 """
 
 from __future__ import annotations

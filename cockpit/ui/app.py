@@ -167,7 +167,7 @@ class Cockpit(TonedApp):
             self.push_screen(Palette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The commands of the palette: those of the pages, even if a log or a dialog covers them."""
+        """The commands of the palette: the commands of the pages, even if a log or a dialog covers them."""
         from cockpit.ui.palette import all_commands
 
         return all_commands(self.page_screen, super().get_system_commands(screen))

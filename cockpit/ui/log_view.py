@@ -158,7 +158,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return (" - " if self.ascii else " · ").join(filter(None, parts))
 
     def _update(self) -> None:
-        """Search the new lines and draw what has changed."""
+        """Search the new lines and draw the changes."""
         self._update_due = False
         self._searches.update()
         self._rows = self._searches.rows

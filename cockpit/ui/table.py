@@ -160,7 +160,7 @@ class Table(ScrollView, can_focus=True):
 
     @property
     def room(self) -> int:
-        """Lines for sections without scrolling: those of the table and of the pane below it."""
+        """Lines for sections without scrolling: the lines of the table and of the pane below it."""
         around = self.parent if isinstance(self.parent, Widget) else self
         return self._expected_room or around.size.height
 

@@ -173,7 +173,7 @@ class RecoverySteps:
     # The steps
 
     async def stop(self, on_progress: OnProgress, show: Show) -> Lines:
-        """Stop exactly what was confirmed."""
+        """Stop exactly the confirmed targets."""
         lines = []
         for plan in self._stops:
             receipt = await self._perform(plan, on_progress, show)

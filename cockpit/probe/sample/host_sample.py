@@ -39,7 +39,7 @@ MEMORY_USERS = 12
 SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
 SLOW_PACE_S = 5.0
-"""A source is slow if this many seconds or more pass between two of its answers: its facts are older than those of others."""
+"""A source is slow if this many seconds or more pass between two of its answers: its facts are older than the facts of others."""
 RARELY = 60.0
 CLOCK_SET = 1.5
 """Seconds. If the host's clock moved further than this, somebody has set it, and the kernel's boot time has moved with it."""

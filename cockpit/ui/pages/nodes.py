@@ -130,7 +130,7 @@ def _fillers(node: Node, path: str, total: int | None, view: View) -> Pairs:
 
 
 class MemoryRow(PageRow, frozen=True):
-    """A part of the host's memory: what one process holds, what is shared, or the rest."""
+    """A part of the host's memory: the memory of one process, shared memory, or the rest."""
 
     name: str
     command: str
