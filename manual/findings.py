@@ -104,7 +104,7 @@ def _finding(code: str, findings: list[Finding]) -> str:
 
 
 def _remedies(findings: Iterable[Finding]) -> str:
-    """The first of each act, and the first without an act where it says something else."""
+    """The first remedy of each action, and the first without an action if its text differs."""
     told: dict[str | None, str] = {}
     for finding in findings:
         if finding.remedy:
