@@ -97,8 +97,8 @@ def _facts(node: Node, view: View) -> Pairs:
     reserved = []
     for name, quantity in sorted(node.resources.items()):
         if ":" not in name:
-            say = size if name.endswith("memory") else count
-            reserved.append(f"{name} {say(quantity.used)}/{say(quantity.total)}")
+            write = size if name.endswith("memory") else count
+            reserved.append(f"{name} {write(quantity.used)}/{write(quantity.total)}")
     yield "reserved", ", ".join(reserved) or UNKNOWN
     if not_given := view.index.gpus_not_given.get(node.key):
         yield "not given", f"GPU {', '.join(gpu.label for gpu in not_given)}: not given to Ray, so it never hands them out"
