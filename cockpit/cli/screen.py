@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cockpit.ui.app import Cockpit
 
 HANGUP_CHECK_INTERVAL_S: Final = 1.0
-"""Seconds after which the terminal is looked at again: not every kind of terminal wakes a process that waits only for its end."""
+"""Seconds after which the terminal is checked again: not every kind of terminal wakes a process that waits only for its end."""
 
 
 def show(config: Config, *, greeting: str | None = None) -> int:

@@ -15,7 +15,7 @@ LongSeconds = Annotated[float, Meta(ge=0, le=30 * DAY_S)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 Count = Annotated[float, Meta(ge=1, le=1e6)]
 LARGE_CLUSTER_NODES = 100
-"""From this size on, findings that look at the whole cluster run less often."""
+"""From this size on, findings about the whole cluster run less often."""
 THREAD_MIN_NODES = 30
 """From this size on, findings run in a thread: at 100 nodes they delayed a key by up to 30 ms, at this size by 10 ms."""
 

@@ -37,7 +37,7 @@ class Check(msgspec.Struct, frozen=True):
     watches: str | None = None
     """Findings that only watching can find, in words."""
     at_once: bool = True
-    """Whether a single look can find anything."""
+    """Whether a single sample can find anything."""
     concerns: Callable[[Snapshot], bool] = lambda _: True
     """Whether the subject exists in this cluster; else the check is not listed."""
 

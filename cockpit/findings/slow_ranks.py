@@ -53,7 +53,7 @@ class Rank(msgspec.Struct, frozen=True):
 
 @rests_on("ray.nodes", "ray.actors", "nvml", "processes")
 def lagging_gpus(facts: Facts) -> Iterator[Finding]:
-    """GPUs that do far less than the others of their group for minutes. A single look can't find them."""
+    """GPUs that do far less than the others of their group for minutes. A single sample can't find them."""
     if facts.is_single_sample or facts.has_fault("ray.nodes"):
         return
     seen: set[str] = set()

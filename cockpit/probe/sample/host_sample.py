@@ -67,7 +67,7 @@ class Sampler:
         self._fillers = Fillers(lambda: self._processes.facts or {})
         self._kernel = Kernel()
         self._kills = KillScanner(self._kernel)
-        self._known_rays = ServiceReader()
+        self._service_reader = ServiceReader()
         self._stuck_reader = StuckProcesses()
         self._scanner = SessionScanner(usual_temps())
         self._processes: Collector[ProcessTable] = Collector("processes", "/proc", ProcessScanner().scan, None)
@@ -83,7 +83,7 @@ class Sampler:
             after=self._processes,
         )
         self._rays: Collector[Dict[Identity, Sample]] = Collector(
-            "rays", "A Ray process", lambda: self._known_rays.read(self._processes.facts or {}), SLOWLY, after=self._processes
+            "rays", "A Ray process", lambda: self._service_reader.read(self._processes.facts or {}), SLOWLY, after=self._processes
         )
         self._temps = Collector("temps", "A Ray temp dir", self._read_temp_dirs, SLOWLY, after=self._sessions)
         self._stuck: Collector[List[Sample]] = Collector(

@@ -127,7 +127,7 @@ class RecoverScreen(ActionDialog):
         self._progress, self._has_stopped = {}, False
         self._show_stage("looking", f"{self._action.title}: checking")
         self.query_one("#agree", Button).label = Content(self._action.title)
-        self.run_worker(self._make_plan(), exclusive=True, group="look")
+        self.run_worker(self._make_plan(), exclusive=True, group="plan")
 
     async def on_unmount(self) -> None:
         """Close the runbook's monitor and executor."""
