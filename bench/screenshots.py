@@ -45,7 +45,7 @@ WALK: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m: host memory, and when Ray starts killing", ("m",)),
     ("3: what waits, and why", ("3",)),
     ("4: who holds GPU memory", ("4",)),
-    ("K: the plan of an act; nothing is done before a yes", ("K",)),
+    ("K: the plan of an action; nothing is done before a yes", ("K",)),
     ("5: jobs", ("escape", "5")),
 )
 """What the moving picture shows, and the keys that lead there from the last."""

@@ -1,3 +1,3 @@
-"""A terminal cockpit for people who run LLM reinforcement learning on Ray."""
+"""Shows and repairs Ray clusters on which people run LLM reinforcement learning, in a terminal."""
 
 __version__ = "0.9.0"

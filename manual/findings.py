@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.actions.table import ACTIONS, find_operation
+from cockpit.actions.table import ACTIONS, find_action_or_runbook
 from cockpit.findings import CHECKS, FindingTracker
 from cockpit.findings.checks import Check
 from cockpit.model import LEVELS, Finding
@@ -104,7 +104,7 @@ def _finding(code: str, findings: list[Finding]) -> str:
 
 
 def _remedies(findings: Iterable[Finding]) -> str:
-    """The first of each act, and the first without an act where it says something else."""
+    """The first remedy of each action, and the first without an action if its text differs."""
     told: dict[str | None, str] = {}
     for finding in findings:
         if finding.remedy:
@@ -116,7 +116,7 @@ def _remedies(findings: Iterable[Finding]) -> str:
 
 
 def _key(action: str | None) -> str:
-    return f" (`{find_operation(action).first_key}`: {find_operation(action).title})" if action else ""
+    return f" (`{find_action_or_runbook(action).first_key}`: {find_action_or_runbook(action).title})" if action else ""
 
 
 def _escape(text: str) -> str:

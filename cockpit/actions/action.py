@@ -1,4 +1,4 @@
-"""Defines what every action must have: its words, its possible targets, its plan, how it is done, and which live work it ends."""
+"""Defines the base of every action: its words, its possible targets, its plan, how it is performed, and which live work it ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Impact(msgspec.Struct, frozen=True):
 
 
 def session_word(session: str) -> str:
-    """Return the word to be typed for a session: the last block of its name, which is the pid that started Ray; with more if too short."""
+    """Return the word to be typed for a session: the last block of its name, the pid that started Ray; two blocks if it is too short."""
     before, _, last = session.rpartition("_")
     word = last if len(last) >= MIN_WORD_CHARS else f"{before.rpartition('_')[2]}_{last}"
     return word if before and len(word) >= MIN_WORD_CHARS else session
@@ -108,7 +108,7 @@ class Choosable(Protocol):
         """Return why it can't be done to this row, in a sentence, or `None`."""
         return None
 
-    def chosen_at(self, rows: Sequence[Any]) -> ActionTarget | str:
+    def make_target(self, rows: Sequence[Any]) -> ActionTarget | str:
         """Return the target for rows of the type that it takes, or why they can't be one target together."""
         if self.max_rows is not None and len(rows) > self.max_rows:
             most = "one" if self.max_rows == 1 else f"at most {self.max_rows}"
@@ -139,8 +139,8 @@ class Action(Choosable, Protocol):
     """It changes the followed Ray: that must be known for the plan, and must still be the same session when the plan is performed."""
 
     @abstractmethod
-    async def plan(self, chosen: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
-        """Return exactly what would be changed now, and what is refused, with reasons. Changes nothing. Raises `SourceError`."""
+    async def plan(self, requested: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
+        """Return the exact changes that it would make now, and what it refuses, with reasons. Changes nothing. Raises `SourceError`."""
 
     @abstractmethod
     async def perform(self, plan: Plan, context: ActionContext, on_progress: OnProgress) -> Receipt:
@@ -150,6 +150,6 @@ class Action(Choosable, Protocol):
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """Return which live work ends with a plan that has targets. `addresses` maps hosts to addresses: Ray may know only those."""
 
-    def is_asked_for(self, refused: Target, plan: Plan) -> bool:
+    def is_requested(self, refused: Target, plan: Plan) -> bool:
         """Return whether the refused target was requested, so that the command has failed in part."""
         return True

@@ -79,11 +79,11 @@ class ActionContext:
             now = f"cockpit follows {followed} now" if followed else "it is unknown now which Ray is followed"
             raise NotMeantError(f"the screen showed {shown}, and {now}; look again, then repeat the key")
 
-    def with_ray(self, plan: Plan, chosen: ActionTarget) -> Plan:
+    def with_ray(self, plan: Plan, requested: ActionTarget) -> Plan:
         """Return the plan with the session that it means, the URL of its dashboard, and the other live sessions on the hosts."""
         cluster = self.snapshot.cluster
         asked = next((request["session"] for request in plan.requests.values() if request.get("session")), None)
-        meant = asked or chosen.session or cluster.session
+        meant = asked or requested.session or cluster.session
         live = {one.name for one in self.snapshot.sessions or () if one.live}
         live |= {name for host in self.snapshot.hosts.values() for name in live_sessions(host) if name}
         dashboards = [one.dashboard for one in self.snapshot.sessions or () if one.name == meant and one.dashboard]
@@ -106,15 +106,15 @@ class ActionContext:
             now = f"{answering} answers at {cluster.address} now" if answering else "it is unknown now which Ray is followed"
             raise NotMeantError(f"nothing was done: it was planned for {plan.session}, and {now}")
 
-    def session(self, chosen: ActionTarget) -> str | None:
+    def session(self, requested: ActionTarget) -> str | None:
         """Return the session that is meant, or `None` if none is known. Raises `UnclearSessionError`.
 
         A session is never meant only because it is the only one on some host.
         """
         cluster = self.snapshot.cluster
-        if chosen.session:
-            return chosen.session
-        if chosen.everything:
+        if requested.session:
+            return requested.session
+        if requested.everything:
             return cluster.session
         if cluster.session:
             if (reason := self._why_not_meant(cluster.session)) is not None:
@@ -174,7 +174,7 @@ class ActionContext:
         return {name: entry.target for name, entry in self._entries.items()}
 
     def titles_of(self, hosts: Iterable[str]) -> dict[str, str]:
-        """Return for each host the name that people use: that of its node, dead or alive, as on every page."""
+        """Return for each host the name that people use: its node's name, dead or alive, as on every page."""
         titles = self.snapshot.index.titles
         return {host: titles.of_host(host, self.addresses.get(host, host)) for host in hosts}
 
@@ -231,7 +231,7 @@ class ActionContext:
         return next(filter(None, map(self._find_own, called)), None) or next(filter(None, map(self._find_by_node, called)), None)
 
     def _find_own(self, name: str) -> str | None:
-        """Find the host that has this name or address itself, whatever runs on it."""
+        """Find the host that has this name or address itself, regardless of the nodes on it."""
         if name in {self.monitor.pool.local, "localhost", *self._own_names}:
             return self.monitor.pool.local
         return name if name in self._entries else self._find_at((name,))

@@ -37,18 +37,18 @@ class Audit:
 
     def begin(self, plan: Plan) -> str:
         """Write the line before an action. Return the id that both lines have. Raises `OSError`."""
-        action = uuid4().hex[:12]
-        self._write(action, plan, "begun")
-        return action
+        log_id = uuid4().hex[:12]
+        self._write(log_id, plan, "begun")
+        return log_id
 
-    def end(self, action: str, plan: Plan, receipt: Receipt | None, error: str | None = None) -> None:
+    def end(self, log_id: str, plan: Plan, receipt: Receipt | None, error: str | None = None) -> None:
         """Write the outcome. Without a receipt the action was broken off. Raises `OSError`."""
-        self._write(action, plan, outcome_of(receipt) if receipt is not None else {"broken_off": error or "cancelled"})
+        self._write(log_id, plan, outcome_of(receipt) if receipt is not None else {"broken_off": error or "cancelled"})
 
-    def _write(self, action: str, plan: Plan, outcome: object) -> None:
+    def _write(self, log_id: str, plan: Plan, outcome: object) -> None:
         line = {
             "time": round(self._clock(), 3),
-            "id": action,
+            "id": log_id,
             "user": user_name(),
             "host": socket.gethostname(),
             "act": plan.action,

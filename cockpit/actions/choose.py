@@ -1,4 +1,4 @@
-"""Decides what a key means for the selected rows: one action with its target, or the reason why it does nothing there."""
+"""Chooses the action that a key means for the selected rows, with its target, or gives the reason why the key does nothing there."""
 
 from __future__ import annotations
 
@@ -55,17 +55,19 @@ def choose_action(actions: Sequence[Action | Runbook], selection: Selection) -> 
 
     if mending is not None:
         mended = [finding for finding in findings if finding.remedy and finding.remedy.action == action.id]
-        target = _target_findings(action, mended, rows, selection.snapshot)
+        target = _target_of_findings(action, mended, rows, selection.snapshot)
     elif action.takes is not None:
         own = _of_type(action.takes, rows)
-        target = next((reason for row in own if (reason := action.why_not(row))), None) or action.chosen_at(own)
+        target = next((reason for row in own if (reason := action.why_not(row))), None) or action.make_target(own)
     else:
         own = _of_type(action.also_takes, rows)
-        target = action.chosen_at(own) if own else ActionTarget(hosts=selection.hosts)
+        target = action.make_target(own) if own else ActionTarget(hosts=selection.hosts)
     return target if isinstance(target, str) else Choice(action, target, is_remedy=mending is not None)
 
 
-def _target_findings(action: Action | Runbook, findings: Sequence[Finding], rows: Sequence[Any], snapshot: Snapshot) -> ActionTarget | str:
+def _target_of_findings(
+    action: Action | Runbook, findings: Sequence[Finding], rows: Sequence[Any], snapshot: Snapshot
+) -> ActionTarget | str:
     """Return the current subjects of these findings as a target. If all are gone, return a text: an empty target would mean everything."""
     about = {thing.key: thing for finding in findings for thing in find_things(finding, snapshot)}
     things = [*{**about, **{row.key: row for row in rows}}.values()]
@@ -74,7 +76,7 @@ def _target_findings(action: Action | Runbook, findings: Sequence[Finding], rows
     if action.takes is not None and named and not able:
         return str(action.why_not(named[0]))
     if able:
-        return action.chosen_at(able)
+        return action.make_target(able)
 
     # No subject is a possible target itself: the target is the hosts of the subjects.
     nodes = {node.id: node for node in snapshot.nodes or () if node.id}

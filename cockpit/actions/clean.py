@@ -44,21 +44,21 @@ class Clean(HostAction):
     also_takes = Session
     ends_nothing_alive = True
 
-    def request(self, chosen: ActionTarget, host: str) -> dict[str, Any]:
+    def request(self, requested: ActionTarget, host: str) -> dict[str, Any]:
         """Name the selected folders of this host, or sessions by name, or neither: then all."""
-        rows = [row for row in chosen.rows if isinstance(row, Session)]
-        sessions = [row.path for row in rows if row.host == host] if rows else list(chosen.sessions) if chosen.sessions else None
-        more = {"older_than": chosen.older_than, "protected": list(chosen.protected), "ended": list(chosen.ended)}
+        rows = [row for row in requested.rows if isinstance(row, Session)]
+        sessions = [row.path for row in rows if row.host == host] if rows else list(requested.sessions) if requested.sessions else None
+        more = {"older_than": requested.older_than, "protected": list(requested.protected), "ended": list(requested.ended)}
         return without_none(act="clean", sessions=sessions, **more)
 
-    def chosen_at(self, rows: Sequence[Session]) -> ActionTarget | str:
+    def make_target(self, rows: Sequence[Session]) -> ActionTarget | str:
         return ActionTarget(rows=tuple(rows), hosts=tuple(dict.fromkeys(session.host for session in rows)))
 
-    def hosts(self, chosen: ActionTarget, context: ActionContext) -> tuple[str, ...]:
+    def hosts(self, requested: ActionTarget, context: ActionContext) -> tuple[str, ...]:
         """Return all hosts; only this one if paths are named, because a path means one file on one host."""
-        return (context.monitor.pool.local,) if chosen.protected else context.all_hosts
+        return (context.monitor.pool.local,) if requested.protected else context.all_hosts
 
-    def is_asked_for(self, refused: Target, plan: Plan) -> bool:
+    def is_requested(self, refused: Target, plan: Plan) -> bool:
         """Live sessions are meant to stay, unless a session was named."""
         named = any(request.get("sessions") for request in plan.requests.values())
         return named or not (refused.what == "session" and refused.live)

@@ -41,14 +41,14 @@ class DeletePod(Action):
     def why_not(self, row: Node) -> str | None:
         return None if row.pod is not None else f"{row.title} is not a pod of a RayCluster that cockpit knows"
 
-    def chosen_at(self, rows: Sequence[Node]) -> ActionTarget | str:
-        chosen = super().chosen_at(rows)
-        return chosen if isinstance(chosen, str) else ActionTarget(rows=tuple(rows), id=rows[0].pod)
+    def make_target(self, rows: Sequence[Node]) -> ActionTarget | str:
+        target = super().make_target(rows)
+        return target if isinstance(target, str) else ActionTarget(rows=tuple(rows), id=rows[0].pod)
 
-    async def plan(self, chosen: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
+    async def plan(self, requested: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
         from cockpit.sources.kubernetes.facts import list_pods  # deferred, here and below: most clusters have no pods
 
-        api, name = _api_of(context), chosen.id or ""
+        api, name = _api_of(context), requested.id or ""
         pods = await list_pods(api)
         nodes = context.snapshot.nodes or ()
 
@@ -58,7 +58,7 @@ class DeletePod(Action):
         pod = next((pod for pod in pods if pod.name == name), None) or next(by_address, None)
         if pod is None:
             names = ", ".join([one.name for one in pods][:MAX_NAMED])
-            raise SourceError(f"RayCluster {api.place.title} has no pod {chosen.id}; {f'it has {names}' if names else 'it has none'}")
+            raise SourceError(f"RayCluster {api.place.title} has no pod {requested.id}; {f'it has {names}' if names else 'it has none'}")
 
         why_not = None if pod.owned else "KubeRay did not create it for this RayCluster and would not replace it"
         if pod.ends is not None:

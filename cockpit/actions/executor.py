@@ -40,16 +40,16 @@ class ActionExecutor:
         """Return cockpit's name for a host; an unknown host is reached as the entry says from now on. Raises `SourceError`."""
         return self._context.register_host(entry)
 
-    async def plan(self, action: Action, chosen: ActionTarget, on_progress: OnProgress = lambda *_: None) -> Plan:
-        """Return what would be changed now, which live work ends, and the word to be typed. Nothing is changed.
+    async def plan(self, action: Action, requested: ActionTarget, on_progress: OnProgress = lambda *_: None) -> Plan:
+        """Return the changes that would be made now, the live work that ends, and the word to be typed. Nothing is changed.
 
         Raises `NotMeantError` if the action is not possible for this Ray, and `SourceError`.
         """
         if action.why_not_in_pods is not None and self._monitor.kubernetes is not None:
             raise NotMeantError(action.why_not_in_pods)
         await self._monitor.wait_until_complete()  # a key may be pressed before the first answers
-        self._context.refuse_unshown(chosen.shown)
-        plan = self._context.with_ray(await action.plan(chosen, self._context, self._by_title(on_progress)), chosen)
+        self._context.refuse_unshown(requested.shown)
+        plan = self._context.with_ray(await action.plan(requested, self._context, self._by_title(on_progress)), requested)
         if action.is_for_followed and not plan.empty:
             await self._context.refuse_other_ray(plan)
         impact = action.impact(plan, self._context.snapshot, self._context.addresses) if plan.targets else Impact()

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 ENDED_STATES = ("DEAD", "REMOVED", "DRAINING")
 MAX_AT_ONCE = 100
-"""Targets in one request: the program that asks Ray about them has some seconds for all of them."""
+"""Targets in one request: the program that asks Ray about them has a few seconds for all of them."""
 
 
 class RayAction(HostAction):
-    """The common part: one host with a live raylet of the cluster carries it out."""
+    """The base class of these actions: one host with a live raylet of the cluster performs them."""
 
     verb: ClassVar[str]
     """Its name in the probe."""
@@ -33,28 +33,28 @@ class RayAction(HostAction):
     max_rows = MAX_AT_ONCE
     is_for_followed = True
 
-    def request(self, chosen: ActionTarget, host: str) -> dict[str, Any]:
-        return without_none(act="ray", verb=self.verb, ids=[row.id for row in chosen.rows] or [chosen.id], session=chosen.session)
+    def request(self, requested: ActionTarget, host: str) -> dict[str, Any]:
+        return without_none(act="ray", verb=self.verb, ids=[row.id for row in requested.rows] or [requested.id], session=requested.session)
 
-    def at_session(self, chosen: ActionTarget, context: ActionContext) -> ActionTarget:
-        return replace(chosen, session=context.session(chosen))
+    def with_session(self, requested: ActionTarget, context: ActionContext) -> ActionTarget:
+        return replace(requested, session=context.session(requested))
 
-    async def plan(self, chosen: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
+    async def plan(self, requested: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
         """Raise `SourceError` also if Ray knows nothing with the id that was typed."""
-        plan = await super().plan(chosen, context, on_progress)
+        plan = await super().plan(requested, context, on_progress)
         unknown = [target for target in plan.refused if target.what in self.nouns and target.state is None]
-        if unknown and not chosen.rows:
+        if unknown and not requested.rows:
             raise SourceError(unknown[0].reason or "")
         return plan
 
-    def is_asked_for(self, refused: Target, plan: Plan) -> bool:
+    def is_requested(self, refused: Target, plan: Plan) -> bool:
         """A refused target that has ended needs no action."""
         return refused.state not in ENDED_STATES
 
-    def hosts(self, chosen: ActionTarget, context: ActionContext) -> tuple[str, ...]:
+    def hosts(self, requested: ActionTarget, context: ActionContext) -> tuple[str, ...]:
         return (context.ray_host(),)
 
-    def unknown_hosts(self, chosen: ActionTarget, context: ActionContext) -> str | None:
+    def unknown_hosts(self, requested: ActionTarget, context: ActionContext) -> str | None:
         """Return `None`: only the GCS is asked, so other hosts don't matter."""
         return None
 

@@ -25,7 +25,7 @@ Outcome = tuple[str, tuple[str, ...]]
 
 
 class JobAction(Action):
-    """The common part: one job, as Ray lists it at that moment."""
+    """The base class of these actions: the target is one job, as Ray lists it at that moment."""
 
     operand = "id"
     takes = Job
@@ -37,19 +37,19 @@ class JobAction(Action):
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         """Do it if the job is the same: same id, same start. Raises `NotMeantError` if it is another, and `SourceError`."""
 
-    async def find_job(self, chosen: ActionTarget, context: ActionContext) -> tuple[Job, Target]:
+    async def find_job(self, requested: ActionTarget, context: ActionContext) -> tuple[Job, Target]:
         """Return the job, and the job as a target. Raises `SourceError` if Ray does not list it."""
         jobs = await context.monitor.jobs()
-        job = next((job for job in jobs if chosen.id in (job.id, job.job)), None)
+        job = next((job for job in jobs if requested.id in (job.id, job.job)), None)
         if job is None:
             running = ", ".join([job.id for job in jobs if job.running][:MAX_NAMED_JOBS])
-            raise SourceError(f"Ray has no job {chosen.id}; {f'running: {running}' if running else 'none is running'}")
+            raise SourceError(f"Ray has no job {requested.id}; {f'running: {running}' if running else 'none is running'}")
         why = tuple(text.strip().splitlines()[0] for text in (job.entrypoint, job.message) if text and text.strip())
         target = Target("job", RAY, why, id=job.id, job=job.job, state=job.status, started=job.started, reason=self.why_not(job))
         return job, target
 
     async def perform(self, plan: Plan, context: ActionContext, on_progress: OnProgress) -> Receipt:
-        from cockpit.sources.probes.requests import Progress  # deferred, as in `act`; by now it is imported anyway
+        from cockpit.sources.probes.requests import Progress  # deferred, as in `action.py`; by now it is imported anyway
 
         (target,) = plan.targets
         on_progress(RAY, Progress(f"{plan.title} {target.id}"))
@@ -73,8 +73,8 @@ class StopJob(JobAction):
     def why_not(self, row: Job) -> str | None:
         return None if row.running else f"Job {row.id} has already ended ({row.status})"
 
-    async def plan(self, chosen: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
-        job, target = await self.find_job(chosen, context)
+    async def plan(self, requested: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
+        job, target = await self.find_job(requested, context)
         if not job.running:
             return Plan(self.id, self.title, notes=(f"job {job.id} has already ended ({job.status})",), hosts=(RAY,))
         return plan_one(self, target, left_by_job(context.snapshot, job.id))
@@ -101,8 +101,8 @@ class DeleteJob(JobAction):
     def why_not(self, row: Job) -> str | None:
         return f"Job {row.id} is still running: stop it first" if row.running else None
 
-    async def plan(self, chosen: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
-        _, target = await self.find_job(chosen, context)
+    async def plan(self, requested: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
+        _, target = await self.find_job(requested, context)
         return plan_one(self, target, ())
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:

@@ -20,29 +20,31 @@ PID = Flag("pids", "--pid", "pid", "Only this process, on this host or HOST. One
 
 
 class KillAction(HostAction):
-    """The common part."""
+    """The base class of the actions that end processes."""
 
     nouns: ClassVar[Nouns] = {"process": ("process", "processes")}
     grace_s = 10.0
     kills_any_kind: ClassVar[bool] = False
     """Kill selected processes of any kind. Otherwise the probe refuses all that are not left over."""
 
-    def request(self, chosen: ActionTarget, host: str) -> dict[str, Any]:
+    def request(self, requested: ActionTarget, host: str) -> dict[str, Any]:
         """Name the selected processes with their start times, or pids without, or neither: then all leftovers."""
-        rows = [[row.pid, row.ticks] for row in chosen.rows if isinstance(row, Process) and row.host == host]
-        has_rows = any(isinstance(row, Process) for row in chosen.rows)
-        named = rows if has_rows else [[pid, None] for pid in chosen.pids] if chosen.pids else None
-        how = {"force": chosen.force or None, "only": chosen.only, "grace": chosen.grace}
-        return without_none(act="kill", named=named, any=(has_rows and self.kills_any_kind) or None, pids=bool(chosen.pids) or None, **how)
+        rows = [[row.pid, row.ticks] for row in requested.rows if isinstance(row, Process) and row.host == host]
+        has_rows = any(isinstance(row, Process) for row in requested.rows)
+        named = rows if has_rows else [[pid, None] for pid in requested.pids] if requested.pids else None
+        how = {"force": requested.force or None, "only": requested.only, "grace": requested.grace}
+        return without_none(
+            act="kill", named=named, any=(has_rows and self.kills_any_kind) or None, pids=bool(requested.pids) or None, **how
+        )
 
-    def hosts(self, chosen: ActionTarget, context: ActionContext) -> tuple[str, ...]:
+    def hosts(self, requested: ActionTarget, context: ActionContext) -> tuple[str, ...]:
         """Return the hosts of the selected processes, or all hosts. A pid means one process on one host: this one."""
-        hosts = tuple(sorted({row.host for row in chosen.rows if isinstance(row, Process)}))
-        return hosts or ((context.monitor.pool.local,) if chosen.pids else context.all_hosts)
+        hosts = tuple(sorted({row.host for row in requested.rows if isinstance(row, Process)}))
+        return hosts or ((context.monitor.pool.local,) if requested.pids else context.all_hosts)
 
-    async def plan(self, chosen: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
+    async def plan(self, requested: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
         """Plan as every action on hosts, and name the owner of each process of another Ray."""
-        return with_owners(await super().plan(chosen, context, on_progress), context.snapshot)
+        return with_owners(await super().plan(requested, context, on_progress), context.snapshot)
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """Leftovers end nothing. Otherwise the word names the work of the first process, or of the first one of another Ray."""
@@ -104,5 +106,5 @@ class Terminate(Kill):
     title = "Terminate"
     help = "Send only SIGTERM to the process under the cursor, or to all tagged ones"
 
-    def request(self, chosen: ActionTarget, host: str) -> dict[str, Any]:
-        return super().request(replace(chosen, only="TERM"), host)
+    def request(self, requested: ActionTarget, host: str) -> dict[str, Any]:
+        return super().request(replace(requested, only="TERM"), host)

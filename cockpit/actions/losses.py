@@ -45,7 +45,7 @@ def lost_with_session(snapshot: Snapshot, hosts: Collection[str]) -> tuple[str, 
     """Return what ends if Ray is stopped on these hosts. With the head the whole cluster ends."""
     if snapshot.nodes is None:
         return ("what runs in this Ray session is unknown: its dashboard has not answered",)
-    # Also count nodes whose claim by a host is not believed: a loss too many is better than an unreported one.
+    # Also count the nodes that a host claims without proof: a loss too many is better than an unreported one.
     here = {ident for name in hosts for ident in (name, *(snapshot.hosts[name].nodes if name in snapshot.hosts else ()))}
     alive = [node for node in snapshot.nodes if node.state != "DEAD" and node.id is not None]
     ended = [node for node in alive if here & {node.id, node.host, node.ip, node.name}]
@@ -175,7 +175,7 @@ def _groups(snapshot: Snapshot, job: str | None = None, detached: bool | None = 
 
 
 def _lost(snapshot: Snapshot, actors: Iterable[Actor], groups: Iterable[PlacementGroup]) -> tuple[str, ...]:
-    """Return one sentence for each job, and what is unknown."""
+    """Return one sentence for each job, and sentences about unknown facts."""
     actors_by_job = group_by(actors, lambda actor: actor.job)
     groups_by_job = group_by(groups, lambda group: group.job)
     sentences = []

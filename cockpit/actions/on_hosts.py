@@ -15,20 +15,20 @@ from cockpit.actions.plan import ActionTarget, Plan, ProbeReply, Receipt, Target
 from cockpit.model import Snapshot, describe_owner
 
 if TYPE_CHECKING:
-    from cockpit.actions.action_context import ActionContext, OnProgress  # deferred, as in `act`
+    from cockpit.actions.action_context import ActionContext, OnProgress  # deferred, as in `action.py`
     from cockpit.sources.probes.requests import HostAnswer
 
 ACTION_SILENCE_S = 30.0
 """Seconds of silence, beyond the grace, after which a host is given up."""
 PLAN_SILENCE_S = 12.0
-"""The same for a plan: a person waits for it."""
+"""Seconds of silence for a plan: shorter, because a person waits for it."""
 FORCE: Final = Flag("force", "--force", "switch", "SIGKILL at once, without SIGTERM first.")
 GRACE: Final = Flag("grace", "--grace", "seconds", "Seconds between SIGTERM and SIGKILL, 0 to 3600.", "S")
 _RAY_ID: Final = r"\b(?:job [0-9a-f]{8}|actor [0-9a-f]{32})\b"
 
 
 class HostAction(Action):
-    """Asks all its hosts at once. The stage `plan` changes nothing; the stage `do` gets the confirmed targets."""
+    """An action that asks all its hosts at once. The stage `plan` changes nothing; the stage `do` gets the confirmed targets."""
 
     grace_s: ClassVar[float] = 0.0
     """The default time between SIGTERM and SIGKILL; 0: it sends no signals."""
@@ -38,38 +38,38 @@ class HostAction(Action):
     """Whether a plan needs the running jobs from Ray."""
 
     @abstractmethod
-    def request(self, chosen: ActionTarget, host: str) -> dict[str, Any]:
+    def request(self, requested: ActionTarget, host: str) -> dict[str, Any]:
         """Return the request for this host, without the fields that every request has."""
 
-    def at_session(self, chosen: ActionTarget, context: ActionContext) -> ActionTarget:
+    def with_session(self, requested: ActionTarget, context: ActionContext) -> ActionTarget:
         """Return the target with the session that is meant, for an action on a live session. Raises `SourceError` if it is unclear."""
-        return chosen
+        return requested
 
-    def hosts(self, chosen: ActionTarget, context: ActionContext) -> tuple[str, ...]:
+    def hosts(self, requested: ActionTarget, context: ActionContext) -> tuple[str, ...]:
         """Return the hosts to ask if the user has named none."""
         return context.all_hosts
 
-    async def plan(self, chosen: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
-        chosen = self.at_session(chosen, context)
+    async def plan(self, requested: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
+        requested = self.with_session(requested, context)
         context.update_hosts()
-        hosts = context.named_hosts(chosen.hosts) if chosen.hosts else self.hosts(chosen, context)
+        hosts = context.named_hosts(requested.hosts) if requested.hosts else self.hosts(requested, context)
         jobs, silent = await context.jobs_by_session() if self.asks_for_jobs else ([], ())
         asked = {
-            host: {**self.request(chosen, host), "stage": "plan", "jobs": jobs, "past": _past(context.snapshot, host)} for host in hosts
+            host: {**self.request(requested, host), "stage": "plan", "jobs": jobs, "past": _past(context.snapshot, host)} for host in hosts
         }
         answers = await context.requests.send(asked, on_progress, PLAN_SILENCE_S, allows_ray=self.allows_ray)
 
-        followed, titles, snapshot = context.follows(chosen.session), context.titles_of(hosts), context.snapshot
+        followed, titles, snapshot = context.follows(requested.session), context.titles_of(hosts), context.snapshot
         plan = with_gpus(build_plan(self, answers, asked, followed=followed, titles=titles), snapshot)
         notes = (*self._signals(plan), *plan.notes, *(silent if plan.refused else ()))
         plan = replace(plan, targets=with_names(plan.targets, snapshot), refused=with_names(plan.refused, snapshot), notes=notes)
-        unknown = self.unknown_hosts(chosen, context)
+        unknown = self.unknown_hosts(requested, context)
         return plan if unknown is None else self.with_unknown_hosts(plan, unknown, context)
 
-    def unknown_hosts(self, chosen: ActionTarget, context: ActionContext) -> str | None:
+    def unknown_hosts(self, requested: ActionTarget, context: ActionContext) -> str | None:
         """Return a sentence if there may be hosts that only a silent Ray knows, or `None`."""
         snapshot = context.snapshot
-        if chosen.hosts or (snapshot.nodes is not None and context.follows(chosen.session) and snapshot.cluster.reachable):
+        if requested.hosts or (snapshot.nodes is not None and context.follows(requested.session) and snapshot.cluster.reachable):
             return None
         return "Ray has not answered: if it has more hosts than these, name them"
 

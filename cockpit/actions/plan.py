@@ -51,7 +51,7 @@ class ActionTarget(msgspec.Struct, frozen=True):
 
 
 class Target(Value, frozen=True):
-    """One thing that an action changes. Its kind `what` decides which fields it has; `None` is unknown."""
+    """A thing that an action changes. Its kind `what` decides which fields it has; `None` is unknown."""
 
     what: str
     """A kind that its action has nouns for; `host`: the whole request to that host."""
@@ -244,7 +244,7 @@ def reply_of(host: str, answer: Mapping[str, Any], kinds: Collection[str], title
 
 
 def losses_of(reply: ProbeReply, host: str, *, followed: bool) -> tuple[str, ...]:
-    """Return the losses that only this host knows. `host` is its title. Of a Ray that is not `followed` nothing else is known."""
+    """Return the losses that only this host knows. `host` is its title. Nothing else is known of a Ray that is not `followed`."""
     weight = reply.weight or _Weight()
     drivers = [
         f"driver {one.pid} of {one.user or '?'} on {host} loses its connection to Ray: {redact(one.command or '')}"

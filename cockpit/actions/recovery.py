@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpit.actions.action import DiskRead, Runbook
-from cockpit.actions.launch.actions import reading_of_preset
+from cockpit.actions.launch.actions import make_preset_read
 from cockpit.presets import Preset
 
 
@@ -20,5 +20,5 @@ class Recover(Runbook):
     starts_job = True
 
     def find_disk_read(self, row: Preset) -> DiskRead:
-        """Return the read of the preset's file as it is now."""
-        return reading_of_preset(row)
+        """Return how to read the preset's file as it is now."""
+        return make_preset_read(row)

@@ -23,8 +23,8 @@ class Start(HostAction):
     asks_for_jobs = False
     why_not_in_pods = "KubeRay starts Ray in its pods: edit the RayCluster, or delete a node's pod, and KubeRay creates a new one"
 
-    def request(self, chosen: ActionTarget, host: str) -> dict[str, Any]:
-        return without_none(**{"act": "start", **chosen.requests[host]})
+    def request(self, requested: ActionTarget, host: str) -> dict[str, Any]:
+        return without_none(**{"act": "start", **requested.requests[host]})
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         return Impact()

@@ -40,13 +40,13 @@ class Stop(HostAction):
     allows_ray = False  # it would end the tunnel
     grace_s = 16.0  # Ray's own (scripts.py, `ray stop --grace-period`)
 
-    def request(self, chosen: ActionTarget, host: str) -> dict[str, Any]:
-        more = {"slurm": list(chosen.slurm_ids)} if chosen.slurm_ids else {}
+    def request(self, requested: ActionTarget, host: str) -> dict[str, Any]:
+        more = {"slurm": list(requested.slurm_ids)} if requested.slurm_ids else {}
         return without_none(
-            act="stop", session=chosen.session, everything=chosen.everything, force=chosen.force, grace=chosen.grace, **more
+            act="stop", session=requested.session, everything=requested.everything, force=requested.force, grace=requested.grace, **more
         )
 
-    def chosen_at(self, rows: Sequence[Session]) -> ActionTarget | str:
+    def make_target(self, rows: Sequence[Session]) -> ActionTarget | str:
         """Allow rows of one session, on any number of hosts."""
         names = tuple(dict.fromkeys(row.name for row in rows))
         return (
@@ -55,13 +55,13 @@ class Stop(HostAction):
             else f"{self.title}: one at a time, but rows of {len(names)} sessions are tagged"
         )
 
-    def at_session(self, chosen: ActionTarget, context: ActionContext) -> ActionTarget:
-        return replace(chosen, session=context.session(chosen), slurm_ids=tuple(sorted(context.snapshot.slurm_ids)))
+    def with_session(self, requested: ActionTarget, context: ActionContext) -> ActionTarget:
+        return replace(requested, session=context.session(requested), slurm_ids=tuple(sorted(context.snapshot.slurm_ids)))
 
-    async def plan(self, chosen: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
+    async def plan(self, requested: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
         """Plan for one session. Raise `UnclearSessionError` if the hosts have several, because a person must choose."""
-        plan = await super().plan(chosen, context, on_progress)
-        sessions = set() if chosen.everything else {target.session for target in plan.targets if target.session}
+        plan = await super().plan(requested, context, on_progress)
+        sessions = set() if requested.everything else {target.session for target in plan.targets if target.session}
         if len(sessions) > 1:
             raise context.unclear_session(sessions)
         return plan

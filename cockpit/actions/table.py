@@ -40,7 +40,7 @@ def actions_on(key: str) -> tuple[Action | Runbook, ...]:
     return tuple(action for action in ACTIONS if key in action.keys.split(","))
 
 
-def find_operation(name: str) -> Action | Runbook:
+def find_action_or_runbook(name: str) -> Action | Runbook:
     """Return an action or runbook by its id."""
     return next(action for action in (*ACTIONS, *STEPS) if action.id == name)
 

@@ -51,7 +51,7 @@ def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | N
     if budget.groups is not None:
         placed = place_groups(budget.groups, site, EMPTY_QUEUE if site.planned else queue_of(snapshot), budget)
         lines += placed.lines
-        # Needs of the preset that differ from those of the command.
+        # Needs of the preset that differ from the command's.
         for key, resource, given in (("needs.gpus", "GPU", preset.needs.gpus), ("needs.cpus", "CPU", preset.needs.cpus)):
             asked = budget.amount(resource)
             if budget.framework != "Ray" and given is not None and asked is not None and given != asked:
@@ -65,7 +65,7 @@ def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | N
 
 
 def _with_needs_of_preset(preset: Preset, budget: Budget) -> Budget:
-    """Add the preset's own `needs` if the command does not show what it will ask for."""
+    """Add the preset's own `needs` if the command does not show its needs."""
     if preset.job is None:
         return Budget(None, groups=())
     needs = preset.needs

@@ -170,7 +170,7 @@ def _describe(gpu: Gpu, holders: Sequence[Process]) -> str:
 
 
 def _change(holders: Iterable[Process], host: str) -> str:
-    """Return what would free the GPUs: kill leftovers, or ask the owners."""
+    """Return the way to free the GPUs: kill leftovers, or ask the owners."""
     every = {process.key: process for process in holders}.values()
     left = [process for process in every if process.left_over]
     if left:

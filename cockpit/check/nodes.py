@@ -31,7 +31,7 @@ class Site(msgspec.Struct, frozen=True, dict=True):
     places: tuple[Place, ...]
     nodes: Mapping[str, Node] = msgspec.field(default_factory=dict)
     machines: Mapping[str, Machine] = msgspec.field(default_factory=dict)
-    """Those of the nodes."""
+    """The machines of the nodes."""
     hosts: Mapping[str, Host] = msgspec.field(default_factory=dict)
     planned: bool = False
     """No Ray runs: the preset would start these nodes, or they belong to the allocation."""

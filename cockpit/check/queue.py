@@ -38,7 +38,7 @@ EMPTY_QUEUE = Queue((), ())
 
 
 def queue_of(snapshot: Snapshot) -> Queue:
-    """Return everything that waits for resources. What can never be placed, or only starts slowly, is left out."""
+    """Return everything that waits for resources. Requests that can never be placed, or only start slowly, are left out."""
     waiting: list[tuple[float | None, str | None, Ahead]] = []  # when each began to wait, and the reason
 
     # Placement groups, with their bundles that are not placed.

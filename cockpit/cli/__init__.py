@@ -1,1 +1,1 @@
-"""The command line: flags become a config, a config becomes the screen or one command."""
+"""Turns flags into a config, and a config into the screen or one command."""

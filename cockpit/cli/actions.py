@@ -1,4 +1,4 @@
-"""Makes a command of each action in the table of actions: it prints the plan, asks for confirmation, acts, and prints the result."""
+"""Makes a command of each action in the table: the command prints the plan, asks for confirmation, performs it, and prints the result."""
 
 from __future__ import annotations
 
@@ -127,31 +127,33 @@ def _make_command(action: Action) -> click.Command:
 
     @with_options(operand, *options, consent_options, json, cluster_options)
     @with_config
-    def run(config: Config, *, dry_run: bool, yes: bool, as_json: bool, **aimed: Any) -> int:
-        if aimed.get("everything") and aimed.get("session"):
+    def run(config: Config, *, dry_run: bool, yes: bool, as_json: bool, **fields: Any) -> int:
+        if fields.get("everything") and fields.get("session"):
             raise click.UsageError("--everything and --session exclude each other")
-        chosen = ActionTarget(hosts=aimed.pop("named", ()), **aimed)
+        requested = ActionTarget(hosts=fields.pop("named", ()), **fields)
         return run_until_signal(
-            action.id, config, partial(_plan_and_act, action, chosen, config, dry_run=dry_run, yes=yes, as_json=as_json)
+            action.id, config, partial(_plan_and_perform, action, requested, config, dry_run=dry_run, yes=yes, as_json=as_json)
         )
 
     run.__doc__ = f"{action.help}."
     return command(action.id, ACTION_EXIT_CODES)(run)
 
 
-async def _plan_and_act(action: Action, chosen: ActionTarget, config: Config, ending: EndSignal, *, as_json: bool, **how: bool) -> int:
+async def _plan_and_perform(
+    action: Action, requested: ActionTarget, config: Config, ending: EndSignal, *, as_json: bool, **how: bool
+) -> int:
     monitor = await sample_once(config)
-    if meant := [address for address in monitor.open_choices if chosen.session == address.origin]:
+    if meant := [address for address in monitor.open_choices if requested.session == address.origin]:
         monitor = await sample_once(replace(config, address=meant[0].url))
-    if monitor.open_choices and action.is_for_followed and not (chosen.session or chosen.everything):
+    if monitor.open_choices and action.is_for_followed and not (requested.session or requested.everything):
         return print_failure(explain_choices(monitor.open_choices), NO_ANSWER, as_json=as_json)
     executor = ActionExecutor(monitor)
     try:
         if action.operand == "ray_id":
-            chosen = replace(chosen, id=find_id(action, chosen.id or "", monitor.poller.snapshot, config.names_of))
-        plan = await executor.plan(action, chosen)
-        is_session_named = bool(chosen.session or chosen.sessions)
-        return (await ask_and_act(executor, plan, ending, is_session_named=is_session_named, as_json=as_json, **how))[0]
+            requested = replace(requested, id=find_id(action, requested.id or "", monitor.poller.snapshot, config.names_of))
+        plan = await executor.plan(action, requested)
+        is_session_named = bool(requested.session or requested.sessions)
+        return (await ask_and_perform(executor, plan, ending, is_session_named=is_session_named, as_json=as_json, **how))[0]
     except UnclearSessionError as error:
         option = next((flag.option for flag in action.flags if flag.field == "session"), "--address")
         return print_failure(f"{error}: choose one with {option}", NO_ANSWER, as_json=as_json)
@@ -225,7 +227,7 @@ def print_failure(text: str, code: int, *, as_json: bool) -> int:
     return print_error(text, code)
 
 
-async def ask_and_act(
+async def ask_and_perform(
     executor: ActionExecutor, plan: Plan, ending: EndSignal, *, dry_run: bool, yes: bool, as_json: bool, is_session_named: bool = False
 ) -> tuple[int, Receipt | None]:
     """Print the plan, ask, perform it, and print the result. Return the exit code, and the receipt if something was performed.
@@ -234,7 +236,7 @@ async def ask_and_act(
     """
     text = "\n".join(plan_lines(plan, time.time())).rstrip()
     if not as_json:
-        output.say(text)
+        output.print_line(text)
     if dry_run or plan.empty:
         if as_json:
             _print_json(plan, Receipt(plan.action, plan.title, refused=plan.refused, unreached=plan.unreached, hosts=plan.hosts))
@@ -260,7 +262,7 @@ async def ask_and_act(
     if as_json:
         _print_json(plan, receipt)
     else:
-        output.say("\n" + "\n".join(receipt_lines(receipt)).rstrip())
+        output.print_line("\n" + "\n".join(receipt_lines(receipt)).rstrip())
     return DONE if receipt.well and _planned_exit_code(plan) == DONE else NOT_ALL, receipt
 
 
@@ -269,7 +271,7 @@ def _planned_exit_code(plan: Plan) -> int:
     if plan.hosts and count_missed(plan) == len(plan.hosts):
         return NO_ANSWER
     action = find_action(plan.action)
-    missed = any(action.is_asked_for(target, plan) for target in plan.refused)
+    missed = any(action.is_requested(target, plan) for target in plan.refused)
     return NOT_ALL if missed or plan.unknown or plan.unreached else DONE
 
 
@@ -279,7 +281,7 @@ def is_confirmed(plan: Plan, ending: EndSignal, text: str) -> bool:
         print_error("nothing was done: there is no terminal for the confirmation; give --yes", NOT_ALL)
         return False
     if text:
-        output.say(text, err=True)  # stdout is for the JSON alone
+        output.print_line(text, err=True)  # stdout is for the JSON alone
     why_not = "nothing was done"
     try:
         with ending.interrupt_on_signal():
@@ -293,7 +295,7 @@ def is_confirmed(plan: Plan, ending: EndSignal, text: str) -> bool:
                     return True
                 why_not += f": {typed} does not match {word}" if typed else ""
     except click.Abort:
-        output.say(err=True)
+        output.print_line(err=True)
     print_error(why_not, NOT_ALL)
     return False
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def make_app(config: Config, monitor: ClusterMonitor, greeting: str | None) -> Cockpit:
-    """The App that shows what this monitor sees. `greeting`: a sentence that the screen begins with."""
+    """The App that shows the monitor's snapshots. `greeting`: a sentence that the screen begins with."""
     app = Cockpit(
         config,
         monitor.publish_to,

@@ -61,7 +61,7 @@ async def check(config: Config, preset: str | None, words: tuple[str, ...], as_j
         output.print_json(check_json(result))
     else:
         is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"  # the text has signs that other encodings lack
-        output.say(check_text(checked.name, result, ascii=config.ascii or not is_utf8))
+        output.print_line(check_text(checked.name, result, ascii=config.ascii or not is_utf8))
     return exit_code(result)
 
 

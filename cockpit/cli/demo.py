@@ -41,7 +41,7 @@ def demo(config: Config) -> None:
         on_demo = replace(config, address=address)
         greeting = f"Demo cluster at {address}; q stops it and its jobs. To try recover: 7, then R on the preset demo"
         if config.plain:
-            output.note(greeting)
+            output.print_note(greeting)
             show_plain(on_demo)
         else:
             show(on_demo, greeting=greeting)

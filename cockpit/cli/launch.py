@@ -13,7 +13,7 @@ from cockpit.actions.executor import ActionExecutor
 from cockpit.actions.launch.submission import secret_hider
 from cockpit.actions.plan import ActionTarget
 from cockpit.actions.table import find_action
-from cockpit.cli.actions import EndSignal, ask_and_act, print_failure, run_until_signal
+from cockpit.cli.actions import EndSignal, ask_and_perform, print_failure, run_until_signal
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, print_error, with_config
 from cockpit.cli.status import sample_one_cluster
@@ -65,7 +65,7 @@ def launch(config: Config, preset: str, *, no_follow: bool, dry_run: bool, yes: 
             plan = await executor.plan(find_action("launch"), ActionTarget(rows=(found,), force=force))
             if yes and plan.word is not None and not dry_run:
                 return print_failure(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=as_json)
-            code, receipt = await ask_and_act(executor, plan, ending, dry_run=dry_run, yes=yes, as_json=as_json)
+            code, receipt = await ask_and_perform(executor, plan, ending, dry_run=dry_run, yes=yes, as_json=as_json)
         except SourceError as error:
             code = NOT_ALL if isinstance(error, NotMeantError) else NO_ANSWER
             return print_failure(explain(error, monitor.poller.snapshot), code, as_json=as_json)
@@ -75,7 +75,7 @@ def launch(config: Config, preset: str, *, no_follow: bool, dry_run: bool, yes: 
         if job is None or as_json:
             return code
         if no_follow:
-            output.note(f"print its log: cockpit logs -f {job}")
+            output.print_note(f"print its log: cockpit logs -f {job}")
             return code
         return await follow(config, monitor, job, found)
 
@@ -89,7 +89,7 @@ async def follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pre
     """Print the log to stdout; print to stderr why the job is pending, and how it ended. Return the exit code."""
     hide, hide_others = secret_hider(fill_preset(preset, os.environ).hidden), LineRedactor()
     waiting = asyncio.create_task(_print_why_pending(config, monitor, name, hide))
-    output.say(err=True)
+    output.print_line(err=True)
     try:
         async for batch in monitor.follow_log(name, -1):
             waiting.cancel()
@@ -114,11 +114,11 @@ async def follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pre
     if job is None:
         return print_error("Ray no longer lists this job: how it ended is unknown", NO_ANSWER)
     if job.status == "SUCCEEDED":
-        output.note(f"job {job.id} SUCCEEDED")
+        output.print_note(f"job {job.id} SUCCEEDED")
         return DONE
     lines = failure_lines(job.message or "")
     for line in lines if job.driver_node is None else lines[:1]:  # the other lines are the end of the log, which has been printed
-        output.say(f"  {hide(line)}", err=True)
+        output.print_line(f"  {hide(line)}", err=True)
     return print_error(f"job {job.id} {'is still ' if job.running else ''}{job.status}", NOT_ALL)
 
 
@@ -141,7 +141,7 @@ async def _print_why_pending(config: Config, monitor: ClusterMonitor, name: str,
             actor = next((actor for actor in snapshot.actors or () if actor.name == f"{SUPERVISOR}{name}"), None)
             why = (actor.why if actor else None) or job.message or "Ray gives no reason"
             if why != printed:
-                output.note(f"job {name} is PENDING: {hide(why)}")
+                output.print_note(f"job {name} is PENDING: {hide(why)}")
                 printed = why
         await asyncio.sleep(PENDING_INTERVAL_S)
 

@@ -72,7 +72,7 @@ async def print_log(
         if len(found) > 1 and (sys.stdout.isatty() or (log is None and chosen.is_before)):
             others = ", ".join(one.label for one in found if one is not chosen)
             before = ", of the process before the restart" if chosen.is_before else ""
-            output.note(clean(f"{chosen.title}{before}; --log shows another: {others}"))
+            output.print_note(clean(f"{chosen.title}{before}; --log shows another: {others}"))
         await _print_lines(chosen, lines, follow=follow)
     except SourceError as error:
         return print_error(clean(explain(error, monitor.poller.snapshot)), NO_ANSWER)

@@ -1,4 +1,4 @@
-"""Flags become a config, a config becomes the screen or one command."""
+"""Defines the program: turns flags into a config, then opens the screen or runs one command."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def screen(config: Config) -> None:
     if config.plain:
         sys.exit(_find_in_cli("plain.show_plain")(config))
     if (reason := why_no_screen()) is not None:
-        output.note(f"no screen here, because {reason}: this is the output of `cockpit status`\n")
+        output.print_note(f"no screen here, because {reason}: this is the output of `cockpit status`\n")
         sys.exit(_find_in_cli("status.print_status")(config))
     gc.disable()  # until the screen runs: docs/decisions/0005-start-of-the-screen.md
     code = _find_in_cli("screen.show")(config)
@@ -129,7 +129,7 @@ def config_init() -> None:
         init(config_path())
     except InputError as error:
         sys.exit(print_error(str(error), NOT_ALL))
-    output.say(f"Written: {config_path()}")
+    output.print_line(f"Written: {config_path()}")
 
 
 @config.command("print")
@@ -137,13 +137,13 @@ def config_init() -> None:
 @with_config
 def config_print(config: Config) -> None:
     """Print the current settings, and where each one comes from."""
-    output.say(redact(config_text(config).rstrip("\n")))  # `reach` may hold a password
+    output.print_line(redact(config_text(config).rstrip("\n")))  # `reach` may hold a password
 
 
 @config.command("path")
 def config_file() -> None:
     """Print the path of the config file."""
-    output.say(str(config_path()))
+    output.print_line(str(config_path()))
 
 
 def _find_in_cli(place: str) -> Any:

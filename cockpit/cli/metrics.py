@@ -35,7 +35,7 @@ async def metrics(config: Config, path: Path | None) -> int:
     snapshot = await sample_and_write_line(config)
     text = metrics_text(snapshot, [host.name for host in config.hosts])
     if path is None:
-        output.say(text.rstrip("\n"))
+        output.print_line(text.rstrip("\n"))
         return DONE
     try:
         write_whole(path, text, ALL_READ)

@@ -52,7 +52,7 @@ async def watch_command(config: Config, unit: bool) -> int:
     printed, whether it is sent or not. Runs until interrupted. Only one cockpit notifies for a cluster; a second one names it and exits.
     """
     if unit:
-        output.say(unit_text(config, "watch", "sends notifications about findings of a Ray cluster"))
+        output.print_line(unit_text(config, "watch", "sends notifications about findings of a Ray cluster"))
         return DONE
     if config.readonly:
         return print_error(
@@ -75,10 +75,10 @@ def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
             return None
         snapshot = monitor.poller.snapshot
         for line in changes(printed, snapshot):
-            output.say(line)
+            output.print_line(line)
         before, now = ({fault.text for fault in one.faults if fault.source == "notify"} for one in (printed, snapshot))
         for text in now - before:
-            output.note(f"not sent: {text}")
+            output.print_note(f"not sent: {text}")
         printed = snapshot
         return None
 
@@ -110,5 +110,5 @@ async def notify_command(config: Config, test: bool, target: int | None) -> int:
                 answer = "it exited with code 0" if each.command else "accepted"
             except ChatBotRefusedError as error:
                 answer, code = f"failed: {error}", NOT_ALL
-            output.say(f"target {number} ({each.kind}): {answer}")
+            output.print_line(f"target {number} ({each.kind}): {answer}")
     return code

@@ -20,7 +20,7 @@ from cockpit.text import output
 
 DONE, NOT_ALL, NO_ANSWER = 0, 1, 3
 BAD_USAGE: Final = NO_ANSWER
-"""The same in every command. `status` follows monitoring plugins (0 OK, 1 warning, 2 critical, 3 unknown), so 2 can't be bad usage."""
+"""Equal in every command. `status` follows monitoring plugins (0 OK, 1 warning, 2 critical, 3 unknown), so 2 can't be bad usage."""
 EXIT_CODES: Final = {
     "0": "done, or nothing to do; of `status`: OK",
     "1": "something failed, was refused, or is unknown; of `status`: warning",
@@ -45,7 +45,7 @@ def with_exit_codes(text: str, codes: Mapping[int, str] | Mapping[str, str]) -> 
 
 def print_error(text: str, code: int) -> int:
     """Print the sentence to stderr, and return the code."""
-    output.note(text)
+    output.print_note(text)
     return code
 
 

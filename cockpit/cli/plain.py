@@ -41,10 +41,10 @@ def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
         if printed is None and not monitor.coverage.is_complete() and time.monotonic() - begun < SETTLING_S:
             return None
         if printed is None or typed is not None:
-            output.say(f"{status_text(snapshot, plain=True)}\n{KEYS}")
+            output.print_line(f"{status_text(snapshot, plain=True)}\n{KEYS}")
         else:
             for line in plain_changes(printed, snapshot):
-                output.say(line)
+                output.print_line(line)
         printed = snapshot
         return None
 

@@ -33,7 +33,7 @@ def presets_command(as_json: bool, name: str | None, readonly: bool | None) -> i
     if as_json:
         output.print_json(json.dumps({"presets": [_fields(one) for one in found]}, indent=2))
     else:
-        output.say(presets_text(found))
+        output.print_line(presets_text(found))
     return NOT_ALL if any(isinstance(one, PresetError) for one in found) else DONE
 
 
@@ -46,7 +46,7 @@ def _copy(config: Config, name: str) -> int:
         return print_error(str(error), BAD_USAGE)
     except InputError as error:
         return print_error(str(error), NOT_ALL)
-    output.say(f"Written: {abbreviate_home(path)}")
+    output.print_line(f"Written: {abbreviate_home(path)}")
     return DONE
 
 

@@ -38,7 +38,7 @@ from cockpit.times.moments import format_time, parse_moment, parse_span
 
 
 def attach_recorder(config: Config, monitor: ClusterMonitor) -> Recorder | None:
-    """Record what this monitor sees until it ends; `None` if recording is off, or cockpit is read-only."""
+    """Record the monitor's snapshots until it ends; `None` if recording is off, or cockpit is read-only."""
     if config.readonly or not config.record:
         return None
     recorder = Recorder(recordings_path(), config.recording, actions_log=audit_path())
@@ -65,7 +65,7 @@ def record(config: Config, recording: str | None, unit: bool, span: str | None, 
     if (span is None) != (path is None) or (recording is not None and span is None):
         raise click.UsageError("--cut needs -o FILE, and -o and RECORDING need --cut")
     if unit:
-        output.say(unit_text(config, "record", "records a Ray cluster"))
+        output.print_line(unit_text(config, "record", "records a Ray cluster"))
         return DONE
     if span is not None and path is not None:
         return _cut(config, span, path, recording)
@@ -85,7 +85,7 @@ def _cut(config: Config, span: str, path: str, source: str | None) -> int:
         return print_error(str(error), BAD_USAGE)
     except OSError as error:
         return print_error(f"{path}: {explain_os_error(error)}", NOT_ALL)
-    output.note(f"Written: {path}, {frames} frames, {os.path.getsize(path)} bytes (secrets hidden; look at it before you send it)")
+    output.print_note(f"Written: {path}, {frames} frames, {os.path.getsize(path)} bytes (secrets hidden; look at it before you send it)")
     return DONE
 
 
@@ -98,7 +98,7 @@ def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
         path, reason = (recorder.state.path, recorder.state.reason) if recorder else (None, None)
         text = "; ".join(filter(None, (f"recording to {path}" if path else "", reason)))
         if text and text != printed:
-            output.note(text)
+            output.print_note(text)
             printed = text
 
     return print_state
@@ -133,7 +133,7 @@ def find_recording(path: str | None, moment: float | None = None, address: str |
 
 
 def folders_at(address: str | None, host: str | None) -> Iterator[Path]:
-    """The folders of recordings of this address as seen from this host, and those of no Ray; the oldest first."""
+    """The folders of recordings of this address as seen from this host, and of recordings without a Ray; the oldest first."""
     hosts = (host, None) if is_near(Cluster(address)) else None  # recordings of an older cockpit don't have the host
     for folder in reversed(list(list_recordings(recordings_path()))):
         try:
@@ -159,5 +159,5 @@ def status_at(config: Config, at: str, *, as_json: bool) -> int:
     if as_json:
         output.print_json(status_json(snapshot, indent=2))
     else:
-        output.say(f"As recorded at {format_time(snapshot.taken, time.time())}:\n{status_text(snapshot)}")
+        output.print_line(f"As recorded at {format_time(snapshot.taken, time.time())}:\n{status_text(snapshot)}")
     return exit_code(snapshot, [host.name for host in config.hosts])

@@ -69,7 +69,7 @@ async def confirm_and_run(recovery: Recovery, ending: EndSignal, *, as_json: boo
     steps = (f"  {step.name:<13} {'skipped' if step.state == 'skipped' else step.will}" for step in recovery.steps)
     text = "\n".join([*lines, "Steps", *steps])
     if not as_json:
-        output.say(text)
+        output.print_line(text)
     if dry_run:
         if as_json:
             _print_json(recovery, plan)
@@ -100,7 +100,7 @@ async def confirm_and_run(recovery: Recovery, ending: EndSignal, *, as_json: boo
         return DONE
     if not as_json:
         for line in recovery.left:
-            output.say(f"  {line}")
+            output.print_line(f"  {line}")
     return print_error(f"step {failed.name} failed: {clean(failed.error or '')}\n{_continue_with(recovery, failed.go_on)}", NOT_ALL)
 
 
@@ -122,15 +122,15 @@ class StepPrinter:
         """Print a line when it starts and when it ends; the progress of hosts only on a terminal."""
         if step.name != self._name:
             self._name, self._hosts = step.name, {}
-            output.say(f"\n{step.title} …")
+            output.print_line(f"\n{step.title} …")
         for host, text in step.hosts.items():
             if self._hosts.get(host) != text:
                 output.print_progress(f"  {host}: {text}")
         self._hosts = step.hosts
         if step.state in ("done", "failed"):
-            output.say(f"{step.title}: {step.state}, {step.took or 0.0:.1f} s")
+            output.print_line(f"{step.title}: {step.state}, {step.took or 0.0:.1f} s")
             for line in step.lines:
-                output.say(f"  {line}")
+                output.print_line(f"  {line}")
 
 
 def _print_json(recovery: Recovery, plan: Plan) -> None:

@@ -55,7 +55,7 @@ def report(config: Config, recording: Path | None, file: Path | None, **wanted: 
     except (RecordingError, ValueError) as error:
         return print_error(str(error), BAD_USAGE)
     if file is None:
-        output.say(text)
+        output.print_line(text)
         return DONE
     if config.readonly:
         return print_error(f"report -o: {config.readonly_reason}; without -o the report is printed", NOT_ALL)
@@ -63,7 +63,7 @@ def report(config: Config, recording: Path | None, file: Path | None, **wanted: 
         write_whole(file, text, OWNER_READS)
     except OSError as error:
         return print_error(f"{file}: {explain_os_error(error)}", NOT_ALL)
-    output.say(f"Written: {file} (secrets hidden; read it before you send it)", err=True)
+    output.print_line(f"Written: {file} (secrets hidden; read it before you send it)", err=True)
     return DONE
 
 
@@ -78,7 +78,7 @@ def _make_report(
     if suffix not in formats:
         raise ValueError(f"{file}: expected a name that ends in .html, .md or .json")
 
-    # The recording, and its beginning and end: as given, else those of the job, else of the last day.
+    # The recording, and its beginning and end: as given, else of the job, else of the last day.
     recording = find_recording(None if path is None else str(path), None, config.address)
     now = recording.end if path is not None else time.time()
     if path is None:

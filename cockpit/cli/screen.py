@@ -1,4 +1,4 @@
-"""The screen, run until it is quit or its terminal is gone."""
+"""Runs the screen until it is quit or its terminal is gone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cockpit.ui.app import Cockpit
 
 HANGUP_CHECK_INTERVAL_S: Final = 1.0
-"""Seconds after which the terminal is looked at again: not every kind of terminal wakes whoever waits for nothing but its end."""
+"""Seconds after which the terminal is checked again: not every kind of terminal wakes a process that waits only for its end."""
 
 
 def show(config: Config, *, greeting: str | None = None) -> int:

@@ -59,7 +59,7 @@ def print_status(config: Config, *, as_json: bool = False) -> int:
         if as_json:
             output.print_json(status_json(snapshot, indent=2))
         else:
-            output.say(status_text(snapshot))
+            output.print_line(status_text(snapshot))
         return exit_code(snapshot, [host.name for host in config.hosts])
 
     return run_until_interrupted(look_and_print())
@@ -80,7 +80,7 @@ async def _watch(config: Config, *, as_json: bool) -> int:
                 output.print_json(status_json(snapshot))
             else:
                 for text in [status_text(snapshot) + "\n"] if printed is None else changes(printed, snapshot):
-                    output.say(text)
+                    output.print_line(text)
             printed = snapshot
 
         return print_news
@@ -110,14 +110,14 @@ async def doctor(config: Config, as_json: bool, bundle: str | None) -> int:
     if as_json:
         output.print_json(doctor_json(snapshot, checked, config))
     else:
-        output.say(doctor_text(snapshot, checked, config))
+        output.print_line(doctor_text(snapshot, checked, config))
     if bundle is not None:
         try:
             recorded = last_half_hour(recordings_path() / folder_name(snapshot.cluster))
             write_bundle(Path(bundle), snapshot, checked, config, recorded)
         except OSError as error:
             raise InputError(f"{bundle}: {explain_os_error(error)}") from None
-        output.say(f"\nWritten: {bundle} (secrets hidden; read it before you send it)", err=True)
+        output.print_line(f"\nWritten: {bundle} (secrets hidden; read it before you send it)", err=True)
     return exit_code(snapshot, [host.name for host in config.hosts])
 
 

@@ -28,7 +28,7 @@ class UnclearTargetError(SourceError):
 
 
 def matching_actors(target: str, actors: Iterable[Actor], home: Node | None) -> list[Actor]:
-    """Actors with this id or its beginning; else those with this name; else those of this class. `home`: only on this node."""
+    """Actors with this id or its beginning; else actors with this name; else actors of this class. `home`: only on this node."""
     here = [actor for actor in actors if home is None or actor.node == home.id]
     ways = (
         [actor for actor in here if _is_id(target, actor.id)],

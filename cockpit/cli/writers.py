@@ -1,4 +1,4 @@
-"""Attaches the recorder, the notifier and the writer of the status line to a screen, and opens what was recorded.
+"""Attaches the recorder, the notifier and the writer of the status line to a screen, and opens the recording.
 
 The screen imports this once its first frame is drawn: docs/decisions/0005-start-of-the-screen.md
 """
@@ -17,7 +17,7 @@ from cockpit.ui.services import Services
 
 
 def attach_writers(services: Services, config: Config) -> None:
-    """From now on, what the monitor sees is recorded, notified and left as a line."""
+    """From now on, record the monitor's snapshots, send notifications, and write the status line."""
     services.recorder = attach_recorder(config, services.monitor)
     attach_notifier(config, services.monitor)
     attach_line_writer(config, services.monitor)

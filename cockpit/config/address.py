@@ -1,4 +1,4 @@
-"""Chooses the Ray dashboard to follow: the one that the user has named, or else that of the live session on this host."""
+"""Chooses the Ray dashboard to follow: the one that the user has named, or else the dashboard of the live session on this host."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def resolve_address(
 ) -> Resolved:
     """Choose the dashboard. Unless one is named, only a Ray that belongs to root or to us is followed.
 
-    If there are several, or only those of others, the user must choose.
+    If there are several, or only Rays of other users, the user must choose.
     `sessions`: the Ray sessions that the probe found on this host.
     `strangers`: returns the owner of the process that listens on a port here, if it may be another user's.
     `jobs`: the Slurm job of each session that runs in another job than ours.

@@ -160,7 +160,7 @@ class Document:
         return InputError(": ".join(filter(None, (f"{self.name}:{line}" if line else self.name, where, text))))
 
     def type_mistake(self, where: str, expected: str) -> InputError:
-        """Return an error like those of `convert`, for a rule that no type expresses."""
+        """Return an error like the errors of `convert`, for a rule that no type expresses."""
         node = self._find(where)[1]
         if isinstance(node, yaml.ScalarNode):
             text = redact(clean(node.value))

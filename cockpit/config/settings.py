@@ -59,7 +59,7 @@ class Config(Value, frozen=True):
     slurm_nodes: tuple[NodeNames, ...] = ()
     """The names of that job's nodes."""
     kubernetes: KubernetesPlace | None = None
-    """KubeRay's RayCluster whose pods are the hosts: that of the current pod, or the named one."""
+    """KubeRay's RayCluster whose pods are the hosts: the RayCluster of the current pod, or the named one."""
     origins: Mapping[str, str] = {}
 
     @property

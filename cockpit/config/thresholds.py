@@ -15,7 +15,7 @@ LongSeconds = Annotated[float, Meta(ge=0, le=30 * DAY_S)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 Count = Annotated[float, Meta(ge=1, le=1e6)]
 LARGE_CLUSTER_NODES = 100
-"""From this size on, findings that look at the whole cluster run less often."""
+"""From this size on, findings about the whole cluster run less often."""
 THREAD_MIN_NODES = 30
 """From this size on, findings run in a thread: at 100 nodes they delayed a key by up to 30 ms, at this size by 10 ms."""
 
@@ -59,7 +59,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     worker_ports_age: Annotated[
         Seconds, Meta(description="Seconds before a raylet without a free worker port is reported while actors wait to start.")
     ] = 30.0
-    """A worker that has ended releases its port within seconds, and Ray's list of actors is some seconds older than that of processes."""
+    """A worker that has ended releases its port within seconds, and Ray's list of actors is some seconds older than the process list."""
     log_files: Annotated[Count, Meta(description="Files in a session's folder of logs, from which they are reported.")] = 50_000.0
     """Ray's log monitor lists the files and reads the size of each worker's log; with this number that takes most of its interval of
     0.1 s."""

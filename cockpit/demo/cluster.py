@@ -98,11 +98,11 @@ def run_demo(open_screen: Callable[[str], object]) -> int:
     """
     before = dict(os.environ)
     try:
-        with ending_on_signals(), demo_cluster(lambda text: output.say(f"demo: {text}", err=True)) as demo:
+        with ending_on_signals(), demo_cluster(lambda text: output.print_line(f"demo: {text}", err=True)) as demo:
             os.environ.update(demo.env)
             open_screen(demo.address)
     except DemoError as error:
-        output.note(f"demo: {error}")
+        output.print_note(f"demo: {error}")
         return 3
     finally:
         os.environ.clear()
@@ -186,7 +186,7 @@ def _submit_jobs(
 
 
 def make_gpus(folder: Path) -> dict[str, str]:
-    """Write the files of the simulated GPUs. Return the variables with which a process sees those of the head."""
+    """Write the files of the simulated GPUs. Return the variables with which a process sees the GPUs of the head."""
     for node in NODES:
         (folder / f"{node}.nvml").write_text("".join(line + "\n" for line in [*nvml.gpus(host=node), "sway 12 45"]))
     try:

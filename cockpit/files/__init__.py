@@ -1,1 +1,1 @@
-"""Files that are replaced at once, and the file with the last status line."""
+"""Writes files atomically, and reads the file with the last status line."""

@@ -85,7 +85,7 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
             evidence.append(f"{head.session} on {head.host} has its dashboard at {head.url}")
     is_or_has = f"is a worker of {worker.session}, whose head is {_name_of(facts, worker) or worker.host}" if worker else f"has {here}"
     text = f"{not_ray.text if not_ray else f'Nothing answers{address_words(facts)}'}; this host {is_or_has}"
-    since = None if facts.is_single_sample else fault.since  # a single look knows only for how long it has waited itself
+    since = None if facts.is_single_sample else fault.since  # a single sample knows only for how long it has waited itself
     yield Finding("address-wrong", "critical", "address", text, tuple(evidence), since, Remedy(remedy))
 
 

@@ -22,7 +22,7 @@ class MissingFact(msgspec.Struct, frozen=True):
 
 
 Need = Callable[[Snapshot], MissingFact | None]
-"""Returns what a snapshot lacks of a fact; `None`: nothing."""
+"""Returns the part of a fact that a snapshot lacks; `None`: it lacks nothing."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class Check(msgspec.Struct, frozen=True):
     watches: str | None = None
     """Findings that only watching can find, in words."""
     at_once: bool = True
-    """Whether a single look can find anything."""
+    """Whether a single sample can find anything."""
     concerns: Callable[[Snapshot], bool] = lambda _: True
     """Whether the subject exists in this cluster; else the check is not listed."""
 

@@ -77,7 +77,7 @@ RESTART = "start the {} again with its command line, as Ray's user (Ray does not
 def silent_gcs(facts: Facts) -> Iterator[Finding]:
     """The GCS does not answer, or its own host shows why it can't."""
     fault, part = find_fault(facts, "ray.gcs", "gcs"), _find_gcs(facts)
-    # A busy GCS misses the tenth of a second that Ray gives it. In a single look, other answers of the GCS prove that it is only busy.
+    # A busy GCS misses the tenth of a second that Ray gives it. In a single sample, other answers of the GCS prove that it is only busy.
     asked = ("ray.actors", "ray.placement_groups")
     is_busy = facts.is_single_sample and all(source in facts.snapshot.as_of and not facts.has_fault(source) for source in asked)
     if not part.is_down and (fault is None or is_busy):

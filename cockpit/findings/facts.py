@@ -60,7 +60,7 @@ class Facts:
         return max(self._assumed, self.now - since)
 
     def first_seen(self, what: str, subject: str) -> float | None:
-        """Since when a condition holds that was reported in this run; `None` in a single look, which only assumes a duration."""
+        """Since when a condition holds that was reported in this run; `None` in a single sample, which only assumes a duration."""
         return None if self.is_single_sample else self.holding[what, subject]
 
     def seconds_steady(self, holds: bool, what: str, subject: str, gap: float) -> float | None:
@@ -79,7 +79,7 @@ class Facts:
         return self._assumed > 0
 
     def has_job_just_ended(self, seconds: float) -> bool:
-        """Whether, in a single look, a job ended so recently that its processes may still be releasing their memory."""
+        """Whether, in a single sample, a job ended so recently that its processes may still be releasing their memory."""
         return self.is_single_sample and any(
             job.ended is not None and 0 <= self.now - job.ended < seconds for job in self.snapshot.jobs or ()
         )
@@ -161,7 +161,7 @@ class Facts:
         return self.known.index.place_title(process)
 
     def host_title(self, host: Host) -> str:
-        """The title of a host, which is that of its node."""
+        """The title of a host: the title of its node."""
         return self.titles.of_host(host.name)
 
     def title(self, node: Node) -> str:
@@ -218,7 +218,7 @@ class Facts:
         return Finding(code, level, "cluster", text, tuple(evidence), since, Remedy(remedy), about, seen)
 
     def last_answer_before_fault(self, *sources: str) -> float | None:
-        """The oldest last answer of those of these sources that fail now; `None`: none fails."""
+        """The oldest last answer of the sources that fail now, of these sources; `None`: none fails."""
         failed = {fault.source for fault in self.snapshot.faults}
         return min((self.snapshot.as_of[source] for source in sources if source in failed and source in self.snapshot.as_of), default=None)
 

@@ -138,8 +138,8 @@ def unseen_hosts(facts: Facts) -> Iterator[Finding]:
         matters = host.local or any(node.state == "ALIVE" for node in facts.known.index.nodes_on(host))
         why = clean(fault.text)[:MAX_TEXT]
         text = f"{name} has not been seen for {lasted}: {why}; what is shown of its processes, GPUs, memory and disks is as old"
-        look = "`uptime`, `dmesg | tail`" if host.local else f"`ssh {shlex.quote(clean(host.name))} uptime`"
-        remedy = f"see whether the host still answers and is not overloaded: {look}; cockpit starts its probe again by itself"
+        command = "`uptime`, `dmesg | tail`" if host.local else f"`ssh {shlex.quote(clean(host.name))} uptime`"
+        remedy = f"see whether the host still answers and is not overloaded: {command}; cockpit starts its probe again by itself"
         evidence, about = (f"{fault.source} of {host.name}: {why}",), facts.known.index.node_keys_on(host)
         yield Finding(PROBE_CODE, "warning" if matters else "info", name, text, evidence, host.taken, Remedy(remedy), about)
     if not never:
@@ -172,7 +172,7 @@ def unseen_hosts(facts: Facts) -> Iterator[Finding]:
 def failing_reads(facts: Facts) -> Iterator[Finding]:
     """Single reads of a probe that fail, and lists that the dashboard does not answer, by host and reason.
 
-    Left out is what has findings of its own: NVML, whole probes, and what stops all of Ray's sources at once.
+    NVML, whole probes, and faults that stop all of Ray's sources at once are left out: they have findings of their own.
     """
     is_ray_unreachable = facts.snapshot.cluster.reachable is False or facts.has_fault("ray.identity") or facts.has_fault("ray.gcs")
     single: list[Fault] = []
@@ -210,5 +210,5 @@ def failing_reads(facts: Facts) -> Iterator[Finding]:
 
 
 def _has_lasted(facts: Facts, fault: Fault, seconds: float) -> bool:
-    """Whether a fault has lasted; in a single look it counts at once, since nobody will look again."""
+    """Whether a fault has lasted; in a single sample it counts at once, since no other sample follows."""
     return facts.is_single_sample or facts.now - fault.since >= seconds

@@ -1,4 +1,4 @@
-"""Describes what fills a disk or /dev/shm, such as logs of a job, caches or checkpoints, and what can be done about it."""
+"""Describes the files that fill a disk or /dev/shm, such as logs of a job, caches or checkpoints, and how to free space."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def find_filling(facts: Facts, node: Node, path: str, total: float | None) -> Fi
 
 
 def list_fillers(machine: Machine, host: Host | None, path: str, total: float | None) -> tuple[list[Filler], bool | None]:
-    """The fillers of a disk without those of dead sessions, the largest first; and whether the whole disk was counted.
+    """The fillers of a disk, without the files of dead sessions, the largest first; and whether the whole disk was counted.
 
     The second is `None` if the probe has not read the disk. A filler has a session's name only if it lies in the session's folder.
     """

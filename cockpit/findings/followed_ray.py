@@ -56,9 +56,9 @@ def is_ray_alive_on(facts: Facts, host: Host) -> bool:
 
 
 def session_at_address(facts: Facts, host: Host) -> str | None:
-    """The session on the host that our address means: the followed one, else the one whose dashboard has the address's port.
+    """The session on the host that our address means: the followed one, or the session with a dashboard on the address's port.
 
-    If no dashboard has that port: the only session whose dashboard can't be seen. `None`: unknown.
+    If no dashboard has that port: the only session without a visible dashboard. `None`: unknown.
     """
     if facts.snapshot.cluster.session:
         return facts.snapshot.cluster.session

@@ -21,7 +21,7 @@ RECENT_SHARE = 0.5
 """Share of its usual growth by which it must do so."""
 MIN_LATER_SHARE = 0.6
 """Share of the growth in the earlier half of the window that the later half must reach: a growth that slows down stops by itself, as
-that of PyTorch's cache."""
+the growth of PyTorch's cache does."""
 AVERAGED_S = 120.0
 """Seconds over which a load is averaged, and for which it must be known: longer than the phases of a training step."""
 MAX_GAP_S = 60.0

@@ -41,7 +41,7 @@ class GrowingGpu(msgspec.Struct, frozen=True):
 
 @rests_on("nvml", "processes")
 def growing_gpu_memory(facts: Facts) -> Iterator[Finding]:
-    """Growing GPU memory, one finding for each job, and for each node with holders of no job. A single look can't find it."""
+    """Growing GPU memory, one finding for each job, and for each node with holders of no job. A single sample can't find it."""
     by_subject: dict[str, list[GrowingGpu]] = {}
     for each in _find_growing(facts):
         subject = f"job {clean(facts.job_title(each.job))[:80]}" if each.job else facts.title(each.node)

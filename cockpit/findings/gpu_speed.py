@@ -100,7 +100,7 @@ class LoadedGpu(msgspec.Struct, frozen=True):
 
 @rests_on("nvml")
 def low_clocks(facts: Facts) -> Iterator[Finding]:
-    """Busy GPUs with far lower clocks than other busy GPUs of their model. A single look can't find them."""
+    """Busy GPUs with far lower clocks than other busy GPUs of their model. A single sample can't find them."""
     if facts.is_single_sample:
         return
     code = "gpu-clock-low"

@@ -66,7 +66,7 @@ def dead_nodes(facts: Facts) -> Iterator[Finding]:
 
 
 def _has_replaced(later: Node, dead: Node) -> bool:
-    """Whether a node of the same address replaced the dead node, instead of running at the same time."""
+    """Whether a later node of the same address replaced the dead node. Otherwise both ran at the same time."""
     if later.started is None or dead.started is None:
         return later.state == "ALIVE"
     return later.started > dead.started and (dead.ended is None or later.started > dead.ended - RESTART_S)

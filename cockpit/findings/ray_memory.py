@@ -13,7 +13,7 @@ from cockpit.text import size
 CLEAR_SHARE = 0.9
 """Share of the mark below which a finding ends."""
 PROGRAMS = {"gcs_server": "GCS", "raylet": "raylet"}
-"""By program name: the command line of a raylet also contains those of its agents."""
+"""By program name: the command line of a raylet also contains the command lines of its agents."""
 SCRIPTS = (
     ("dashboard", ("dashboard/dashboard.py", "ray-dashboard-", "ray::DashboardHead")),
     ("agent", ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "dashboard/agent.py", "runtime_env/agent/main.py")),

@@ -27,7 +27,7 @@ MIN_BUSY_PERCENT = 60.0
 MAX_BUSY_SHARE, MAX_BUSY_SHARE_CLEAR = 0.5, 0.65
 """Share of the others' utilization up to which a GPU lags; the second once it was found."""
 MAX_POWER_SHARE = 0.75
-"""The same for power: it tells a GPU that computes all the time from one that only waits at 100 %."""
+"""The same for power: it distinguishes a GPU that computes all the time from one that only waits at 100 %."""
 MIN_EVEN_SHARE = 0.8
 """Share of the median that all others must reach: if they differ among themselves, nothing is usual."""
 
@@ -53,7 +53,7 @@ class Rank(msgspec.Struct, frozen=True):
 
 @rests_on("ray.nodes", "ray.actors", "nvml", "processes")
 def lagging_gpus(facts: Facts) -> Iterator[Finding]:
-    """GPUs that do far less than the others of their group for minutes. A single look can't find them."""
+    """GPUs that do far less than the others of their group for minutes. A single sample can't find them."""
     if facts.is_single_sample or facts.has_fault("ray.nodes"):
         return
     seen: set[str] = set()

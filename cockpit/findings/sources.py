@@ -57,7 +57,7 @@ FRESH_FOR_S: Mapping[str, float] = {
 }
 """Seconds for which the facts of a source may support a claim: at least three times the interval of its samples."""
 ON_A_MACHINE = frozenset(_FIELDS)
-"""Sources of each machine: those of its probe, named as in the probe's faults. Without a probe Ray's agent replaces them."""
+"""Sources of each machine: its probe's sources, named as in the probe's faults. Without a probe Ray's agent replaces them."""
 DECLARED_SOURCES: dict[Callable[..., object], frozenset[str]] = {}
 """The sources that each detector has declared."""
 

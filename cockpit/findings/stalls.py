@@ -99,7 +99,7 @@ class Stall(msgspec.Struct, frozen=True):
 
 @rests_on("ray.jobs", "nvml", "processes", "logs")
 def stalled_jobs(facts: Facts) -> Iterator[Finding]:
-    """Running jobs none of whose GPUs works. A single look can't find them. For a working job few GPUs are read: the first decides."""
+    """Running jobs none of whose GPUs works. A single sample can't find them. For a working job few GPUs are read: the first decides."""
     if facts.is_single_sample:
         return
     working: frozenset[str] | None = None

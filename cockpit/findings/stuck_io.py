@@ -16,7 +16,7 @@ Where = tuple[str, str, str]
 
 @rests_on("processes", "stuck")
 def stuck_processes(facts: Facts) -> Iterator[Finding]:
-    """One finding for each job, host and file system. A process counts if it is in D state at every look; a single look finds none."""
+    """One finding for each job, host and file system. A process counts if it is in D state at every look; a single sample finds none."""
     if facts.is_single_sample:
         return
     found: dict[Where, list[tuple[float, Process]]] = {}

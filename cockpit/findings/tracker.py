@@ -42,7 +42,7 @@ class FindingTracker:
     """Runs the detectors on one snapshot after the other."""
 
     def __init__(self, limits: Limits, detectors: Sequence[Detector], assumed: float = 0.0) -> None:
-        """`assumed`: in a single look, the seconds for which every condition is assumed to have held; 0: the cluster is watched."""
+        """`assumed`: in a single sample, the seconds for which every condition is assumed to have held; 0: the cluster is watched."""
         self._limits, self._detectors, self._assumed = limits, detectors, assumed
         self._since: dict[str, float] = {}
         self._accepted: dict[str, AcceptedFinding] = {}
@@ -113,7 +113,7 @@ class FindingTracker:
                 seen = oldest if seen is None else min(oldest, seen)
             old = 0.0 if seen is None else facts.now - seen
             text = f"{finding.text.rstrip('.')}, as of {age(old)} ago" if STALE_AFTER_S < old < math.inf else finding.text
-            # A single look knows a beginning only from the facts: the moment of the look is none.
+            # A single sample knows a beginning only from the facts: the time of the sample is none.
             since = finding.since if facts.is_single_sample else self._since[finding.key]
             findings.append(replace(finding, text=text, since=since, seen=seen))
 
@@ -138,7 +138,7 @@ class FindingTracker:
         """The findings that hold: each begins, changes and ends only when all of its sources have new facts.
 
         While a source is silent, no duration grows and no finding begins; known findings stay as they were, with the age of their facts.
-        In a single look every finding is new.
+        In a single sample every finding is new.
         """
         if self._assumed:
             return dict(found)

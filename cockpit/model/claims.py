@@ -10,9 +10,9 @@ from cockpit.model.ray import Node
 
 
 def believed_hosts(nodes: Iterable[Node], hosts: Mapping[str, Host]) -> dict[str, list[Host]]:
-    """Return, by Ray's id of a node, the hosts whose claim to run it (`Host.nodes`) is believed.
+    """Return for each node, by Ray's id, the hosts that claim to run it (`Host.nodes`) and are trusted in this.
 
-    If one host claims the node, and no other has the node's address, its claim is believed. Otherwise a claim is believed only from a host
+    If one host claims the node, and no other has the node's address, its claim is trusted. Otherwise a claim is trusted only from a host
     that has the address too. A host that is probed under two names counts once.
     """
     addresses = {node.id: node.ip for node in nodes if node.id}

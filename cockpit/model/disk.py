@@ -39,7 +39,7 @@ class Filler(Value, frozen=True, kw_only=True):
 
 
 class FilledDisk(Value, frozen=True):
-    """What fills a file system, the largest first, as far as the probe has searched."""
+    """The fillers of a file system, the largest first, as far as the probe has searched."""
 
     path: str
     """As in `Disk`; or `/dev/shm`."""

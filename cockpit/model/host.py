@@ -32,7 +32,7 @@ class Amount(Value, frozen=True):
 
 
 class HostMemory(Value, frozen=True):
-    """A host's memory as Ray's memory monitor counts it: that of the cgroup, if its limit is lower."""
+    """A host's memory as Ray's memory monitor counts it: the memory of the cgroup, if its limit is lower."""
 
     used: int | None = None
     total: int | None = None

@@ -33,7 +33,7 @@ class OomKill(Value, frozen=True):
     within: float | None = None
     """For a counter: it has grown within this number of seconds before `moment`."""
     limit: int | None = None
-    """The memory limit of the cgroup at which a pid was killed; without a pid, that of the job or container."""
+    """The memory limit of the cgroup at which a pid was killed; without a pid, the limit of the job or container."""
     used: int | None = None
     """Bytes in use there when a counter had grown."""
     slurm: str | None = None

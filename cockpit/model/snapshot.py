@@ -58,7 +58,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def unjudged(self) -> tuple[Process, ...]:
-        """Processes that may be orphans: cockpit lacks root for those of other users, or their Ray must be asked and is silent."""
+        """Processes that may be orphans: cockpit lacks root for other users' processes, or must ask their Ray, and it is silent."""
         return tuple(process for process in self.processes or () if process.kind == "unknown" and process.state not in ("Z", "X"))
 
     @property

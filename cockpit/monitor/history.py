@@ -21,7 +21,7 @@ JOBS_KEPT = 100
 """Running jobs with a history."""
 _GAP = 255
 Series = tuple[str, int | None]
-"""What is measured, and the index of a GPU; `None`: of the whole node or job."""
+"""The name of a measurement, and the index of a GPU; `None`: of the whole node or job."""
 _OF_JOB: tuple[Series, ...] = (("gpu", None), ("memory", None))
 
 

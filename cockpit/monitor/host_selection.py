@@ -29,8 +29,8 @@ class HostSelection:
         self._config, self._pool, self._named = config, pool, named
         self._cluster: RayCluster | None = None
         self._pods: tuple[HostEntry, ...] = ()
-        """Pods that run, as hosts beside those of the config."""
-        self._roster = HostFinder(config.hosts)
+        """Pods that run, as hosts beside the config's."""
+        self._finder = HostFinder(config.hosts)
         self._are_containers = are_containers(config)
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
@@ -39,16 +39,16 @@ class HostSelection:
             self._cluster = snapshot.kubernetes
             pods = (self._cluster.pods if self._cluster else None) or ()
             self._pods = tuple(HostEntry(pod.name, address=pod.ip) for pod in pods if pod.phase == "Running" and pod.ip)
-            self._roster = HostFinder((*self._config.hosts, *self._pods))
+            self._finder = HostFinder((*self._config.hosts, *self._pods))
         if self._config.probe_hosts != "never":
             self._pool.set_targets(self.select_hosts(snapshot))
 
     def entry(self, node: Node) -> HostEntry:
         """How to reach a node's host."""
-        return self._roster.entry(node)
+        return self._finder.entry(node)
 
     def select_hosts(self, snapshot: Snapshot) -> dict[str, HostEntry]:
-        """The hosts that matter now: all if Ray is down, else those of nodes that are not alive, and those of `select_awaited`."""
+        """The hosts that matter now: all if Ray is down, else the hosts of nodes that are not alive, and the hosts of `select_awaited`."""
         if self.everywhere:
             return self.select_others(snapshot)
         is_down = snapshot.cluster.reachable is False
@@ -59,7 +59,7 @@ class HostSelection:
         return {**{entry.name: entry for entry in wanted}, **self.select_awaited(snapshot)}
 
     def select_awaited(self, snapshot: Snapshot) -> dict[str, HostEntry]:
-        """The hosts without which the snapshot may mislead: a single look waits for them."""
+        """The hosts without which the snapshot may mislead: a single sample waits for them."""
         if self.everywhere:
             return self.select_others(snapshot)
         suspects: set[str | None] = set()
@@ -97,12 +97,12 @@ class HostSelection:
     def _entries(self, nodes: Sequence[Node], snapshot: Snapshot) -> Iterator[HostEntry]:
         """How to reach the hosts of these nodes. A node whose raylet runs on this host, perhaps in a container, is left out.
 
-        Ray forgets the host names of dead nodes: a dead node's host is that of a living node with its address.
+        Ray forgets the host names of dead nodes: a dead node's host is the host of a living node with its address.
         """
         living = {node.ip: node for node in snapshot.nodes or () if node.state == "ALIVE" and node.ip}
         here = {node for host in snapshot.hosts.values() if host.local for node in snapshot.index.node_ids_on(host)}
         others = (node for node in nodes if node.id not in here)
-        return (self._roster.entry(node if node.state == "ALIVE" else living.get(node.ip, node)) for node in others)
+        return (self._finder.entry(node if node.state == "ALIVE" else living.get(node.ip, node)) for node in others)
 
     def _without_local(self, entries: Iterable[HostEntry], snapshot: Snapshot) -> list[HostEntry]:
         """Drops this host, by the names and addresses that its probe reports."""

@@ -1,6 +1,6 @@
 """Joins the answers of Ray and of probes into one Snapshot.
 
-A probe wins on everything physical, because it looks at the host itself; Ray wins on who a process belongs to.
+A probe wins on everything physical, because it reads the host itself. Ray wins on the owner of a process.
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ class LogFinder:
         return [self._file(folder, name, partial(self._is_dead, node)) for name in names[:2]]
 
     async def _part_names(self, folder: LogFolder, node: str | None) -> list[str]:
-        """The files of parts of Ray, without those of other raylets on the host if the node's own are known."""
+        """The files of parts of Ray, without the files of other raylets on the host if the node's own are known."""
         names = await folder.names(PART_GLOB)
         own = await folder.raylet_log(names, node) if node else None
         return without_others(names, own) if own else list(names)

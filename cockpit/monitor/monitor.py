@@ -32,7 +32,7 @@ from cockpit.times.clock import CLOCK
 from cockpit.trust import find_token
 
 SINGLE_LOOK_ASSUMED_S = 60.0
-"""A single look assumes that conditions have held for this long; a finding that needs longer is found only by watching."""
+"""A single sample assumes that conditions have held for this long; a finding that needs longer is found only by watching."""
 SINGLE_LOOK_PACE = ProbeTimings(burst=ProbeTimings().most)
 """All probes may start at once: no screen is drawn that they could slow down."""
 SLURM_EVERY_S = 60.0
@@ -43,13 +43,13 @@ ORCHESTRATOR_TIMEOUT_S = 45.0
 """For all its requests together; each has a limit of its own."""
 PROBE_INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 OTHER_HOSTS_TIMEOUT_S = 3.0
-"""How long a single look waits for other hosts after Ray and this host have answered."""
+"""How long a single sample waits for other hosts after Ray and this host have answered."""
 NAMED_HOSTS_TIMEOUT_S = 10.0
 """The same for hosts that were named for this run: a person wants them, and a busy Slurm takes seconds to start a step."""
 ORCHESTRATOR_FIRST_TIMEOUT_S = 2.0
-"""How long a single look waits for Slurm or Kubernetes."""
+"""How long a single sample waits for Slurm or Kubernetes."""
 PORTS_TIMEOUT_S = 2.0
-"""How long a single look waits for who listens on a port that a failed job wanted."""
+"""How long a single sample waits for who listens on a port that a failed job wanted."""
 
 
 class ClusterMonitor:
@@ -65,7 +65,7 @@ class ClusterMonitor:
         everywhere: bool = False,
         named: bool = False,
     ) -> None:
-        """`once`: a single look, which assumes that conditions have held for a while.
+        """`once`: a single sample, which assumes that conditions have held for a while.
 
         `everywhere`: probe every known host; `named`: probe the hosts that were named for this run.
         """
@@ -239,7 +239,7 @@ class ClusterMonitor:
 
 
 def hosts_timeout_s(config: Config) -> float:
-    """How many seconds a single look waits for other hosts."""
+    """How many seconds a single sample waits for other hosts."""
     return NAMED_HOSTS_TIMEOUT_S if config.named_hosts else OTHER_HOSTS_TIMEOUT_S
 
 

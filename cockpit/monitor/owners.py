@@ -102,7 +102,7 @@ def _by_pid(entries: Iterable[tuple[int | None, str, Thing]]) -> ByPid[Thing]:
 
 
 def _ray_pid(process: Process) -> int:
-    """The pid by which Ray knows it: in a container, that of the container's PID namespace."""
+    """The pid by which Ray knows it: in a container, the pid in the container's PID namespace."""
     return process.ns_pid or process.pid
 
 
@@ -161,7 +161,7 @@ def _add_owners(host: Host, ray: _RayFacts, nodes: Sequence[str], spaces: _PidSp
     for process in by_pid.values():
         worker, driver = find_worker(process), spaces.find(drivers, process)
         ours = _is_ours(process, ray, is_known=worker is not None or driver is not None)
-        # What a Ray has left in a container can't be seen from outside, so there nothing can be concluded from its absence.
+        # A Ray's leftovers in a container can't be seen from outside, so their absence proves nothing there.
         is_concluded = ours is None and bool(process.job) and process.inside is None and is_alone
         owned = _with_owner(process, worker, driver, only_node, ours=True if is_concluded else ours)
         job = None if is_concluded else ray.jobs.get(owned.job or "")

@@ -78,7 +78,7 @@ class PendingReasons:
 
 
 def _fresh_facts(parts: Parts, failed: Container[str]) -> WaitFacts | None:
-    """The facts for reasons, without those of a failing source. `None`: the nodes are unknown."""
+    """The facts for reasons, without the facts of a failing source. `None`: the nodes are unknown."""
     if parts.nodes is None or "ray.nodes" in failed or "ray.gcs" in failed:
         return None
     status, asked = (None, None) if "ray.status" in failed else (parts.status, parts.as_of.get("ray.status"))

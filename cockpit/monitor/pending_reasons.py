@@ -18,8 +18,8 @@ from cockpit.sources.ray.client import NodeFacts, StatusFacts
 from cockpit.sources.ray.resources import mangle
 
 SETTLED_S = 15.0
-"""Whoever has waited this many seconds is in the autoscaler monitor's report, or waits for no resources: the report is written every 5 s,
-and rests on facts that are up to 5 s old."""
+"""An actor or group that has waited this many seconds is in the autoscaler monitor's report, or waits for no resources: the report is
+written every 5 s, and rests on facts that are up to 5 s old."""
 STRATEGIES: tuple[Strategy, ...] = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 _NODE = "ray.io/node-id"
 MAX_LARGE_DEMAND = 100

@@ -1,4 +1,4 @@
-"""The last good answer of every source, from which the join makes a snapshot."""
+"""Holds the last good answer of every source, from which the join makes a snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knows which sources have answered: those of Ray, this host's probe, and the probes of hosts that a single look needs."""
+"""Keeps track of which sources have answered: Ray's, this host's probe, and the probes of hosts that one sample needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cockpit.sources.probes.pool import has_complete_sample
 
 
 class SourceReadiness:
-    """Used before a single look ends and before an action is planned: both need all facts."""
+    """Waits for the sources before a single sample is returned and before an action is planned: both need all facts."""
 
     def __init__(self, config: Config, poller: Poller, choice: ClusterChoice, selection: HostSelection) -> None:
         self._config, self._poller, self._choice, self._selection = config, poller, choice, selection
@@ -68,7 +68,7 @@ class SourceReadiness:
         self._poller.rejoin()
 
     async def wait_for_hosts(self, timeout: float) -> None:
-        """Wait until every host has answered that a single look needs, but at most `timeout` seconds."""
+        """Wait until every host has answered that a single sample needs, but at most `timeout` seconds."""
         deadline = time.monotonic() + timeout
         self._selection.on_snapshot(self._poller.snapshot)
         while self._are_hosts_probed and self.unanswered_hosts() and time.monotonic() < deadline:

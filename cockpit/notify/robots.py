@@ -1,4 +1,4 @@
-"""Knows each kind of chat bot: request body, signature, size limit, and the answers that mean a refusal."""
+"""Defines each kind of chat bot: request body, signature, size limit, and the answers that mean a refusal."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ChatBot(msgspec.Struct, frozen=True):
 
 
 def _escape(text: str) -> str:
-    """The text with full-width signs instead of those of mentions and tags: these robots have no escape for them."""
+    """The text with full-width signs instead of the signs of mentions and tags: these robots have no escape for them."""
     return text.replace("<", "＜").replace(">", "＞").replace("@", "＠")
 
 

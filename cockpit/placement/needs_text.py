@@ -119,7 +119,7 @@ def _one_node_words(nodes: LivingNodes, ask: Ask, names: Sequence[str], when: Wh
 
 
 def _nearest(places: Iterable[Place], needs: dict[str, int], when: When) -> list[Place]:
-    """Return the nodes in order: first those that are large enough, then those that have most of the needs. Equal nodes are judged once."""
+    """Return the nodes in order: first the large enough ones, then the ones with most of the needs. Equal nodes are judged once."""
     kinds: dict[tuple[int, ...], list[Place]] = {}
     for place in places:
         kinds.setdefault(tuple([each.get(name, 0) for each in (place.total, place.used) for name in needs]), []).append(place)

@@ -161,7 +161,7 @@ def _demo_files() -> Iterator[Path]:
 def demo_env() -> Mapping[str, str]:
     """Return the variables of a demo's Ray; empty if there is no demo.
 
-    A preset that is saved from the demo gets them: with the demo's mark, whatever it starts ends with the demo.
+    A preset that is saved from the demo gets them: with the demo's mark, everything that it starts ends with the demo.
     """
     starts = [read_preset(path).ray for path in _demo_files()]
     return next((start.env for start in starts if start is not None), {})

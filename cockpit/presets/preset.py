@@ -112,7 +112,7 @@ class JobSpec(Value, frozen=True):
 
 
 class Needs(Value, frozen=True):
-    """The preset's requirements beyond those of the command. Sizes are bytes; `None`: no requirement."""
+    """The preset's requirements beyond the command's own. Sizes are bytes; `None`: no requirement."""
 
     gpus: float | None = None
     cpus: float | None = None

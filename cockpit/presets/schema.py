@@ -69,7 +69,7 @@ class JobFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class NeedsFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Requirements for a launch, beyond those of the command."""
+    """Requirements for a launch, beyond the command's own."""
 
     gpus: Annotated[float | None, Meta(description="Total GPUs, if cockpit can't read them from the command.")] = None
     cpus: Annotated[float | None, Meta(description="Total CPUs, if cockpit can't read them from the command.")] = None

@@ -7,8 +7,8 @@ The first line describes the probe::
 
     {"hello": 1, "host": "w1", "addresses": ["10.0.0.2"], "pid": 4711, "python": "3.11.7"}
 
-Then one sample follows per interval. Each is complete, so a reader may skip any of them. `look/sample.py` builds it. Its fields are those
-of `Sample` in `cockpit/sources/probes/decode.py`, with the names of `cockpit.model`, where each is explained.
+Then one sample follows per interval. Each is complete, so a reader may skip any of them. `sample/host_sample.py` builds it. Its
+fields are the fields of `Sample` in `cockpit/sources/probes/decode.py`, with the names of `cockpit.model`, where each is explained.
 
 Sizes are bytes, times are POSIX seconds of the host's own clock, and `null` is unknown: a field is `null` until its source has answered.
 `gpus` is `null` if NVML can't be asked (a fault gives the reason, unless there is simply no NVIDIA driver). `user` is a number until the

@@ -1,4 +1,4 @@
-"""Is the program `python -m probe`: writes one line about itself, then samples of this host as JSON lines, until nobody reads them."""
+"""Runs as `python -m probe`: writes one line about itself, then samples of this host as JSON lines, until nobody reads them."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def _parse_options(words: Sequence[str] | None) -> argparse.Namespace:
     log.add_argument("name")
     log.add_argument("lines", type=int, help="-1 for all")
     log.add_argument("--follow", action="store_true", help="also write new lines")
-    action = commands.add_parser("act", help="plan or carry out an action; the package `acts` describes the JSON request")
+    action = commands.add_parser("act", help="plan or carry out an action; the package `actions` describes the JSON request")
     action.add_argument("request")
-    tunnel = commands.add_parser("ray-tunnel", help="carry programs to Ray's nodes, see `acts.ray_tunnel`; needs --no-lifeline")
+    tunnel = commands.add_parser("ray-tunnel", help="carry programs to Ray's nodes, see `actions.ray_tunnel`; needs --no-lifeline")
     tunnel.add_argument("session", nargs="?", default="")
     return parser.parse_args(words)
 

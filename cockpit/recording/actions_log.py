@@ -1,4 +1,4 @@
-"""Reads from the log of actions which ones this user's cockpits perform during a recording."""
+"""Reads the actions that this user's cockpits perform during a recording, from the log of actions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_TEXT = 500
 """Characters that are kept of a text."""
 
 
-class _Line(msgspec.Struct):
+class _LogEntry(msgspec.Struct):
     time: float
     id: str
     action: str = msgspec.field(name="act")
@@ -47,7 +47,7 @@ class ActionsLog:
             return 0
 
     def take_new(self, hosts: Collection[str], shift: float = 0.0) -> list[Event]:
-        """New actions on these hosts or in Ray. `shift`: seconds from the log's dates to those of our clock."""
+        """New actions on these hosts or in Ray. `shift`: seconds from the log's dates to the dates of our clock."""
         if (size := self._size()) == self._read:
             return []
         self._read = min(self._read, size)  # the log was truncated
@@ -72,18 +72,18 @@ class ActionsLog:
 
 def _read_event(line: bytes, hosts: Collection[str], shift: float) -> Event | None:
     try:
-        action = msgspec.json.decode(line, type=_Line)
+        entry = msgspec.json.decode(line, type=_LogEntry)
     except (msgspec.MsgspecError, ValueError):
         return None
-    if action.target and not any(host == RAY or host in hosts for host in action.target):
+    if entry.target and not any(host == RAY or host in hosts for host in entry.target):
         return None
-    begins = action.outcome == "begun"
-    subject = ", ".join(action.target[:5])
-    where = f" on {subject}" if action.target and action.target != [RAY] else ""
-    text = f"{action.user or 'somebody'} began {action.action}{where}" if begins else f"{action.action}{where}: {_outcome(action.outcome)}"
-    data = {"act": action.action, "user": action.user, "host": action.host, "plan": action.plan, "outcome": action.outcome}
+    begins = entry.outcome == "begun"
+    subject = ", ".join(entry.target[:5])
+    where = f" on {subject}" if entry.target and entry.target != [RAY] else ""
+    text = f"{entry.user or 'somebody'} began {entry.action}{where}" if begins else f"{entry.action}{where}: {_outcome(entry.outcome)}"
+    data = {"act": entry.action, "user": entry.user, "host": entry.host, "plan": entry.plan, "outcome": entry.outcome}
     phase: Phase = "begin" if begins else "end"
-    return Event(action.time + shift, "act", text, phase, subject or None, key=f"act:{action.id}", data=_shorten(data))
+    return Event(entry.time + shift, "act", text, phase, subject or None, key=f"act:{entry.id}", data=_shorten(data))
 
 
 def _outcome(outcome: Any) -> str:

@@ -10,7 +10,7 @@ from cockpit.recording.events import Event, Phase
 
 
 def has_news(before: Snapshot, now: Snapshot) -> bool:
-    """Whether findings, faults or jobs have changed so much that the snapshot is recorded at once."""
+    """Whether findings, faults or jobs have changed, so that the snapshot is recorded at once."""
 
     def key_facts(snapshot: Snapshot) -> tuple[object, ...]:
         levels = {finding.key: finding.level for finding in snapshot.findings}

@@ -1,4 +1,4 @@
-"""The value of an event: a finding, fault, job or action that began or ended, or cockpit's own start and stop."""
+"""Defines an event: a finding, fault, job or action that began or ended, or cockpit's own start and stop."""
 
 from __future__ import annotations
 

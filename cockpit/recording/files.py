@@ -36,7 +36,7 @@ MAX_HEADER_BYTES: Final = 1 << 16
 MAX_BLOCK_BYTES: Final = 1 << 24
 """An unpacked block: three times the key frame of 1,000 nodes with 16,000 processes."""
 MAX_SPAN_BYTES: Final = 3 * MAX_BLOCK_BYTES
-"""All unpacked blocks from a key frame to the next: twice those of 1,000 nodes."""
+"""All unpacked blocks from a key frame to the next: twice the blocks of 1,000 nodes."""
 MAX_PACKED_BYTES: Final = MAX_BLOCK_BYTES + (1 << 16)
 MAX_TIME: Final = 1e11
 """The year 5138: a later time is invalid."""
@@ -44,7 +44,7 @@ MAX_EVENT_BYTES: Final = 1 << 20
 """An unpacked block of events."""
 MAX_SEGMENT_BYTES: Final = 1 << 30
 MAX_RECORDS: Final = 200_000
-"""In one segment, damaged ones too: five times those of a day with an event in every snapshot."""
+"""In one segment, damaged ones too: five times the number of a day with an event in every snapshot."""
 MAX_WINDOW_BYTES: Final = 1 << 23
 LEVEL: Final = 3
 READ_BYTES: Final = 1 << 20

@@ -44,7 +44,7 @@ else:  # a job without its runtime environment, which may have any content and i
     )
 Row = TypeVar("Row")
 MAX_ROWS = 200_000
-"""Rows of one table: twenty times those of the largest tested cluster."""
+"""Rows of one table: twenty times the rows of the largest tested cluster."""
 
 
 class FrameError(ValueError):

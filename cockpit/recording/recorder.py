@@ -45,7 +45,7 @@ class RecorderState(msgspec.Struct, frozen=True):
 
     path: Path | None = None
     reason: str | None = None
-    """With a path: what is unusual about the recording."""
+    """With a path: an unusual fact about the recording."""
     is_failure: bool = False
     """Recording was wanted and fails."""
     cluster: Cluster = Cluster()

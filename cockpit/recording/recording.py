@@ -1,4 +1,4 @@
-"""Reads a recording: the state at any moment, the events, and what is lost."""
+"""Reads a recording: the state at any moment, the events, and the lost parts."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class _Reader:
                 yield from (event for event in found if 0 <= event.at < MAX_TIME)
 
     def damage(self) -> Iterator[str]:
-        """What can't be read, in sentences; reads the whole segment."""
+        """Sentences about the unreadable parts; reads the whole segment."""
         for place in range(self._checked, len(self.frames)):
             try:
                 self._payload(place)
@@ -256,6 +256,6 @@ class Recording:
 
     @property
     def damage(self) -> Sequence[str]:
-        """What can't be read, in sentences."""
+        """Sentences about the unreadable parts."""
         found = [f"{reader.segment.path.name}: {text}" for reader in self._readers for text in reader.damage()]
         return [*self._unopened, *found]

@@ -32,7 +32,7 @@ from cockpit.recording.numbers import LAYOUT
 from cockpit.recording.redaction import pack_row, redact_texts
 
 KEY_EVERY_S, LARGE_KEY_EVERY_S = 300.0, 900.0
-"""Seconds from a key frame to the next. Damage destroys at most so much, and a reader decodes at most so much to show a moment."""
+"""Seconds from a key frame to the next. Damage destroys at most this span, and a reader decodes at most this span to show a moment."""
 SEGMENT_S = 86400.0
 SEGMENT_BYTES = 256 << 20
 FSYNC_EVERY_S = 60.0

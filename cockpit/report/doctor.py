@@ -40,7 +40,7 @@ from cockpit.text import clean, plural
 from cockpit.trust import ROOT, read_end
 
 ASSUMED_DURATION_S = 60.0
-"""Seconds for which a single look assumes every condition to have held."""
+"""Seconds for which a single sample assumes every condition to have held."""
 LOG_LINES = 200
 """Lines of each log in a bundle."""
 LOG_BYTES = 1 << 20
@@ -59,7 +59,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     found: tuple[Finding, ...]
     missing: tuple[str, ...]
     blind: bool
-    """Whether so much was missing that nothing was checked."""
+    """Whether nothing was checked, because too many facts were missing."""
 
     @property
     def verdict(self) -> str:
@@ -85,7 +85,7 @@ def run_checks(snapshot: Snapshot, limits: Limits) -> list[CheckResult]:
 
 
 def doctor_text(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> str:
-    """The findings, the most severe first; then failing sources, and each check once: not fully checked, not by one look, or OK."""
+    """The findings, the most severe first; then failing sources, and each check once: not fully checked, not by one sample, or OK."""
     return "\n".join(clean(line) for line in _lines(snapshot, checked, config))
 
 

@@ -41,9 +41,9 @@ class MetricFacts(msgspec.Struct, frozen=True):
         nodes = _name_nodes(snapshot.nodes or ())
         living = [(name, node, snapshot.index.machine(node)) for name, node in nodes.items() if node.state != "DEAD"]
         fresh = [row for row in living if (seen := row[2].seen) is not None and snapshot.taken - seen <= STALE_AFTER_S]
-        look = sample_usage(snapshot)
-        uses = {job.id: look.uses.get(Owner("job", job.job or job.id)) for job in snapshot.jobs or () if job.running}
-        reserved = {job: use.reserved if use else look.none_reserved for job, use in uses.items()}
+        shares = sample_usage(snapshot)
+        uses = {job.id: shares.uses.get(Owner("job", job.job or job.id)) for job in snapshot.jobs or () if job.running}
+        reserved = {job: use.reserved if use else shares.none_reserved for job, use in uses.items()}
         return cls(snapshot, code, nodes, living, fresh, reserved)
 
 

@@ -1,4 +1,4 @@
-"""Hides secrets in lines that arrive one by one, such as those of a log."""
+"""Hides secrets in lines that arrive one by one, such as the lines of a log."""
 
 from __future__ import annotations
 

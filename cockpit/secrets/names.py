@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 MAX_NAME_CHARS: Final = 200
-"""Only the end of a longer name is read: the last words say what it is."""
+"""Only the end of a longer name is read: its last words have the meaning."""
 MAX_PLAIN_CHARS: Final = 400
 """A longer value always counts as a secret."""
 

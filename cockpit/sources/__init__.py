@@ -1,1 +1,1 @@
-"""Where facts come from: Ray's dashboard, and a probe on each host. Both speak the model's words and raise `SourceError`."""
+"""Reads facts from Ray's dashboard and from a probe on each host, as values of the model; a failure is a `SourceError`."""

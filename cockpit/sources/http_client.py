@@ -1,4 +1,4 @@
-"""The HTTP client for Ray's dashboard, the Kubernetes API and chat bots: httpx, with limits for answers that mean harm.
+"""Makes HTTP requests to Ray's dashboard, the Kubernetes API and chat bots, with httpx and with limits for harmful answers.
 
 docs/decisions/0003-httpx-is-the-one-http-client.md has the reasons and the figures.
 """
@@ -22,8 +22,8 @@ KEEPALIVE_S: Final = 60.0
 """An idle connection is kept for longer than the pause between two questions. Ray's aiohttp keeps it for 75 s."""
 MAX_IDLE_CONNECTIONS: Final = 12
 MAX_HEAD_BYTES: Final = 4 << 10
-"""The longest status line with headers, and the longest line with the size of a chunk. Those of Ray have 300 bytes, and nginx has the same
-limit (`proxy_buffer_size`)."""
+"""The longest status line with headers, and the longest line with the size of a chunk. Ray's have 300 bytes, and nginx has the same limit
+(`proxy_buffer_size`)."""
 READ_BYTES: Final = 4 << 10
 """The most that is read at once: so little more than MAX_HEAD_BYTES is parsed, and other tasks run between two reads."""
 
@@ -56,7 +56,7 @@ def open_client(
 
 
 def load_trust() -> ssl.SSLContext:
-    """Load the certificates of this system, and those of SSL_CERT_FILE or SSL_CERT_DIR, else those of httpx. Raises `OSError`."""
+    """Load the certificates of this system, and of SSL_CERT_FILE or SSL_CERT_DIR, else the certificates of httpx. Raises `OSError`."""
     trust = httpx.create_ssl_context()
     trust.load_default_certs()
     return trust

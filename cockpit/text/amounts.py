@@ -7,8 +7,7 @@ from functools import lru_cache
 from math import floor, isfinite
 
 UNKNOWN = "–"
-
-
+"""Written for an unknown value."""
 _UNITS = ("B", "K", "M", "G", "T", "P")
 
 

@@ -1,6 +1,6 @@
 """Cleans foreign text so that it can do nothing to a terminal.
 
-The model keeps names exactly as they came, because they are sent back in calls; whatever draws them calls `clean`.
+The model keeps names exactly as they came, because they are sent back in calls. All code that draws them calls `clean`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import re
 from typing import Final
 
 _BREAKS = {0x09: " ", 0x0A: " ", 0x0D: " "}
-
-
 UNSAFE = (
     *range(0x20),
     *range(0x7F, 0xA0),
@@ -29,15 +27,9 @@ UNSAFE = (
     *range(0xE0000, 0xE1000),
 )  # fmt: skip
 """Code points that move the cursor, colour, hide or reorder text, or can't be encoded."""
-
-
 _MARKS = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f\ufe20-\ufe2f]"
-
-
 _STACKED = re.compile(f"({_MARKS}{{4}}){_MARKS}+")
 """More combining marks on one letter than any language has: many terminals draw them over other lines."""
-
-
 _CONTROLS = {code: _BREAKS.get(code, "\N{REPLACEMENT CHARACTER}") for code in UNSAFE}
 
 

@@ -35,14 +35,14 @@ def _make_safe(text: str) -> str:
     return to_ascii(clean(text), is_drawn=False) if _is_ascii else clean(text)
 
 
-def say(text: str = "", *, err: bool = False) -> None:
+def print_line(text: str = "", *, err: bool = False) -> None:
     """Print lines to stdout, or to stderr. click flushes them, so that a reader of a pipe sees them at once."""
     click.echo("\n".join(map(_make_safe, text.split("\n"))), err=err)
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a remark of cockpit to stderr; stdout is for the answer."""
-    say(f"cockpit: {text}", err=True)
+    print_line(f"cockpit: {text}", err=True)
 
 
 def print_json(text: str) -> None:
@@ -65,7 +65,7 @@ def print_log_line(line: str, hide: Callable[[str], str]) -> None:
 def print_progress(text: str) -> None:
     """Print progress, if stderr is a terminal."""
     if sys.stderr.isatty():
-        say(text, err=True)
+        print_line(text, err=True)
 
 
 def is_confirmed(question: str) -> bool:
@@ -82,13 +82,13 @@ def print_usage(error: click.UsageError) -> None:
     """Print a mistake in the arguments of a command, with the usage."""
     text = io.StringIO()
     error.show(text)
-    say(text.getvalue().rstrip("\n"), err=True)
+    print_line(text.getvalue().rstrip("\n"), err=True)
 
 
 def print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print a traceback as `sys.excepthook`, without secrets: the error's message may come from a cluster."""
     lines = "".join(traceback.format_exception(kind, error, trace)).rstrip("\n").split("\n")
-    say("\n".join(map(LineRedactor(), lines)), err=True)
+    print_line("\n".join(map(LineRedactor(), lines)), err=True)
 
 
 def never_fail() -> None:

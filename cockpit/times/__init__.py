@@ -1,1 +1,1 @@
-"""The clock, times as people write them, and answers that are kept for a while."""
+"""Provides the clock, reads and writes times as people do, and caches answers for a while."""

@@ -1,4 +1,4 @@
-"""Decides whom cockpit follows unasked, who gets a token or a secret, and whose files are believed."""
+"""Decides which Ray is followed unasked, which server gets a token or a secret, and which files are trusted."""
 
 from cockpit.trust.ownership import ROOT, is_plain, own_uids, read_end, why_not_ours
 from cockpit.trust.peer import FindServer, Peer

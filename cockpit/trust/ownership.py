@@ -1,4 +1,4 @@
-"""Decides which files and folders are believed: those that only root or this user could have written."""
+"""Decides which files and folders are trusted: only files that nobody but root or this user could have written."""
 
 from __future__ import annotations
 

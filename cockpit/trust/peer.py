@@ -1,4 +1,4 @@
-"""Decides whether secrets may be sent to whoever answers at an address."""
+"""Decides whether secrets may be sent to the server at an address."""
 
 from __future__ import annotations
 

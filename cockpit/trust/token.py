@@ -11,8 +11,6 @@ from cockpit.probe.trust import read_begin
 from cockpit.trust.ownership import why_not_ours
 
 TOKEN_PLACES: Final = "RAY_AUTH_TOKEN, the file named by RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token"  # noqa: S105 places, no token
-
-
 _TOKEN_BYTES: Final = 1 << 16
 
 

@@ -1,1 +1,1 @@
-"""The screen: the only package that knows Textual."""
+"""Draws the screen; the only package that knows Textual."""

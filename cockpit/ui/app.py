@@ -1,4 +1,4 @@
-"""The Textual app: owns the services, passes new snapshots to the screens, and ends the program."""
+"""Defines the Textual app, which owns the services, passes new snapshots to the screens, and ends the program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cockpit.text import clean
 from cockpit.text.bug import bug
 from cockpit.times.clock import CLOCK
 from cockpit.ui.alarm import Alarm, alarm_sequence
-from cockpit.ui.notices import say
+from cockpit.ui.notices import show_notice
 from cockpit.ui.recorded import RecordedPast
 from cockpit.ui.screens.live import LiveScreen
 from cockpit.ui.screens.replay import ReplayScreen
@@ -107,7 +107,7 @@ class Cockpit(TonedApp):
         self.handle_stop_signals()
         self.theme = self._theme_name
         if self._theme_mistake is not None:
-            say(self, self._theme_mistake, "warning")
+            show_notice(self, self._theme_mistake, "warning")
         await AwaitMount(self.screen, [self.screen])  # so that the table gets keys that are pressed at once
         self.set_timer(SETTLE_DELAY_S, self._start_deferred_work)
         if self.live is not None and self.monitor.is_started:
@@ -117,7 +117,7 @@ class Cockpit(TonedApp):
         elif self.live is not None:
             self._start_monitor(self.live)
         if self.greeting:
-            say(self, self.greeting)
+            show_notice(self, self.greeting)
 
     def _start_monitor(self, live: LiveScreen) -> None:
         """Run the monitor. It may have found several clusters before the screen was there."""
@@ -129,7 +129,7 @@ class Cockpit(TonedApp):
     def _start_deferred_work(self) -> None:
         """Do the work that can wait until the first frame has been drawn."""
         for mistake in register_themes(self):
-            say(self, mistake, "warning")
+            show_notice(self, mistake, "warning")
         self.after_first_frame()
 
     # Snapshots
@@ -138,7 +138,7 @@ class Cockpit(TonedApp):
         """Store a new snapshot, ring for new critical findings, and draw it."""
         services, cluster = self.services, snapshot.cluster
         if cluster.replaced not in (None, services.snapshot.cluster.replaced) and self.is_running:
-            say(self, replaced_words(cluster), "warning")
+            show_notice(self, replaced_words(cluster), "warning")
         services.take(snapshot)
         new = self._alarm.take_new(snapshot, services.hidden.keys)
         if new and not services.config.quiet:
@@ -167,7 +167,7 @@ class Cockpit(TonedApp):
             self.push_screen(Palette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The commands of the palette: those of the pages, even if a log or a dialog covers them."""
+        """The commands of the palette: the commands of the pages, even if a log or a dialog covers them."""
         from cockpit.ui.palette import all_commands
 
         return all_commands(self.page_screen, super().get_system_commands(screen))
@@ -175,7 +175,7 @@ class Cockpit(TonedApp):
     def action_help_quit(self) -> None:
         """Show which key quits. Textual calls this for ctrl+c, unless an input copies its selection."""
         is_page = isinstance(self.screen, LiveScreen | ReplayScreen) and not isinstance(self.focused, Input)
-        say(self, f"{'q' if is_page else 'ctrl+q'} quits cockpit")
+        show_notice(self, f"{'q' if is_page else 'ctrl+q'} quits cockpit")
 
     # The end
 

@@ -18,7 +18,7 @@ from cockpit.ui.view import View
 GUTTER_CELLS: Final = 2
 """A cell for the mark of a finding, and one for the signs of cursor and tag, as a monochrome screen shows no colour."""
 GAP_FROM_LINES: Final = 28
-"""With so many lines a blank one separates the sections."""
+"""From this number of lines on, a blank line separates the sections."""
 MIN_PANE_LINES: Final = 6
 """With fewer lines the pane below the table shows nothing that the row does not show."""
 MEASURED_ROWS: Final = 100
@@ -123,7 +123,7 @@ def _choose_cut(column: Column[Any], width: int, rows: Sequence[Any], view: View
 
 
 def lent_lines(blank: int) -> int:
-    """Of so many blank lines, those that the pane gets; cut cells get the others."""
+    """The number of blank lines that the pane gets; cut cells get the others."""
     return 0 if blank < MIN_PANE_LINES else min(MAX_LENT_LINES, max(MIN_PANE_LINES, blank // 2))
 
 

@@ -1,4 +1,4 @@
-"""Cells for the facts of the model, the same on every page."""
+"""Makes cells for the facts of the model, the same on every page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that several pages share, and the text of processes and actors that the filter searches."""
+"""Defines columns that several pages share, and the text of processes and actors that the filter searches."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def text_column(title: str, width: int, text: Callable[[Row, View], str | None],
 
 
 def number_column(
-    title: str, width: int, value: Callable[[Row, View], Any], say: Callable[[Any], str] = size, rank: int = 0
+    title: str, width: int, value: Callable[[Row, View], Any], write: Callable[[Any], str] = size, rank: int = 0
 ) -> Column[Row]:
-    """A number, by which rows can be sorted; `say` writes it, as bytes by default."""
-    return Column(title, width, lambda row, view: say(value(row, view)), sort=value, right=True, rank=rank)
+    """A number, by which rows can be sorted; `write` makes its text, as bytes by default."""
+    return Column(title, width, lambda row, view: write(value(row, view)), sort=value, right=True, rank=rank)
 
 
 def age_column(title: str, width: int, moment: Callable[[Row, View], float | None], rank: int = 0) -> Column[Row]:

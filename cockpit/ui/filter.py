@@ -1,4 +1,4 @@
-"""The input of the filter: the table shows only rows that contain its text."""
+"""Defines the input of the filter: the table shows only rows that contain its text."""
 
 from __future__ import annotations
 

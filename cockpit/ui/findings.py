@@ -1,4 +1,4 @@
-"""The findings of a screen: visible and hidden ones, the marks of rows, and the keys that a user can press next."""
+"""Keeps the findings of a screen: visible and hidden ones, the marks of rows, and the keys that a user can press next."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cockpit.actions.table import find_operation
+from cockpit.actions.table import find_action_or_runbook
 from cockpit.model import Finding, Level, Snapshot
 from cockpit.model.about import LISTS, gpu_nodes
 from cockpit.report.faults import by_cause
@@ -129,6 +129,6 @@ def next_steps(finding: Finding, *, has_actions: bool, past: bool = False) -> tu
     looks = tuple(NextStep(key, LOOK_WORDS[key]) for key in (*keys, *(() if keys else ("Enter",))))
     if not (has_actions and finding.remedy and finding.remedy.action):
         return looks
-    action = find_operation(finding.remedy.action)
+    action = find_action_or_runbook(finding.remedy.action)
     step = NextStep(action.first_key, f"{action.title}: shows its plan first")
     return (step, *looks) if action.ends_nothing_alive else (*looks, step)

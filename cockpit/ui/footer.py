@@ -45,7 +45,7 @@ class Footer(Widget):
         self._place = place
         self._keys: tuple[Key, ...] = ()
         self._lasting: frozenset[Key] = frozenset()
-        """Those of `LASTING_ACTIONS`."""
+        """The keys of `LASTING_ACTIONS`."""
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._update_keys)

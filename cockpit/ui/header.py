@@ -72,7 +72,7 @@ def _summary(view: View, width: int) -> list[Group]:
         if _width((*groups.values(), (ray, (link + _address(view, ADDRESS_CELLS), "")))) > width:
             del groups[make]
 
-    # Ray with its address, the longest form that fits. If several Rays live here, the time of the session's start tells them apart.
+    # Ray with its address, the longest form that fits. If several Rays live here, the time of the session's start distinguishes them.
     whole_address = _address(view, MAX_ADDRESS_CELLS)
     room = width - _width(groups.values()) - len(ray[0] + link) - 2
     forms: list[Group] = [(ray, (link + whole_address, "")), (ray, (link + _address(view, room), "")), (ray,)]

@@ -1,4 +1,4 @@
-"""Tables of the rows and pages that each key needs, and the order of keys in the footer."""
+"""Lists the rows and pages that each key needs, and the order of keys in the footer."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ OFFERED_ROWS: Mapping[str, tuple[type[Any], ...]] = {
 }
 """Types of rows for which the footer lists an action. On other rows the key shows what it needs."""
 FOOTER_ORDER = (
-    "open", "mend", "act on row", "log", "hide", "edit", "save", "stack", "environment", "tree", "dead", "user", "growth", "filter",
-    "memory", "sort", "act", "gpu_memory", "raw", "pause", "quit", "pane", "address", "step", "event", "moment", "help",
+    "open", "remedy", "row-action", "log", "hide", "edit", "save", "stack", "environment", "tree", "dead", "user", "growth", "filter",
+    "memory", "sort", "action", "gpu_memory", "raw", "pause", "quit", "pane", "address", "step", "event", "moment", "help",
 )  # fmt: skip
 """Keys for the row under the cursor come first, because the footer has no room for all."""
 

@@ -1,4 +1,4 @@
-"""The widget that shows a log: keeps the newest lines, draws those on the screen, and follows the end or stays at its place."""
+"""Shows a log in a widget, which keeps the newest lines, draws the visible ones, and follows the end or stays at its place."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return (" - " if self.ascii else " · ").join(filter(None, parts))
 
     def _update(self) -> None:
-        """Search the new lines and draw what has changed."""
+        """Search the new lines and draw the changes."""
         self._update_due = False
         self._searches.update()
         self._rows = self._searches.rows

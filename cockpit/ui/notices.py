@@ -18,7 +18,7 @@ WAIT_NOTICE_DELAY_S: Final = 0.7
 """Seconds of waiting after which a notice says what cockpit waits for."""
 
 
-def say(node: DOMNode, text: str, severity: Any = "information") -> None:
+def show_notice(node: DOMNode, text: str, severity: Any = "information") -> None:
     """Show a notification in place of the last one, which belonged to an older key. Text from a cluster is never markup."""
     take_back_notifications(node.app, "information")
     node.app.notify(clean(text), severity=severity, markup=False, timeout=6)
@@ -30,7 +30,7 @@ def showing_failures(node: DOMNode, severity: str = "warning") -> Iterator[None]
     try:
         yield
     except SourceError as error:
-        say(node, str(error), severity)
+        show_notice(node, str(error), severity)
 
 
 async def await_with_notice(node: DOMNode, work: Coroutine[Any, Any, Answer], notice: str) -> Answer:
@@ -40,7 +40,7 @@ async def await_with_notice(node: DOMNode, work: Coroutine[Any, Any, Answer], no
         await asyncio.wait({task}, timeout=WAIT_NOTICE_DELAY_S)
         if task.done():
             return task.result()
-        say(node, notice)
+        show_notice(node, notice)
         answer = await task
         take_back_notifications(node.app, "information")
         return answer

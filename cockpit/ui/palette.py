@@ -1,4 +1,4 @@
-"""The command palette: finds pages, actions and keys by name, description or synonym."""
+"""Fills the command palette, which finds pages, actions and keys by name, description or synonym."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pane below the table: on a large terminal it shows the page that Enter would open for the row under the cursor."""
+"""Draws the pane below the table: on a large terminal it shows the page that Enter would open for the row under the cursor."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class RecordedPast:
         return history
 
     def has_history_within(self, seconds: float, moment: float) -> bool:
-        """Whether the minutes before are probably read in so many seconds."""
+        """Whether the minutes before can probably be read within `seconds`."""
         return self._continues(moment) or self._history_took < seconds
 
     def _continues(self, moment: float) -> bool:

@@ -1,4 +1,4 @@
-"""The base class of pages, and the sections that they return: rows under columns, as plain values that a table draws."""
+"""Defines the base class of pages, and the sections that they return: rows under columns, as plain values that a table draws."""
 
 from __future__ import annotations
 

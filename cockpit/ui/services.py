@@ -1,4 +1,4 @@
-"""The objects that the app owns and its screens share: monitor, executor, recording and the newest snapshot."""
+"""Holds the objects that the app owns and its screens share: monitor, executor, recording and the newest snapshot."""
 
 from __future__ import annotations
 

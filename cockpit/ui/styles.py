@@ -1,4 +1,4 @@
-"""The style of each tone, for every widget; the theme has the colours."""
+"""Defines the style of each tone, for every widget; the theme has the colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table widget: shows sections of rows and draws only the lines on the screen."""
+"""Defines the table widget, which shows sections of rows and draws only the lines on the screen."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Table(ScrollView, can_focus=True):
 
     @property
     def room(self) -> int:
-        """Lines for sections without scrolling: those of the table and of the pane below it."""
+        """Lines for sections without scrolling: the lines of the table and of the pane below it."""
         around = self.parent if isinstance(self.parent, Widget) else self
         return self._expected_room or around.size.height
 

@@ -64,7 +64,7 @@ def register_theme(app: App[Any], wanted: str) -> tuple[str, str | None]:
 def apply_before_start(app: App[Any], name: str) -> None:
     """Set the theme before the app runs. Set later, it makes Textual read all styles twice: 15 ms of the start.
 
-    Not for light themes and those of the terminal's own colours: Textual prepares itself for a dark one.
+    Not for light themes and themes of the terminal's own colours: Textual prepares itself for a dark one.
     """
     theme = app.get_theme(name)
     if theme is not None and theme.dark and not theme.ansi:

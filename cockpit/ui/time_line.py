@@ -1,4 +1,4 @@
-"""The time line: shows a stretch of a recording, its events and gaps, and the moment on the screen."""
+"""Draws the time line: a stretch of a recording, its events and gaps, and the moment on the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view that pages are drawn from: a snapshot, look-ups in it, the recent past, and the size of the screen."""
+"""Defines the view that pages are drawn from: a snapshot, look-ups in it, the recent past, and the size of the screen."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Index:
 
     @cached_property
     def old_lists(self) -> Mapping[str, float]:
-        """By Ray source whose last answer is old: the time of that answer. What it listed is drawn as old."""
+        """The time of the last answer of each Ray source, if it is old. Values from such a source are drawn as old."""
         times = SourceTimes(self.snapshot)
         known = [times.of_ray(source) for source in self.snapshot.as_of if source.startswith("ray.")]
         return {one.source: one.at for one in known if one.is_old and one.at is not None}
@@ -123,7 +123,7 @@ class Index:
     def holders_unknown(self) -> frozenset[str]:
         """Ids of nodes on which a GPU is in use by a process that cockpit does not see: what actors and jobs hold there is unknown.
 
-        In a container NVML may give no pids, or those of another namespace.
+        In a container NVML may give no pids, or pids of another namespace.
         """
         unknown = set()
         for node in self.snapshot.nodes or ():
@@ -184,7 +184,7 @@ class View(msgspec.Struct, frozen=True):
         return self.cluster.titles.of_node(known) if known else (node or "")[:8]
 
     def host_title(self, host: str) -> str:
-        """The name of a host, which is that of its node."""
+        """The name of a host: the name of its node."""
         return self.cluster.titles.of_host(host)
 
     def host_words(self, host: str) -> str:

@@ -169,7 +169,7 @@ class _Facts:
         return seen is not None and self.snapshot.taken - seen <= STALE_AFTER_S
 
     def does(self, node: Node, gpu: Gpu) -> Does:
-        """What a GPU does now."""
+        """The state of a GPU now, such as busy or idle."""
         if not self.is_fresh(node) or self.snapshot.index.machine(node).gpus_seen is not None:
             return "unknown"
         if gpu.fault:

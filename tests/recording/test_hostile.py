@@ -48,7 +48,7 @@ def test_a_frame_of_another_time_than_its_record_is_refused(tmp_path):
 def test_nothing_in_it_reaches_the_terminal_as_it_is(tmp_path, capsys):
     path = write(tmp_path / "recordings" / "cluster", [world.snapshot("\x1b[2J\x9b31m\u202e")])
     recording = Recording.open(path)
-    output.say(status_text(recording.snapshot_at(recording.begin)))
+    output.print_line(status_text(recording.snapshot_at(recording.begin)))
     printed = capsys.readouterr().out
     assert not any(character in printed for character in "\x1b\x9b\u202e")
 

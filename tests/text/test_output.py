@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 HOSTILE = "a\x1b[2J\x9b31m\x07\u202eb\u2066\U000e0041"
 
 
-@pytest.mark.parametrize("say", [output.say, output.note, output.print_progress])
+@pytest.mark.parametrize("say", [output.print_line, output.print_note, output.print_progress])
 def test_no_text_reaches_a_terminal_as_anything_but_text(say, capfd, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     say(f"one\n{HOSTILE}")

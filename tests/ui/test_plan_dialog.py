@@ -15,7 +15,7 @@ from cockpit.actions.audit import Audit
 from cockpit.actions.plan import Freed, Plan, Receipt, Target, Unreached
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
-from cockpit.ui.notices import say
+from cockpit.ui.notices import show_notice
 from cockpit.ui.screens.dialogs import fold_line
 from cockpit.ui.screens.plan import PlanLines, PlanScreen, sum_progress
 from tests.ui.conftest import FakeExecutor, victim
@@ -345,10 +345,10 @@ async def test_no_character_of_a_command_is_lost_where_it_is_folded_or_beside_th
 
 async def test_no_notice_covers_a_dialog(make):
     async with at(make(executor=FakeExecutor()), size=(80, 24), notifications=True) as (app, pilot):
-        say(app, "This host is polled every 3 s")
+        show_notice(app, "This host is polled every 3 s")
         await until(pilot, lambda: "polled every 3 s" in shown(app))
         await press(pilot, "K", then=lambda: "Kill orphans" in shown(app) and "polled every 3 s" not in shown(app))
-        say(app, "said meanwhile")
+        show_notice(app, "said meanwhile")
         await press(pilot, "escape", then="said meanwhile")
 
 

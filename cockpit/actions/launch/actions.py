@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LaunchAction(Action):
-    """The common part of both actions."""
+    """The base class of both actions."""
 
     keys = "L"
     command = False
@@ -30,11 +30,11 @@ class LaunchAction(Action):
 
     def find_disk_read(self, row: Preset | Job) -> DiskRead:
         """Read the preset's file as it is now; it may have changed since the page was drawn."""
-        return reading_of_preset(row)
+        return make_preset_read(row)
 
-    async def plan(self, chosen: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
+    async def plan(self, requested: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:
         """Plan the submission. The plan itself decides whether a word must be typed, because that depends on the other jobs."""
-        return await _launches_of(context).plan(self, chosen, on_progress)
+        return await _launches_of(context).plan(self, requested, on_progress)
 
     async def perform(self, plan: Plan, context: ActionContext, on_progress: OnProgress) -> Receipt:
         return await _launches_of(context).perform(plan, on_progress)
@@ -78,13 +78,13 @@ def _launches_of(context: ActionContext) -> Launches:
     return launches
 
 
-def reading_of_preset(row: Preset | Job) -> DiskRead:
-    """Return the read of a preset's file. For a job it is the file of its preset."""
+def make_preset_read(row: Preset | Job) -> DiskRead:
+    """Return how to read a preset's file. For a job it is the file of its preset."""
     return DiskRead(str(row.path) if isinstance(row, Preset) else f"the preset of {row.id}", partial(_read, row))
 
 
 def _read(row: Preset | Job) -> ActionTarget | str:
-    """Return an aim at the preset as it is now (at the job if it has no preset), or why its file can't be used."""
+    """Return the preset as it is now (the job if it has no preset) as a target, or why its file can't be used."""
     from cockpit.actions.launch.submission import preset_of_job
 
     if isinstance(row, Job) and row.preset is None:

@@ -8,7 +8,7 @@ Which races end in one job:
   the operator to type the preset's name. If the first job was launched after the plan was made, nothing is submitted.
 * Two operators launch in the same moment, and neither can see the other's job yet. Both make the same id: the preset's template with the
   minute of *Ray's* clock, taken from the very answer that showed no other job, and the next number if earlier jobs have that id. Ray
-  accepts an id once, atomically; the second operator finds the first one's job under it, and is told so. In the last
+  accepts an id once, atomically; the second operator finds the first one's job under it, and sees a message. In the last
   `MINUTE_END_GUARD_S` of a minute cockpit waits for the next minute and lists the jobs again. So of two operators who listed the jobs in
   different minutes the later one sees the job of the earlier one, unless Ray needed longer than that to record it. After such a slow
   answer cockpit lists the jobs once more, and reports a second job.
@@ -97,15 +97,15 @@ class Launches:
         self._monitor = monitor
         self._ready: Ready | None = None
 
-    async def plan(self, action: Action, chosen: ActionTarget, on_progress: OnProgress = lambda *_: None) -> Plan:
-        """Return what would be submitted; nothing is changed. Raises `SourceError`."""
-        (row,) = chosen.rows
+    async def plan(self, action: Action, requested: ActionTarget, on_progress: OnProgress = lambda *_: None) -> Plan:
+        """Return the planned submission; nothing is changed. Raises `SourceError`."""
+        (row,) = requested.rows
         try:
             if isinstance(row, Job):
                 order = await order_of_job(self._submissions, row)
             else:
                 order = await run_in_thread(partial(order_of, row, os.environ), row.path)
-            return await self._plan_order(action, order, on_progress, force=chosen.force)
+            return await self._plan_order(action, order, on_progress, force=requested.force)
         except InputError as error:
             raise NotMeantError(str(error)) from None
 
@@ -126,7 +126,7 @@ class Launches:
         others = _others(order.origin, listed)
         submission = await run_in_thread(partial(order.submission, package), order.preset.path)
 
-        # Keep what the submission needs. Only the latest plan is kept, because a package may be large.
+        # Keep everything for the submission. Only the latest plan is kept, because a package may be large.
         if self._ready is not None and self._ready.package is not None:
             self._ready.package.data.close()
         ready = Ready(order, secrets.token_hex(8), submission, package, frozenset(other.id for other in others), force)

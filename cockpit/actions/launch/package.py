@@ -2,8 +2,8 @@
 
 The package contains the same files as with Ray's own client (ray/_private/runtime_env/packaging.py, 2.9 to 2.60). Links to files are packed
 as files. Empty folders are packed. Files that match a .gitignore, a .rayignore, the runtime_env's `excludes` or Ray's own list are left
-out. Unlike in Ray, the patterns of an inner folder overrule those of an outer one, as in git. The package's name is a hash of the packed
-bytes themselves, so the name stays right if a file changes while it is read.
+out. Unlike in Ray, the patterns of an inner folder overrule the patterns of an outer one, as in git. The package's name is a hash of the
+packed bytes themselves, so the name stays right if a file changes while it is read.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class _Walk:
         if not entries and name:
             self.contents.found.append(Found(folder, name, 0, folder=True))
 
-        # The patterns of the folders above, and those of this folder.
+        # The patterns of the folders above, and of this folder.
         known = dict(rules)
         for kind in self._kinds:
             file = folder / kind

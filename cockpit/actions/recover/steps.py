@@ -173,7 +173,7 @@ class RecoverySteps:
     # The steps
 
     async def stop(self, on_progress: OnProgress, show: Show) -> Lines:
-        """Stop exactly what was confirmed."""
+        """Stop exactly the confirmed targets."""
         lines = []
         for plan in self._stops:
             receipt = await self._perform(plan, on_progress, show)
@@ -192,8 +192,8 @@ class RecoverySteps:
             "clean", ActionTarget(hosts=self.hosts, older_than=0.0, ended=tuple(self.stopped)), on_progress, show
         )
 
-    async def _plan_and_perform(self, name: str, chosen: ActionTarget, on_progress: OnProgress, show: Show) -> Lines:
-        plan = await self._executor.plan(find_action(name), chosen, on_progress)
+    async def _plan_and_perform(self, name: str, requested: ActionTarget, on_progress: OnProgress, show: Show) -> Lines:
+        plan = await self._executor.plan(find_action(name), requested, on_progress)
         show(plan)
         left = (*plan.unknown, *(f"not touched: {reason}" for reason in reasons(plan.refused, plan.titles)))
         if plan.empty:

@@ -1,4 +1,4 @@
-"""A stand-in for vLLM's engine process: `python engine.py DEVICES GIGABYTES` holds GPU memory under the title `VLLM::EngineCore`."""
+"""Stands in for vLLM's engine process: `python engine.py DEVICES GIGABYTES` holds GPU memory under the title `VLLM::EngineCore`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An evaluation that fails: the actor of its vLLM engine dies, and the engine stays behind with its GPU memory."""
+"""Runs an evaluation that fails: the actor of its vLLM engine dies, and the engine stays behind with its GPU memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actors in the shape of an RLHF run: they hold simulated GPU memory, and keep GPUs busy by turns."""
+"""Defines actors in the shape of an RLHF run: they hold simulated GPU memory, and keep GPUs busy by turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PPO run in the shape of OpenRLHF's: shared group for actor and reference, critic, reward, vLLM engines, a reward server."""
+"""Imitates OpenRLHF's PPO run: a shared group for actor and reference, critic, reward, vLLM engines, a reward server."""
 
 from __future__ import annotations
 

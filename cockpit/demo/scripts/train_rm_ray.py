@@ -1,4 +1,4 @@
-"""A second training run: the GPUs that it needs are held by the first run, or do not exist."""
+"""Runs a second training job: the GPUs that it needs are held by the first run, or do not exist."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def measure_freed(state: HostState, scanner: HostScanner, targets: Iterable[Targ
 
 
 def _explain_unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, Mapping[int, Any]]) -> list[str]:
-    """Writes a sentence about each of these GPUs whose memory is still in use, unless NVML hides some of its holders."""
+    """Writes a sentence about each of these GPUs that still has memory in use, unless NVML hides some of its holders."""
     used: Dict[int, Any] = {gpu["index"]: gpu.get("memory_used") for gpu in after.gpus or ()}
     was: Dict[int, Any] = {gpu["index"]: gpu.get("memory_used") for gpu in before.gpus or ()}
     found = []

@@ -1,4 +1,4 @@
-"""Carries out one request: one stage of one act."""
+"""Carries out one request: one stage of one action."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import clean, kill, ray, start, stop
 from .host_state import Answer, HostScanner, describe_bug
 
 ACTIONS = {"kill": kill, "stop": stop, "clean": clean, "ray": ray, "start": start}
-"""The modules of the acts, each with a `plan` and a `do`."""
+"""The modules of the actions, each with a `plan` and a `do`."""
 DOUBT = ": part of it may have been done"
 
 

@@ -191,7 +191,7 @@ class _Classifier:
         return KindVerdict("unknown", tuple(sign.text for sign in signs), job, session, raylet.origin.node if raylet else None)
 
     def _session_of(self, process: ScannedProcess) -> str | None:
-        """The session of the raylet or worker that started the process; else that of its log, which anybody may have moved."""
+        """The session of the raylet or worker that started the process; else the session of its log, which anybody may have moved."""
         raylet, pasts = self.evidence.raylet_of(process), self.facts.find_past_workers(process)
         known = (raylet.origin.session if raylet else None, *(worker.session for worker in pasts), process.origin.session)
         return next(filter(None, known), None)

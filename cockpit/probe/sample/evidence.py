@@ -63,7 +63,7 @@ class Evidence:
         return self._owners[process.pid]
 
     def nearest_session(self, process: ScannedProcess) -> str | None:
-        """The folder of the session that the process names, else the one that its nearest live ancestor names."""
+        """The folder of the session that the process names, or that its nearest live ancestor names."""
         if process.pid not in self._sessions:
             above = (other.origin.session for other in self.ancestors(process) if other.origin.session)
             self._sessions[process.pid] = process.origin.session or next(above, None)
@@ -89,7 +89,7 @@ class Evidence:
         return None
 
     def signs(self, process: ScannedProcess) -> Tuple[Sign, ...]:
-        """All signs that the process carries, and those of earlier scans."""
+        """All signs that the process carries, and the signs of earlier scans."""
         raylet = self.raylet_sign(process) if process.origin.raylet is not None else None
         found = (raylet, self.session_sign(process), self._job_sign(process), *self._past_signs(process))
         return tuple(sign for sign in found if sign)

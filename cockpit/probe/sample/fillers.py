@@ -41,7 +41,7 @@ LARGE_FILE_SHARE = 0.05
 MAX_NAMED_DEPTH = 6
 """Each folder down to this level below a root has its own sum."""
 MAX_SUMS = 50_000
-"""Limit for the number of sums: those of folders, and those of known files that belong together."""
+"""Limit for the number of sums: over folders, and over known files that belong together."""
 ONE_CHILD_SHARE = 0.9
 """A folder that holds at least this share of the folder above it is named instead of that folder."""
 MAX_WORKING_DIRS, MAX_PROCESSES, MAX_OPEN_FILES = 64, 2000, 4000
@@ -106,7 +106,7 @@ class Fillers:
         return {path: count.found for path, count in self._counts.items() if count.found is not None and now < count.kept_until}
 
     def want(self, disks: Iterable[Mapping[str, Any]], temps: Sequence[str], sessions: Iterable[SessionFolder] = ()) -> None:
-        """Sets the disks to count: from now on only those of `disks` (`path`, `used`, `total`) that are above MARK_SHARE.
+        """Sets the disks to count: from now on only disks of `disks` (`path`, `used`, `total`) above MARK_SHARE.
 
         `temps` are Ray's temporary folders, `sessions` the sessions of this host.
         """
@@ -152,7 +152,7 @@ def count_disk(
     sleep: Callable[[float], None] = time.sleep,
     sessions: Iterable[SessionFolder] = (),
 ) -> FilledDisk:
-    """The largest fillers of the disk at `path`. `temps` are Ray's temporary folders, `sessions` those of this host. Raises `OSError`."""
+    """The largest fillers of the disk at `path`. `temps` are Ray's temporary folders, `sessions` this host's sessions. Raises `OSError`."""
     started_at = time.monotonic()
     place, status = os.path.realpath(path), os.statvfs(path)
     total = status.f_blocks * status.f_frsize
@@ -367,7 +367,7 @@ def _narrowest_folders(sums: Mapping[str, _Sum], roots: Sequence[str]) -> Iterat
 
 
 def _open_files(table: ProcessTable) -> Iterator[Tuple[int, str, str]]:
-    """The pid, descriptor and path of every open file of the processes in our mount namespace; those of Ray's processes come first."""
+    """The pid, descriptor and path of every open file of the processes in our mount namespace; files of Ray's processes come first."""
     until = time.thread_time() + OPEN_FILES_CPU_S
     processes = [process for process in table.values() if process.alive and process.details.mount_namespace is None and not process.kernel]
     for process in sorted(processes, key=lambda one: not _is_rays(one))[:MAX_PROCESSES]:

@@ -60,7 +60,7 @@ class GpuReading(NamedTuple):
     driver: str | None = None
     """The version of the driver."""
     buses: Mapping[int, Bus] = {}
-    """By a GPU's index: its PCI bus, also that of a lost GPU."""
+    """By a GPU's index: its PCI bus, also of a lost GPU."""
     xids: Mapping[int, Sequence[Xid]] | None = None
     """By a GPU's index: the Xids that NVML has reported as events; `None`: it reports none."""
 
@@ -77,7 +77,7 @@ class Nvml:
         """Readings left until the next try to start NVML."""
         self._refusal: CollectError | None = None
         self._names: Dict[int, Gpu] = {}
-        """By index: UUID and name, because NVML can't read those of a lost GPU any more."""
+        """By index: UUID and name, because NVML can't read them from a lost GPU any more."""
         self._health: Dict[int, Gpu] = {}
         self._health_due = 0.0
         self._links: Dict[int, Gpu] = {}
@@ -251,7 +251,7 @@ def _memory_by_pid(nvml: Any, handle: Any) -> Dict[int, int | None]:
 def is_ours(pid: int, proc: str = "/proc", dev: str = "/dev", nested: bool | None = None) -> bool:
     """Whether a pid of NVML's is one of this PID namespace, as far as this can be known.
 
-    In a container some drivers return the pids of the machine. In the container such a pid is no process, or that of another one. A process
+    In a container some drivers return the pids of the machine. In the container such a pid is no process, or another process. A process
     that uses a GPU has a file of the driver's open. Where /dev has no such files, NVML is simulated, or of another kind.
     """
     if not (nested if nested is not None else not in_first_namespace()) or not os.path.exists(f"{dev}/nvidiactl"):
@@ -299,7 +299,7 @@ def _has_nvidia_hardware() -> bool:
 def read_links(nvml: Any, handle: Any) -> Links:
     """The PCIe and NVLink links of a GPU, in some seven calls. `None`: the device, the driver or pynvml does not support it.
 
-    The errors of NVLink are those that cost time: replays and recoveries. Hopper's totals are always 0, so those of each link are added up.
+    The errors of NVLink are the ones that cost time: replays and recoveries. Hopper's totals are always 0, so each link's are added up.
     """
     found: Links = {name: _call(nvml, function, handle) for name, function in _PCIE.items()}
     count = _read_fields(nvml, handle, [("LINK_COUNT", 0)])["LINK_COUNT", 0]

@@ -29,7 +29,7 @@ class MemoryUse(NamedTuple):
 
 
 def memory(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> MemoryUse:
-    """The figures of the cgroup if its limit is lower than the machine's memory, else those of the machine.
+    """The figures of the cgroup if its limit is lower than the machine's memory, else the figures of the machine.
 
     Ray 2.60 does the same (src/ray/common/monitors/memory_monitor_utils.cc).
     """

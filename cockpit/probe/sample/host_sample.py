@@ -39,7 +39,7 @@ MEMORY_USERS = 12
 SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
 SLOW_PACE_S = 5.0
-"""A source is slow if this many seconds or more pass between two of its answers: its facts are older than those of others."""
+"""A source is slow if this many seconds or more pass between two of its answers: its facts are older than the facts of others."""
 RARELY = 60.0
 CLOCK_SET = 1.5
 """Seconds. If the host's clock moved further than this, somebody has set it, and the kernel's boot time has moved with it."""
@@ -67,7 +67,7 @@ class Sampler:
         self._fillers = Fillers(lambda: self._processes.facts or {})
         self._kernel = Kernel()
         self._kills = KillScanner(self._kernel)
-        self._known_rays = ServiceReader()
+        self._service_reader = ServiceReader()
         self._stuck_reader = StuckProcesses()
         self._scanner = SessionScanner(usual_temps())
         self._processes: Collector[ProcessTable] = Collector("processes", "/proc", ProcessScanner().scan, None)
@@ -83,7 +83,7 @@ class Sampler:
             after=self._processes,
         )
         self._rays: Collector[Dict[Identity, Sample]] = Collector(
-            "rays", "A Ray process", lambda: self._known_rays.read(self._processes.facts or {}), SLOWLY, after=self._processes
+            "rays", "A Ray process", lambda: self._service_reader.read(self._processes.facts or {}), SLOWLY, after=self._processes
         )
         self._temps = Collector("temps", "A Ray temp dir", self._read_temp_dirs, SLOWLY, after=self._sessions)
         self._stuck: Collector[List[Sample]] = Collector(

@@ -96,7 +96,7 @@ class Kernel:
     def read(self) -> list[Kill] | None:
         """New kills; `None`: neither log nor counters may be read.
 
-        In a container the log is not used: it is that of the whole machine, with pids that mean nothing in the container.
+        In a container the log is not used: it belongs to the whole machine, with pids that mean nothing in the container.
         """
         if not self.is_readable or self._log is None:
             return self._read_counters()
@@ -158,7 +158,7 @@ class Kernel:
 
 
 def find_counters(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Tuple[Counter, ...]:
-    """The counters of the Slurm job that we run in, which count the kills in all its steps, and those of a container."""
+    """The counters of the Slurm job that we run in, which count the kills in all its steps, and the counters of a container."""
     own = read_or_nothing(f"{proc}/self/cgroup")
     job, old = _SLURM_JOB.search(own), _SLURM_JOB_V1.search(own)
     return (

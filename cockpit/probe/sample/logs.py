@@ -22,7 +22,7 @@ MAX_LINES = 100_000
 LAST_BYTES = 8 << 20
 """The last lines are searched in so many bytes at the end of a log."""
 ALL_BYTES = 1 << 30
-"""So many bytes at the end are read of a log of which all lines are wanted: twice the size at which Ray rotates a log."""
+"""Bytes that are read from the end of a log if all its lines are wanted: twice the size at which Ray rotates a log."""
 STEP_BYTES = 256 << 10
 """Bytes that are written at once. The next step follows when the reader has taken this one."""
 POLL_INTERVAL_S = 0.5

@@ -51,7 +51,7 @@ def read_interfaces(pid: int, proc: str = "/proc") -> Interfaces | None:
 
 
 def addresses() -> list[str]:
-    """The addresses of this host without those of loopback and link-local ones, IPv4 first."""
+    """The addresses of this host without loopback and link-local ones, IPv4 first."""
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
@@ -65,7 +65,7 @@ def addresses() -> list[str]:
 
 
 def read_addresses(pid: int, proc: str = "/proc") -> Tuple[str, ...] | None:
-    """The addresses of the process's network namespace without those of loopback, IPv4 first; `None`: unknown.
+    """The addresses of the process's network namespace without loopback ones, IPv4 first; `None`: unknown.
 
     The table of routes has every IPv4 address, also the second one of an interface: `|-- 10.0.0.1`, and on the next line `/32 host LOCAL`.
     """

@@ -25,7 +25,7 @@ from .surroundings import read_surroundings
 
 ROLES = ("raylet", "gcs_server")
 MAX_SERVICES = 500
-"""Raylets and GCSs that are read and listed, those of root and of our user first: any user can name a program like them."""
+"""Raylets and GCSs that are read and listed, root's and our user's first: any user can name a program like them."""
 MAX_BYTES = 1 << 16
 _RAY = re.compile(r'^version = "([^"\n]{1,40})"', re.MULTILINE)
 _HEADER = re.compile(r'^#define\s+PY_VERSION\s+"([^"\n]{1,40})"', re.MULTILINE)

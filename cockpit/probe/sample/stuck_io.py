@@ -41,7 +41,7 @@ class StuckProcesses:
         self._before: Set[Identity] = set()
 
     def read(self, table: ProcessTable) -> List[Fact]:
-        """Processes in D state now and at the last call. If there are too many, those of root and of our user come first."""
+        """Processes in D state now and at the last call. If there are too many, root's and our user's come first."""
         stuck = [process for process in table.values() if process.state == "D"]
         again = [process for process in stuck if process.identity in self._before]
         self._before = {process.identity for process in stuck}

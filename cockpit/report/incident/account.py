@@ -49,7 +49,7 @@ class FaultEpisode(msgspec.Struct, frozen=True):
     begin: float
     end: float | None
     title: str | None = None
-    """The title of the host, which is that of its node."""
+    """The title of the host: the title of its node."""
 
 
 class ActionDone(msgspec.Struct, frozen=True):

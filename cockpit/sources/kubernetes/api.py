@@ -34,7 +34,7 @@ _REFUSED: Final = r"(?s)(?:kubectl: )?Error from server \((\w+)\): (.*)"
 
 
 class KubernetesRefusedError(SourceError):
-    """The API server refuses the request. `reason` is that of its `Status`: `Forbidden`, `NotFound`, `Conflict`."""
+    """The API server refuses the request. `reason` is the reason of its `Status`: `Forbidden`, `NotFound`, `Conflict`."""
 
     def __init__(self, reason: str, message: str) -> None:
         said = clean(redact(message))[:400]

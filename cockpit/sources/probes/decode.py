@@ -55,7 +55,7 @@ class Hello(msgspec.Struct):
 
 
 class Sample(msgspec.Struct):
-    """One sample, with times of the host's own clock. Its values are those of the model, but raw; `make_host` completes them."""
+    """One sample, with times of the host's own clock. It has the model's values, but raw; `make_host` completes them."""
 
     taken: float
     up: float | None = None

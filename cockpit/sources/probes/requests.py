@@ -68,7 +68,7 @@ class ProbeRequests:
     ) -> None:
         """`local` is the name of this host; `entries` says how to reach other hosts, `places` where they are in a live Ray cluster.
 
-        Both mappings may change later. `control_sockets` are those of the `ProbePool` for the same hosts; `close` closes them too.
+        Both mappings may change later. `control_sockets` are the sockets of the `ProbePool` for the same hosts; `close` closes them too.
         """
         self._config, self._local, self._entries = config, local, entries
         self._places, self._control_sockets = {} if places is None else places, control_sockets

@@ -1,4 +1,4 @@
-"""Starts the programs that look at hosts, and ends them without waiting."""
+"""Starts the programs that sample hosts, and ends them without waiting."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Ray's dashboard as a source: its HTTP interface, and its answers as facts. Ray 2.9 to 2.60."""
+"""Reads the facts of one Ray cluster from its dashboard over HTTP. Ray 2.9 to 2.60."""

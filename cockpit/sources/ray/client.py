@@ -346,7 +346,7 @@ class RayClient:
         return JobFacts(jobs=jobs)
 
     async def _read_dated_jobs(self) -> JobFacts:
-        """All jobs with times of our clock, since Ray's are those of a wall clock."""
+        """All jobs with times of our clock; Ray's times are from a wall clock."""
         facts, shift = await self.read_jobs(), self._shift()
         return JobFacts(tuple(replace(job, started=redate(job.started, shift), ended=redate(job.ended, shift)) for job in facts.jobs))
 

@@ -1,4 +1,4 @@
-"""Errors of HTTP in words: what was asked, and why a server could not be reached or does not speak HTTP."""
+"""Writes errors of HTTP as sentences: the request, and why a server could not be reached or does not speak HTTP."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def is_tls_failure(error: Exception) -> bool:
 def why_not_http(error: httpx.RemoteProtocolError) -> str | None:
     """What speaks there in place of HTTP; `None`: an answer in HTTP that has ended early."""
     text = str(error)
-    if "illegal request line" in text:  # h11 says so of a first byte that is no letter, as that of TLS
+    if "illegal request line" in text:  # h11's text for a first byte that is no letter, as in TLS
         return "it does not speak HTTP; if it speaks TLS, ask it by https://"
     return "it does not speak HTTP" if "illegal status line" in text else None
 

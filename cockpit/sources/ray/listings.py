@@ -18,7 +18,7 @@ PAUSE_PER_ANSWER_TIME = 20
 NOT_DEAD = "not DEAD"
 """The name of the list with the actors of all states but DEAD."""
 FEW_ACTORS = 200
-"""The number of actors, including dead ones, up to which Ray lists all living ones as fast as those of a single state."""
+"""The number of actors, including dead ones, up to which Ray lists all living ones as fast as the actors of a single state."""
 
 
 class GroupLists:
@@ -38,7 +38,7 @@ class GroupLists:
         self._losses.check(loss if listing.total == 0 and self.groups else None)
 
     def update(self, entries: Iterable[wire.Group], strategies: Mapping[actors.Shape, frozenset[str | None]]) -> None:
-        """Replace the groups with those of a new list. `strategies` are those of the autoscaler monitor's report of waiting groups."""
+        """Replace the groups with the groups of a new list. `strategies` come from the autoscaler monitor's report of waiting groups."""
         shift = self._shift()
         listed = {entry.placement_group_id: entry for entry in entries if entry.state != "REMOVED"}
         self._converted = {key: (entry, shift, self._convert(entry, shift, strategies)) for key, entry in listed.items()}

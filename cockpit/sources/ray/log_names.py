@@ -94,7 +94,7 @@ def without_others(names: Iterable[str], raylet_log: str) -> list[str]:
 
 
 def setup_logs(names: Iterable[str], job: str | None) -> list[str]:
-    """The logs of the setup of runtime environments, those of the job first."""
+    """The logs of the setup of runtime environments, the job's first."""
     found = part_logs(names, "runtime_env_setup")
     return sorted(found, key=lambda name: f"-{job}." not in name)
 

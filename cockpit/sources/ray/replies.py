@@ -13,7 +13,7 @@ PART_BYTES: Final = 1 << 18
 """The size from which the part that has arrived is decoded."""
 _LIST_BEGIN: Final = b'"summary": ['
 _SEPARATORS: Final = (b'}, {"now": ', b'}, {"raylet": ')
-"""The separators of two nodes. The JSON of a living node of Ray 2.44 to 2.60 begins with `now`, and that of a dead node with `raylet`."""
+"""The separators of two nodes. In Ray 2.44 to 2.60 the JSON of a living node begins with `now`, the JSON of a dead node with `raylet`."""
 
 
 class NodeReader:

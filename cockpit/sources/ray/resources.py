@@ -55,7 +55,7 @@ class ResourceNames:
 
 
 def is_grouped(name: str) -> bool:
-    """Whether the name, real or mangled, is that of a placement group's share of a resource."""
+    """Whether the name, real or mangled, means a placement group's share of a resource."""
     return _IN_GROUP.fullmatch(name) is not None or _MANGLED_IN_GROUP.fullmatch(name) is not None
 
 

@@ -33,7 +33,7 @@ class StatusFacts(Value, frozen=True):
     usage: Mapping[str, Mapping[str, Quantity]] | None
     """The used resources by node id; `None` if there was only a text."""
     demand: tuple[Demand, ...] | None
-    """The waiting tasks and actors. Those of a waiting placement group are here and in `strategies`: never add the two."""
+    """The waiting tasks and actors. Tasks and actors of a waiting placement group are here and in `strategies`: never add the two."""
     strategies: tuple[GroupDemand, ...] = ()
 
 

@@ -29,7 +29,7 @@ class Camel(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Reply(Snake, Generic[T], frozen=True):
-    """The envelope of all answers but those of the job API. If `result` is false, `msg` has the reason."""
+    """The envelope of all answers but the job API's. If `result` is false, `msg` has the reason."""
 
     result: bool = False
     msg: str | None = None

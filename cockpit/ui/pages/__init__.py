@@ -1,4 +1,4 @@
-"""What there is to see: pages as pure functions from a view to sections. `PAGES` are those that have a number, in its order."""
+"""Defines the pages: pure functions from a view to sections. `PAGES` has the numbered pages, in the order of their numbers."""
 
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.findings import FindingsPage

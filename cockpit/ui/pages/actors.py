@@ -1,4 +1,4 @@
-"""The page of actors: pending ones, placement groups with their bundles, actors by class and job, living ones; dead ones on demand."""
+"""Makes the page of actors: pending ones, placement groups with bundles, actors by class and job, living ones; dead ones on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page that Enter opens: everything about the one thing that a row stands for."""
+"""Makes the page that Enter opens: everything about the one thing that a row stands for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of findings, of one finding and of failing sources; and the sections of findings that other pages show."""
+"""Makes the pages of findings, of one finding and of failing sources; and the sections of findings that other pages show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections of GPUs: memory, use, health and idle time of each, who has reserved it and who holds its memory."""
+"""Makes sections of GPUs: memory, use, health and idle time of each, who has reserved it and who holds its memory."""
 
 from __future__ import annotations
 

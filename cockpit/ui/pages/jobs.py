@@ -1,4 +1,4 @@
-"""The page of jobs, and of what each user has and has used."""
+"""Makes the page of jobs, and of the GPUs that each user has and has used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of one node's host memory: its past, Ray's kill line, a forecast, and the jobs and actors that hold it."""
+"""Makes the page of one node's host memory: its past, Ray's kill line, a forecast, and the jobs and actors that hold it."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def share(key: str, used: int, memory: HostMemory) -> Cell:
 
 
 def memory_rest(memory: HostMemory, held: float) -> Iterator[tuple[str, str, int]]:
-    """The memory that owners do not hold: key, name and bytes of each part. With what they hold it adds up to the total.
+    """The memory that owners do not hold: key, name and bytes of each part. With the owners' memory the parts add up to the total.
 
     A part is below 0 if more is held than is in use: forked processes share pages, or some are outside the cgroup.
     """

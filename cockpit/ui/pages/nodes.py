@@ -1,4 +1,4 @@
-"""The page of all nodes, and the page of one node: its GPUs with their processes, and its host's memory by process."""
+"""Makes the page of all nodes, and the page of one node: its GPUs with their processes, and its host's memory by process."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def _facts(node: Node, view: View) -> Pairs:
     reserved = []
     for name, quantity in sorted(node.resources.items()):
         if ":" not in name:
-            say = size if name.endswith("memory") else count
-            reserved.append(f"{name} {say(quantity.used)}/{say(quantity.total)}")
+            write = size if name.endswith("memory") else count
+            reserved.append(f"{name} {write(quantity.used)}/{write(quantity.total)}")
     yield "reserved", ", ".join(reserved) or UNKNOWN
     if not_given := view.index.gpus_not_given.get(node.key):
         yield "not given", f"GPU {', '.join(gpu.label for gpu in not_given)}: not given to Ray, so it never hands them out"
@@ -130,7 +130,7 @@ def _fillers(node: Node, path: str, total: int | None, view: View) -> Pairs:
 
 
 class MemoryRow(PageRow, frozen=True):
-    """A part of the host's memory: what one process holds, what is shared, or the rest."""
+    """A part of the host's memory: the memory of one process, shared memory, or the rest."""
 
     name: str
     command: str

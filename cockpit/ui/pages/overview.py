@@ -1,4 +1,4 @@
-"""The overview: the worst findings, nodes, waiting things, orphans and running jobs."""
+"""Makes the overview: the worst findings, nodes, waiting things, orphans and running jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JOB_PAST_WIDTH = 180
 """On a terminal of this width the past of running jobs is shown."""
 JOB_PAST_CELLS = 30
 NAME_WIDTH, LONGEST_NAME_WIDTH, MARK_WIDTH = 10, 20, 2
-"""Cells of the column with a node's name and its mark: usually, at most, and those of the mark alone."""
+"""Cells of the column with a node's name and its mark: usually, at most, and for the mark alone."""
 
 
 class WaitingRow(PageRow, frozen=True):

@@ -1,4 +1,4 @@
-"""The facts of the Kubernetes pod that a node runs in: phase, group, containers with their restarts, and why it waits or ends."""
+"""Lists the facts of the Kubernetes pod that a node runs in: phase, group, containers with restarts, and why it waits or ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of presets: the needs of each, whether they fit the cluster now, and the last job launched from it."""
+"""Makes the page of presets: the needs of each, whether they fit the cluster now, and the last job launched from it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def preset_sections(entry: PresetEntry, view: View) -> Sequence[Section[Any]]:
 
 
 def _facts(entry: PresetEntry, preset: Preset, view: View) -> Pairs:
-    """`preset`: that of the entry, without its secrets."""
+    """`preset`: the preset of the entry, without its secrets."""
     from cockpit.check.result_text import headline
 
     yield "about", preset.about or UNKNOWN

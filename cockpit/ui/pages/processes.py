@@ -1,4 +1,4 @@
-"""The page of processes: every GPU holder and every Ray process of the probed hosts, as a list or as a tree."""
+"""Makes the page of processes: every GPU holder and every Ray process of the probed hosts, as a list or as a tree."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What fills the terminal: pages of now and of the past, a log, a plan, help, and the dialogs over them."""
+"""Defines the screens: pages of the present and of the past, a log, a plan, help, and the dialogs over them."""

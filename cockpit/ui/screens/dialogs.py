@@ -1,4 +1,4 @@
-"""Screens for reading a text, choosing an address and typing a name."""
+"""Defines screens for reading a text, choosing an address and typing a name."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from cockpit.ui import cells
 from cockpit.ui.footer import KeyPlace
 from cockpit.ui.keys import rank
 from cockpit.ui.log_tails import LogTails
-from cockpit.ui.notices import await_with_notice, say, showing_failures
+from cockpit.ui.notices import await_with_notice, show_notice, showing_failures
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import DetailPage, about, detail_of, has_log
 from cockpit.ui.pages.nodes import NodePage
@@ -167,7 +167,7 @@ class LiveScreen(Screen[None]):
         self.refresh_log_tails()
 
     def on_table_moved(self) -> None:
-        """Find what the keys do for the row under the cursor."""
+        """Choose the action of each key for the row under the cursor."""
         if self.services.find_executor is not None:
             selection = self.selection
             self.choices = {key: choose_action(actions_on(key), selection) for key in ACTION_KEYS}
@@ -210,7 +210,7 @@ class LiveScreen(Screen[None]):
             choice = self.choices.get(argument.strip("')"))
             if not isinstance(choice, Choice):
                 return None
-            kind = "mend" if choice.is_remedy else "act on row" if choice.action.takes else "act"
+            kind = "remedy" if choice.is_remedy else "row-action" if choice.action.takes else "action"
             return rank(kind), choice.action.title
         if name == "address" and self.snapshot.cluster.reachable is False:
             return 0, binding.description
@@ -223,13 +223,13 @@ class LiveScreen(Screen[None]):
         self.begin(actions_on(key))
 
     def begin(self, actions: Sequence[Action | Runbook]) -> None:
-        """Show the plan of that one of these actions which fits the selection."""
+        """Show the plan of the action that fits the selection, of these actions."""
         config, choice = self.services.config, choose_action(actions, self.selection)
         if self.services.find_executor is None:
             titles = " / ".join(action.title for action in actions)
             choice = f"{titles}: {config.readonly_reason if config.readonly else 'nothing can be changed here'}"
         if isinstance(choice, str):
-            say(self, choice)
+            show_notice(self, choice)
             return
         action, target = choice.action, choice.target
         rows = {row.key: about(row) for row in self.page_view.table.chosen}
@@ -239,14 +239,14 @@ class LiveScreen(Screen[None]):
         else:
             self._read_and_open_plan(action, read, rows)
 
-    @work(group="begin", exclusive=True)
+    @work(group="plan", exclusive=True)
     async def _read_and_open_plan(self, action: Action | Runbook, read: DiskRead, rows: Mapping[str, Any]) -> None:
         try:
             target = await run_in_thread(read.read, read.what)
         except SourceError as error:
             target = str(error)
         if isinstance(target, str):
-            say(self, target)
+            show_notice(self, target)
         else:
             self._open_plan(action, target, rows)
 
@@ -266,7 +266,7 @@ class LiveScreen(Screen[None]):
             ascii = services.config.ascii
             dialog = RecoverScreen(services.runbook, services.monitor.ending, action, target.rows[0], services.clock, ascii=ascii)
         else:
-            say(self, f"{action.title}: not possible here")
+            show_notice(self, f"{action.title}: not possible here")
             return
         self.app.push_screen(dialog, partial(self._finish, action, rows))
 
@@ -285,7 +285,7 @@ class LiveScreen(Screen[None]):
     async def action_step(self, steps: int) -> None:
         """Go 10 s back or forward; jumps over gaps."""
         if steps > 0 and self.frozen_at is None:
-            say(self, "Step forward: this is now")
+            show_notice(self, "Step forward: this is now")
         else:
             await self._go_to((self.frozen_at or self.services.clock()) + steps * STEP_S)
 
@@ -354,7 +354,7 @@ class LiveScreen(Screen[None]):
         self.refresh_bindings()
         self.draw()
         if sentence:
-            say(self, sentence)
+            show_notice(self, sentence)
 
     def action_pause(self) -> None:
         """Pause the display; cockpit keeps polling."""
@@ -365,12 +365,12 @@ class LiveScreen(Screen[None]):
         """Poll every source now."""
         self.services.monitor.refresh(is_awaited=True)
         self._refresh_presets(now=self._preset_entries is not None)
-        say(self, "Polling every source now")
+        show_notice(self, "Polling every source now")
 
     def action_interval(self, step: int) -> None:
         """Poll this host faster or slower."""
         interval = self.services.monitor.change_interval(step)
-        say(self, f"This host is polled every {interval:g} s; Ray updates its own data every 5 s")
+        show_notice(self, f"This host is polled every {interval:g} s; Ray updates its own data every 5 s")
 
     # Which cluster
 
@@ -389,7 +389,7 @@ class LiveScreen(Screen[None]):
     async def _offer(self, addresses: Sequence[Address], if_none: str) -> None:
         """Let the user choose one of these; without any, show the sentence `if_none`."""
         if not addresses:
-            say(self, if_none, "warning")
+            show_notice(self, if_none, "warning")
             return
         from cockpit.ui.screens.dialogs import AddressDialog
 
@@ -425,7 +425,7 @@ class LiveScreen(Screen[None]):
         """Show the environment of the process under the cursor, or of the one whose page is open; secrets are hidden."""
         process = self.page_view.single
         if not isinstance(process, Process):
-            say(self, "Env needs a process: put the cursor on one")
+            show_notice(self, "Env needs a process: put the cursor on one")
             return
         with showing_failures(self):
             lines = await self.services.monitor.environment(process)
@@ -439,7 +439,7 @@ class LiveScreen(Screen[None]):
         view = self.make_view()
         processes = processes_of(self.page_view.selected, view)
         if not processes:
-            say(self, "Stack needs a process, an actor with a process, or a job that runs: put the cursor on one")
+            show_notice(self, "Stack needs a process, an actor with a process, or a job that runs: put the cursor on one")
             return
         notice = f"Reading stacks: {plural(len(processes), 'process', 'processes')} …"
         stacks = await await_with_notice(self, read_stacks(self.services.monitor.stack, processes, view), notice)
@@ -502,18 +502,18 @@ class LiveScreen(Screen[None]):
         """Edit the preset in $EDITOR; for a ready-made one, your own copy."""
         entries = self.page_view.selected_of(PresetEntry)
         if len(entries) != 1:
-            say(self, "Edit one preset at a time: put the cursor on it")
+            show_notice(self, "Edit one preset at a time: put the cursor on it")
             return
         try:
             path = own_copy(entries[0])
             if str(path) != entries[0].path:
-                say(self, f"Copied to {abbreviate_home(path)}")
+                show_notice(self, f"Copied to {abbreviate_home(path)}")
             edit_file(self.app, path)
             read_preset(path)
         except InputError as error:
-            say(self, str(error), "warning")
+            show_notice(self, str(error), "warning")
         except (OSError, ValueError, SuspendNotSupported) as error:  # `shlex` refuses an EDITOR with an unclosed quote
-            say(self, f"Can't start an editor: {error}. Set EDITOR", "warning")
+            show_notice(self, f"Can't start an editor: {error}. Set EDITOR", "warning")
         self._refresh_presets(now=True)
 
     @work(group="naming", exclusive=True)
@@ -523,7 +523,7 @@ class LiveScreen(Screen[None]):
             return
         jobs = self.page_view.selected_of(Job)
         if len(jobs) != 1:
-            say(self, "Save one job at a time: put the cursor on it")
+            show_notice(self, "Save one job at a time: put the cursor on it")
             return
         try:
             sampling = sample_all_hosts(self.services.monitor)
@@ -534,9 +534,9 @@ class LiveScreen(Screen[None]):
 
             name = await self.app.push_screen_wait(NameDialog(question, jobs[0].preset or jobs[0].id))
             if name is not None:
-                say(self, f"Preset written: {abbreviate_home(write_preset(text, name))}. To edit it: e on the page Presets (7)")
+                show_notice(self, f"Preset written: {abbreviate_home(write_preset(text, name))}. To edit it: e on the page Presets (7)")
         except InputError as error:
-            say(self, str(error), "warning")
+            show_notice(self, str(error), "warning")
         self._refresh_presets(now=True)
 
 

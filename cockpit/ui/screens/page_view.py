@@ -24,7 +24,7 @@ from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import FOOTER_LINES, Footer, KeyPlace
 from cockpit.ui.header import Header, page_notes
 from cockpit.ui.keys import OFFERED_ROWS, REQUIRED_ROWS, SWITCHES, WRITING_ACTIONS, rank
-from cockpit.ui.notices import say
+from cockpit.ui.notices import show_notice
 from cockpit.ui.pages import PAGES
 from cockpit.ui.pages.details import DetailPage, about, clipboard_text, detail_of, json_text
 from cockpit.ui.pages.findings import FaultsPage
@@ -212,7 +212,7 @@ class PageView(Vertical):
     def refuses(self, action: str, label: str) -> bool:
         """Return whether an action does nothing here, and show why."""
         if (why := self.why_not(action)) is not None:
-            say(self, f"{label}: {why}")
+            show_notice(self, f"{label}: {why}")
         return why is not None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 Textual asks so
@@ -262,11 +262,11 @@ class PageView(Vertical):
         if (page := detail_of(message.row)) is not None:
             self.open_deeper(page)
         else:
-            say(self, "Open: there is nothing more to show for this row")
+            show_notice(self, "Open: there is nothing more to show for this row")
 
     def on_table_refused(self, message: Table.Refused) -> None:
         """Show why a key of the table does nothing."""
-        say(self, message.reason)
+        show_notice(self, message.reason)
 
     def on_table_tagged(self) -> None:
         """Draw the number of tagged rows in the header."""
@@ -318,9 +318,9 @@ class PageView(Vertical):
     def action_pane(self) -> None:
         """Hide or show below the table what Enter would open (from 140x36 on)."""
         if not is_large(self.app.size):
-            say(self, f"The pane needs a terminal of at least {PANE_SCREEN[0]}x{PANE_SCREEN[1]}; Enter opens the row")
+            show_notice(self, f"The pane needs a terminal of at least {PANE_SCREEN[0]}x{PANE_SCREEN[1]}; Enter opens the row")
         elif not self.body.toggle():
-            say(self, "No room for the pane, or nothing more to show for this row")
+            show_notice(self, "No room for the pane, or nothing more to show for this row")
 
     def action_growth(self) -> None:
         """On the Memory page: the owners that grow fastest first; again: in their usual order."""
@@ -331,16 +331,18 @@ class PageView(Vertical):
     def action_memory(self) -> None:
         """Show host memory of the node under the cursor, of a finding's node, or of the open one; else of the fullest."""
         if isinstance(self.page, MemoryPage):
-            say(self, f"Memory: this page shows that of {self.page.node.title}; for another node put the cursor on it on another page")
+            show_notice(
+                self, f"Memory: this page shows that of {self.page.node.title}; for another node put the cursor on it on another page"
+            )
             return
         snapshot = self.view.snapshot
         node = memory_node(self.page, self.table.selected, snapshot)
         if node is None and (node := fullest_node(snapshot)) is not None:
-            say(self, f"Host memory of {node.title}, the node nearest to its kill line")
+            show_notice(self, f"Host memory of {node.title}, the node nearest to its kill line")
         if node is not None:
             self.open_deeper(MemoryPage(node))
         else:
-            say(self, "Host memory is unknown on all nodes")
+            show_notice(self, "Host memory is unknown on all nodes")
 
     def action_gpu_memory(self) -> None:
         """Show who holds most GPU memory: processes, the greatest first; again: in their usual order."""
@@ -355,7 +357,7 @@ class PageView(Vertical):
             return
         row = about(self.table.selected)
         if self.page.user is None and not (isinstance(row, Process) and row.user):
-            say(self, "User: put the cursor on a process whose user is known")
+            show_notice(self, "User: put the cursor on a process whose user is known")
             return
         self.page.user = row.user if self.page.user is None else None
         self._owner.draw()
@@ -367,16 +369,16 @@ class PageView(Vertical):
 
             self.app.push_screen(TextScreen("JSON", text))
         else:
-            say(self, "JSON: put the cursor on a row that stands for something in the cluster")
+            show_notice(self, "JSON: put the cursor on a row that stands for something in the cluster")
 
     def action_copy(self) -> None:
         """Copy the pid, id or path of the row to the terminal's clipboard."""
         texts = [clean(clipboard_text(row)) for row in self.table.chosen]
         if texts:
             self.app.copy_to_clipboard("\n".join(texts))
-            say(self, f"Copied {texts[0]}" + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""))
+            show_notice(self, f"Copied {texts[0]}" + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""))
         else:
-            say(self, "Copy: there is no row here")
+            show_notice(self, "Copy: there is no row here")
 
     def action_export(self) -> None:
         """Write the snapshot as JSON to a file in the current directory."""
@@ -385,9 +387,9 @@ class PageView(Vertical):
         from cockpit.report.status import export
 
         try:
-            say(self, f"Snapshot written to {export(self.view.snapshot, self.view.now)}")
+            show_notice(self, f"Snapshot written to {export(self.view.snapshot, self.view.now)}")
         except OSError as error:
-            say(self, f"Export failed: {error}", "error")
+            show_notice(self, f"Export failed: {error}", "error")
 
     def action_faults(self) -> None:
         """Show failing sources and old data."""
@@ -396,7 +398,7 @@ class PageView(Vertical):
     def take_screenshot(self) -> None:
         """Write the screen as an SVG picture into the current directory, once the palette has disappeared."""
         if self._services.config.readonly:
-            say(self, "Screenshot: not possible with --readonly, which writes no file", "warning")
+            show_notice(self, "Screenshot: not possible with --readonly, which writes no file", "warning")
         else:
             self.set_timer(SCREENSHOT_DELAY_S, self._write_screenshot)
 
@@ -404,6 +406,6 @@ class PageView(Vertical):
         path = Path(f"cockpit-{time.strftime('%Y%m%d-%H%M%S', time.localtime(self.view.now))}.svg")
         try:
             write_new(path, self.app.export_screenshot(title="cockpit"))
-            say(self, f"Screenshot written to {path.resolve()}")
+            show_notice(self, f"Screenshot written to {path.resolve()}")
         except OSError as error:
-            say(self, f"Screenshot failed: {error}", "error")
+            show_notice(self, f"Screenshot failed: {error}", "error")

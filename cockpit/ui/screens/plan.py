@@ -1,4 +1,4 @@
-"""The dialog of an action: shows its plan, asks for confirmation, then shows the progress and the receipt."""
+"""Shows the dialog of an action: its plan, the confirmation, then the progress and the receipt."""
 
 from __future__ import annotations
 
@@ -284,13 +284,13 @@ class ActionDialog(ModalScreen["Receipt | None"]):
 class PlanScreen(ActionDialog):
     """The dialog of one action. The executor makes and carries out its plan."""
 
-    def __init__(self, executor: ActionExecutor, action: Action, chosen: ActionTarget, clock: Callable[[], float]) -> None:
+    def __init__(self, executor: ActionExecutor, action: Action, requested: ActionTarget, clock: Callable[[], float]) -> None:
         super().__init__(action, clock)
-        self._executor, self._planned_action, self._chosen = executor, action, chosen
+        self._executor, self._planned_action, self._requested = executor, action, requested
 
     async def _make_plan(self) -> None:
         try:
-            self.plan = plan = await self._executor.plan(self._planned_action, self._chosen, self._progress.__setitem__)
+            self.plan = plan = await self._executor.plan(self._planned_action, self._requested, self._progress.__setitem__)
         except SourceError as error:
             text = str(error)
             if isinstance(error, UnclearSessionError):

@@ -1,4 +1,4 @@
-"""The dialog of a preset's runbook: lists its steps, asks once for confirmation, then shows the progress of each step."""
+"""Shows the dialog of a preset's runbook: lists its steps, asks once for confirmation, then shows the progress of each step."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RecoverScreen(ActionDialog):
         self._recovery: Recovery | None = None
         self._open = AsyncExitStack()
         self._title = f"Recover {preset.name}"
-        self._begin, self._has_stopped = NAMES[0], False
+        self._first_step, self._has_stopped = NAMES[0], False
         self._skip: tuple[str, ...] = ()
 
     def compose_choices(self) -> ComposeResult:
@@ -69,7 +69,7 @@ class RecoverScreen(ActionDialog):
     async def _make_plan(self) -> None:
         try:
             await self._open.aclose()
-            making = self._make(self._preset, begin=self._begin, skip=self._skip, ending=self._ending)
+            making = self._make(self._preset, begin=self._first_step, skip=self._skip, ending=self._ending)
             self._recovery = recovery = await self._open.enter_async_context(making)
             self._list_steps(recovery.steps)
             self.plan = plan = await recovery.plan(self._progress.__setitem__)
@@ -104,8 +104,8 @@ class RecoverScreen(ActionDialog):
             return
         state = [f"  {line}" for line in recovery.left]
         text = "\n".join([*texts, "", *(["State now"] if state else []), *state])
-        self._begin, self._has_stopped = failed.go_on, True
-        self._skip = tuple(name for name in self._skip if NAMES.index(name) >= NAMES.index(self._begin))
+        self._first_step, self._has_stopped = failed.go_on, True
+        self._skip = tuple(name for name in self._skip if NAMES.index(name) >= NAMES.index(self._first_step))
         self._show_stage("failed", f"{self._title}: stopped at {failed.title}", text)
         agree = self.query_one("#agree", Button)
         agree.label, agree.display = Content(f"Continue at {failed.title}"), True
@@ -127,7 +127,7 @@ class RecoverScreen(ActionDialog):
         self._progress, self._has_stopped = {}, False
         self._show_stage("looking", f"{self._action.title}: checking")
         self.query_one("#agree", Button).label = Content(self._action.title)
-        self.run_worker(self._make_plan(), exclusive=True, group="look")
+        self.run_worker(self._make_plan(), exclusive=True, group="plan")
 
     async def on_unmount(self) -> None:
         """Close the runbook's monitor and executor."""

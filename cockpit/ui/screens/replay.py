@@ -20,7 +20,7 @@ from cockpit.model import Snapshot
 from cockpit.text import plural
 from cockpit.times.moments import EXAMPLES, format_time, parse_moment
 from cockpit.ui.footer import KeyPlace
-from cockpit.ui.notices import say, showing_failures
+from cockpit.ui.notices import show_notice, showing_failures
 from cockpit.ui.recorded import PastMoment, RecordedPast
 from cockpit.ui.screens.page_view import PageView
 from cockpit.ui.services import Services
@@ -162,14 +162,14 @@ class ReplayScreen(Screen[PageView | None]):
 
     def action_not_recorded(self, label: str, why: str) -> None:
         """Show why a key does nothing in the past."""
-        say(self, f"{label}: {why}" if self._live is None else f"{label}: {why}. End: back to now")
+        show_notice(self, f"{label}: {why}" if self._live is None else f"{label}: {why}. End: back to now")
 
     def action_no_action(self, key: str) -> None:
         """Show why the key of an action does nothing in the past."""
         config = self.services.config
         if config.readonly or self._live is None:
             titles = " / ".join(action.title for action in actions_on(key))
-            say(self, f"{titles}: {config.readonly_reason if config.readonly else 'this is a recording'}")
+            show_notice(self, f"{titles}: {config.readonly_reason if config.readonly else 'this is a recording'}")
         else:
             self.action_not_recorded(key.upper(), "actions are not possible in the past")
 
@@ -180,9 +180,9 @@ class ReplayScreen(Screen[PageView | None]):
         past = self.past
         at = self._wanted or (past.at if past is not None else self.services.clock())
         if steps > 0 and self._is_at_end:
-            say(self, "Step forward: the recording ends here")
+            show_notice(self, "Step forward: the recording ends here")
         elif steps < 0 and past is not None and at <= past.stretch.recorded[0]:
-            say(self, "Step: the recording begins here")
+            show_notice(self, "Step: the recording begins here")
         else:
             gap = past.gap if past is not None and past.at == at else None
             self.go_to(at + steps * STEP_S if gap is None else gap[1] if steps > 0 else gap[0] - STEP_S)
@@ -200,14 +200,14 @@ class ReplayScreen(Screen[PageView | None]):
         if (moment := await ask_moment(self, self.services, is_live=self._live is not None)) is None:
             return
         if self.past is not None and moment < (begin := self.past.stretch.recorded[0]):
-            say(self, f"The recording begins at {format_time(begin, self.services.clock())}: that moment is shown")
+            show_notice(self, f"The recording begins at {format_time(begin, self.services.clock())}: that moment is shown")
             moment = begin
         self.go_to(moment)
 
     def action_play(self) -> None:
         """In the past: play 10 s of the recording each second; again: stop."""
         if self._playing is None and self._is_at_end:
-            say(self, "Play: the recording ends here")
+            show_notice(self, "Play: the recording ends here")
         elif self._playing is None and self.past is not None:
             self._playing = self.set_interval(PLAY_INTERVAL_S, self._play_on)
             self.draw()
@@ -218,7 +218,7 @@ class ReplayScreen(Screen[PageView | None]):
         """Make the timeline of the past cover less or more: 15 min to a week."""
         place = SPANS_S.index(self._span) + direction
         if not 0 <= place < len(SPANS_S):
-            say(self, f"Zoom: the timeline covers {'15 min at least' if direction < 0 else 'a week at most'}")
+            show_notice(self, f"Zoom: the timeline covers {'15 min at least' if direction < 0 else 'a week at most'}")
             return
         self._span = SPANS_S[place]
         self.go_to(self._wanted or self.services.clock())
@@ -266,7 +266,7 @@ class ReplayScreen(Screen[PageView | None]):
             _, end = await recorded.read_range()
             self.go_to(end if self.past is not None or self._wanted is None else self._wanted)
             for damage in await recorded.read_damage():
-                say(self, damage, "warning")
+                show_notice(self, damage, "warning")
 
     @work(group="past", exclusive=True)
     async def _read_moment(self, recorded: RecordedPast, moment: float) -> None:
@@ -311,7 +311,7 @@ class ReplayScreen(Screen[PageView | None]):
 def find_recording(screen: Screen[Any], services: Services) -> RecordedPast | None:
     """Return the recording of this cluster; without one show why and return `None`."""
     if services.recorded is None:
-        say(screen, f"Nothing to go back to: {services.why_unrecorded}", "warning")
+        show_notice(screen, f"Nothing to go back to: {services.why_unrecorded}", "warning")
     return services.recorded
 
 
@@ -322,7 +322,7 @@ async def find_next_events(screen: Screen[Any], services: Services, moment: floa
     with showing_failures(screen):
         if events := await recorded.read_next(moment, direction):
             return events
-        say(screen, f"No {'later' if direction > 0 else 'earlier'} event is recorded")
+        show_notice(screen, f"No {'later' if direction > 0 else 'earlier'} event is recorded")
     return ()
 
 
@@ -339,7 +339,7 @@ async def ask_moment(screen: Screen[Any], services: Services, *, is_live: bool) 
         newest = services.clock() if is_live else (await recorded.read_range())[1]
         return parse_moment(typed, newest, at_its_end=True)
     except ValueError as error:
-        say(screen, str(error), "warning")
+        show_notice(screen, str(error), "warning")
         return None
 
 
@@ -348,6 +348,6 @@ def show_events(screen: Screen[Any], events: Sequence[Event], now: float) -> Non
     screen.app.clear_notifications()
     levels = {f"{format_time(event.at, now)}  {event_text(event)}": event.level for event in events}
     for text in islice(levels, MAX_SHOWN_EVENTS):
-        say(screen, text, SEVERITIES.get(levels[text], "information"))
+        show_notice(screen, text, SEVERITIES.get(levels[text], "information"))
     if len(levels) > MAX_SHOWN_EVENTS:
-        say(screen, f"and {plural(len(levels) - MAX_SHOWN_EVENTS, 'more event')} at this time")
+        show_notice(screen, f"and {plural(len(levels) - MAX_SHOWN_EVENTS, 'more event')} at this time")

@@ -6,9 +6,9 @@ are removed), `older_than` (seconds; only for sessions), `protected` ([path, …
 
 A session is dead if no raylet listens on its socket *and* no process of it runs; if either is unknown, the session stays. On a file system
 that other hosts share it is always unknown, because the session may live there. Both are checked again and again during the removal, so
-that a session that comes alive midway loses no more. Protected files (`look.sizes`) stay, with the folders above them. In a target, `size`
-is the bytes on disk, `age` the seconds since the last write to anything in it, and `keeps` the paths that stay, relative to the folder. In
-a path, bytes that are not UTF-8 are written as `\\xff`, and a backslash is doubled.
+that a session that comes alive midway loses no more. Protected files (`sample.sizes`) stay, with the folders above them. In a target,
+`size` is the bytes on disk, `age` the seconds since the last write to anything in it, and `keeps` the paths that stay, relative to the
+folder. In a path, bytes that are not UTF-8 are written as `\\xff`, and a backslash is doubled.
 
 `freed` counts the blocks of files whose last name was removed and that no known process holds open: `disk` on disks, `shm` in /dev/shm. It
 is not the difference of the free space, because others write and remove files meanwhile.

@@ -68,7 +68,7 @@ class Installation(NamedTuple):
 
 
 def install(request: Request, state: HostState) -> Installation:
-    """Finds the `ray` to start: that of the request, of a Ray that runs or ran here, of the PATH, or at the head's path, in this order.
+    """Finds the `ray` to start: from the request, from a Ray that runs or ran here, on the PATH, or at the head's path, in this order.
 
     Raises `NoWayError`.
     """

@@ -23,7 +23,7 @@ START_TIMEOUT_S = 180.0
 """Seconds after which a `ray start` is killed; Ray itself waits no longer for a slow raylet."""
 PROGRESS_INTERVAL_S = 2.0
 LAST_LINES, EXCEPTION_LINES = 3, 6
-"""Output lines in the text of a failure: the last relevant ones, or those of an exception."""
+"""Output lines in the text of a failure: the last relevant ones, or the lines of an exception."""
 CONNECT_TIMEOUT_S = 5.0
 """Seconds in which the head's GCS must accept a connection; Ray itself would try for minutes."""
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

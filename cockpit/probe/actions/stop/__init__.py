@@ -7,8 +7,8 @@ it, because they end their workers, and each later step gets a third), `everythi
 
 A target's `part` is its part in the session. Drivers and children are listed because they end with it: a driver that a person has started
 never gets a signal, and a child only if it is left over after the session is dead. A raylet starts workers until it has ended, so these
-can't be planned: they belong to this session if the folder of their session, or the raylet in their environment, is that of a planned
-raylet. If a raylet or GCS was started after the plan, the act stops before it has done anything.
+can't be planned: they belong to this session if the folder of their session, or the raylet in their environment, belongs to a planned
+raylet. If a raylet or GCS was started after the plan, the action stops before it has done anything.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Stopping:
 
 
 def add_freed(answer: Answer, before: HostState, scanner: HostScanner, shared: int | None) -> Answer:
-    """The answer with the freed memory. `shared`: the result of `free_shared` before the act."""
+    """The answer with the freed memory. `shared`: the result of `free_shared` before the action."""
     notes = [*before.doubts, *answer["notes"]]
     freed = kill.measure_freed(before, scanner, [*answer["done"], *answer["failed"]], notes)
     now = free_shared()
