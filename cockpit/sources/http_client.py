@@ -20,7 +20,8 @@ CONNECT_TIMEOUT_S: Final = 5.0
 """The timeout of the connection alone. The caller limits the time of the whole exchange."""
 KEEPALIVE_S: Final = 60.0
 """An idle connection is kept for longer than the pause between two questions. Ray's aiohttp keeps it for 75 s."""
-MAX_IDLE_CONNECTIONS: Final = 12
+MAX_IDLE_CONNECTIONS: Final = 4
+"""httpcore looks at each idle connection at each request. Four are enough for the questions of one moment."""
 MAX_HEAD_BYTES: Final = 4 << 10
 """The longest status line with headers, and the longest line with the size of a chunk. Ray's have 300 bytes, and nginx has the same limit
 (`proxy_buffer_size`)."""

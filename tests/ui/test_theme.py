@@ -16,7 +16,7 @@ from cockpit.config.document import InputError
 from cockpit.config.settings import default_file
 from cockpit.config.themes import shipped_folder, user_folder
 from cockpit.ui.styles import TONE_CSS
-from cockpit.ui.theme import COLORS, DEFAULT_THEME, OWN_VARIABLES, find_theme, load_theme, load_themes, variable_defaults
+from cockpit.ui.theme import COLORS, DEFAULT_THEME, MIDNIGHT, OWN_VARIABLES, find_theme, load_theme, load_themes, variable_defaults
 
 SHIPPED = {theme.name: theme for theme in load_themes([shipped_folder()])[0]}
 NUMERIC = [theme for theme in SHIPPED.values() if not theme.ansi]
@@ -227,3 +227,7 @@ def test_the_users_themes_lie_beside_the_config_and_come_before_shipped_ones(mon
 def test_the_config_file_that_is_written_names_a_theme_that_there_is():
     line = next(line for line in default_file().splitlines() if "theme:" in line)
     assert line.split()[-1] in SHIPPED
+
+
+def test_the_default_theme_equals_its_file() -> None:
+    assert load_theme(shipped_folder() / f"{DEFAULT_THEME}.yaml") == MIDNIGHT == find_theme(DEFAULT_THEME)[0]
