@@ -63,7 +63,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     log_files: Annotated[Count, Meta(description="Files in a session's folder of logs, from which they are reported.")] = 50_000.0
     """Ray's log monitor lists the files and reads the size of each worker's log; with this number that takes most of its interval of
     0.1 s."""
-    stuck_age: Annotated[Seconds, Meta(description="Seconds in D state at every look before a process of a job is reported.")] = 180.0
+    stuck_age: Annotated[Seconds, Meta(description="Seconds in D state in every sample before a process of a job is reported.")] = 180.0
     """Writing a checkpoint of many GiB to a slow disk keeps a process in D state for a minute, with pauses. NFS itself warns after one to
     three minutes without its server, the kernel's hung_task after two."""
     rdma_down_age: Annotated[Seconds, Meta(description="Seconds before an InfiniBand or RoCE port that is down is reported.")] = 120.0

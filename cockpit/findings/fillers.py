@@ -167,7 +167,7 @@ def filler_remedy(snapshot: Snapshot, here: Sequence[Process], title: str, one: 
     if one.kind == "shm":
         return f"`ls -lS /dev/shm` on {title} shows them; `cockpit clean` removes those that nobody uses"
     if one.kind == "core":
-        return f"remove the core dump {path} on {title} when it was looked at"
+        return f"remove the core dump {path} on {title} after you have looked at it"
     return f"see what of it can go: `du -xh --max-depth 3 {path} | sort -h` on {title}"
 
 

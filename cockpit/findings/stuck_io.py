@@ -16,7 +16,7 @@ Where = tuple[str, str, str]
 
 @rests_on("processes", "stuck")
 def stuck_processes(facts: Facts) -> Iterator[Finding]:
-    """One finding for each job, host and file system. A process counts if it is in D state at every look; a single sample finds none."""
+    """One finding for each job, host and file system. A process counts if it is in D state in every sample; a single sample finds none."""
     if facts.is_single_sample:
         return
     found: dict[Where, list[tuple[float, Process]]] = {}
@@ -55,5 +55,5 @@ def _waits_for(stuck: StuckProcess | None) -> str:
     if stuck.mount is None:
         return f" in the kernel's {clean(stuck.waits_in)}" if stuck.waits_in else ""
     of = f" of {clean(stuck.source)}" if stuck.source else ""
-    doubt = "" if stuck.certain else ", as far as can be told"
+    doubt = "" if stuck.certain else ", probably"
     return f" for {clean(stuck.mount)} ({clean(stuck.kind or 'file system')}{of}){doubt}"

@@ -90,7 +90,7 @@ def test_the_job_of_a_log_can_be_stopped_and_nothing_is_typed_that_writes_throug
         (
             replace(RUN, kind="core", path="/a/core.1", pid=None),
             "core dump /a/core.1",
-            "remove the core dump /a/core.1 on node1 when it was looked at",
+            "remove the core dump /a/core.1 on node1 after you have looked at it",
         ),
         (
             replace(SMALL, size=99 * GIB),

@@ -41,7 +41,7 @@ def test_processes_that_wait_for_a_file_system_are_told_with_it_and_how_long():
 
 def test_a_file_system_that_is_only_guessed_is_told_as_that_and_escapes_in_its_name_reach_no_terminal():
     found = only(looked(world(rank(), waits=(stuck(1001, certain=False),)), 240, detectors=ALONE), "job-stuck-io")
-    assert "waits for /data (nfs4 of filer:/export), as far as can be told, in D state" in found.text
+    assert "waits for /data (nfs4 of filer:/export), probably, in D state" in found.text
     found = only(looked(world(rank(), waits=(stuck(1001, mount="/d\x1b[2J"),)), 240, detectors=ALONE), "job-stuck-io")
     assert "\x1b" not in found.text + found.subject
 

@@ -237,7 +237,7 @@ def tasks_sections(demand: Demand, view: View) -> Sequence[Section[Any]]:
         ("needs", needs_words(demand.needs)),
         ("waiting", str(demand.count)),
         *_why(demand),
-        ("job", f"{UNKNOWN}  (Ray counts them by what they need; `ray list tasks` tells their jobs)"),
+        ("job", f"{UNKNOWN}  (Ray counts them by what they need; `ray list tasks` shows their jobs)"),
     ]
     return (facts("tasks", "TASKS", pairs, view.width),)
 
