@@ -260,7 +260,7 @@ def test_many_files_cost_one_scan_and_their_progress_is_reported(leftovers, monk
 
 def test_the_number_of_checked_processes_is_reported_while_one_hangs(ground, monkeypatch):
     monkeypatch.setattr(holders, "LOCKED_MAP_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(holders, "_used_paths", lambda pid, _maps: time.sleep(5 if pid == hanging else 0) or ())
+    monkeypatch.setattr(holders, "_opened_paths", lambda pid: time.sleep(5 if pid == hanging else 0) or ())
     with program() as hanging:
         table = {pid: process for pid, process in ProcessScanner().scan().items() if pid == hanging}
         assert holders.find_file_uses(table, ground.tell) == ((), (hanging,))
