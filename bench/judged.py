@@ -1,4 +1,4 @@
-"""What it costs to join and judge 1,000 nodes, every host probed too, and to check a large job, beside the decoding of what Ray answers."""
+"""Measures the join, the detectors and the check of a large job at 1,000 nodes, beside the decoding of Ray's answers."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _opened_paths(pid: int) -> Iterator[Tuple[str, str]]:
 
 
 def _mapped_paths(maps: bytes) -> Iterator[Tuple[str, str]]:
-    """The same of what it has mapped. `maps`: its memory map, or the beginning of that."""
+    """Each path that the process has mapped into its memory. `maps`: its memory map, or the beginning of it."""
     for line in maps.split(b"\n")[:-1]:  # the last line may be cut
         if b"/session_" in line:
             yield os.fsdecode(line[line.index(b"/") :]).replace("\\012", "\n"), "mapped"
