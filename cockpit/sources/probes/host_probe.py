@@ -171,6 +171,7 @@ class HostProbe:
         sample = None
         for line in lines:
             if is_hello(line):
+                sample = None  # what came before the probe's first line is a banner of the host
                 try:
                     self.addresses = read_line(line, Hello).addresses
                 except SourceError as error:

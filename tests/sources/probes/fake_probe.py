@@ -9,6 +9,7 @@ import time
 mode = sys.argv[-1].split("-")[0]
 if "--read" in sys.argv:
     sys.stdin.read()
+HELLO = json.dumps({"hello": 1, "host": "fake", "addresses": ["10.0.0.9"], "pid": os.getpid()}) + "\n"
 
 
 def say(text: str) -> None:
@@ -18,10 +19,6 @@ def say(text: str) -> None:
 
 def sample(**more: object) -> str:
     return json.dumps({"taken": time.time(), "cpu": 12.5, "cpus": 4, "nodes": [f"{os.getpid()}"], **more}) + "\n"
-
-
-def hello() -> None:
-    say(json.dumps({"hello": 1, "host": "fake", "addresses": ["10.0.0.9"], "pid": os.getpid()}) + "\n")
 
 
 def well(**more: object) -> None:
@@ -44,8 +41,10 @@ if mode == "chatty":  # more on stderr than a pipe holds
     sys.stderr.write("warning: noise\n" * 100_000 + "Permission denied (publickey).\n")
     sys.exit(255)
 if mode == "banner":
-    say("\n*** Welcome to w1 ***\n{not json}\nLast login: today\n\xff\n")
-hello()
+    say("\n*** Welcome to w1 ***\n{not json}\nLast login: today\n\xff\n" + HELLO)  # one read returns both, and no sample
+    time.sleep(0.3)
+else:
+    say(HELLO)
 if mode == "dies":
     say(sample())
     os.kill(os.getpid(), signal.SIGKILL)
