@@ -14,7 +14,7 @@ from cockpit.model.kubernetes import RayCluster
 from cockpit.model.oom import OomKill
 from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
 from cockpit.model.slurm import Allocation
-from cockpit.model.titles import count_machines
+from cockpit.model.titles import probed_machines
 
 
 class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -64,4 +64,4 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def looked_at(self) -> int:
         """The number of machines whose process table was read: only they can be said to have no leftovers."""
-        return count_machines(self.nodes or (), self.hosts)[0]
+        return probed_machines(self.hosts)

@@ -70,19 +70,25 @@ def _rank(node: Node) -> tuple[bool, bool, str, str]:
     return node.state != "ALIVE", not node.head, node.title, node.id or ""
 
 
+def probed_machines(hosts: Mapping[str, Host]) -> int:
+    """Return the number of machines whose process table was read. A machine with several names counts once."""
+    return len({host.machine or host.name for host in hosts.values() if host.processes is not None})
+
+
 def count_machines(nodes: Sequence[Node], hosts: Mapping[str, Host]) -> tuple[int, int]:
     """Return the numbers of probed machines and of all machines. A machine with several names or nodes counts once."""
-    probed = [host for host in hosts.values() if host.processes is not None]
-    machines = {host.machine or host.name for host in probed}
-    names = {name for host in probed for name in (host.name, *host.addresses)}
-    others: list[set[str]] = []
+    names = {name for host in hosts.values() if host.processes is not None for name in (host.name, *host.addresses)}
+    groups: dict[str, set[str]] = {}
+    """By name and address of a node that is not probed: all names and addresses of its machine."""
     for node in nodes:
-        own = set(filter(None, (node.host, node.ip)))
+        own = set(filter(None, (node.host, node.ip))) or {node.key}
         if node.probed or own & names or node.name in names:
             continue
-        same = [group for group in others if group & own]
-        others = [group for group in others if not group & own] + [own.union(*same)]
-    return len(machines), len(machines) + len(others)
+        whole = own.union(*(groups[name] for name in own if name in groups))
+        groups.update(dict.fromkeys(whole, whole))
+    others = len({id(group) for group in groups.values()})
+    probed = probed_machines(hosts)
+    return probed, probed + others
 
 
 def shorten_command(line: str) -> str:
