@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 
@@ -11,6 +12,8 @@ def main() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    gc.disable()  # imports free nothing; enabled again before a command or the screen runs: docs/decisions/0005-start-of-the-screen.md
 
     # A prompt runs `status --line` each time it is drawn, so that command must not wait for a third of a second of imports.
     if "--line" in sys.argv:

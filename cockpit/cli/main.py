@@ -99,22 +99,25 @@ def main(context: click.Context, /, **_: Any) -> None:
     """The command, or the screen."""
     if context.invoked_subcommand is None:
         context.invoke(screen)
+    else:
+        gc.enable()
 
 
 @main.command(hidden=True)
 @with_config
 def screen(config: Config) -> None:
     """The screen."""
+    reason = why_no_screen()
+    if not config.plain and reason is None:
+        code = _find_in_cli("screen.show")(config)
+        # A thread in a resolver or a driver may never come back; nobody waits for it.
+        sys.stdout.flush()
+        os._exit(code)
+    gc.enable()
     if config.plain:
         sys.exit(_find_in_cli("plain.show_plain")(config))
-    if (reason := why_no_screen()) is not None:
-        output.print_note(f"no screen here, because {reason}: this is the output of `cockpit status`\n")
-        sys.exit(_find_in_cli("status.print_status")(config))
-    gc.disable()  # until the screen runs: docs/decisions/0005-start-of-the-screen.md
-    code = _find_in_cli("screen.show")(config)
-    # A thread in a resolver or a driver may never come back; nobody waits for it.
-    sys.stdout.flush()
-    os._exit(code)
+    output.print_note(f"no screen here, because {reason}: this is the output of `cockpit status`\n")
+    sys.exit(_find_in_cli("status.print_status")(config))
 
 
 @main.group()

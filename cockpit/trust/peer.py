@@ -43,16 +43,14 @@ class Peer:
         The kernel's tables take milliseconds to read, so they are read only until it is known who served the address first, and for each
         address to which a name leads.
         """
-        is_only_one = self._add(client) == 1
+        self._add(client)
         with suppress(OSError):
             (address, _), _ = connection_of(client)
-            if is_only_one or address not in self._met or (self._given and self._here and self._first is None):
+            if address not in self._met or (self._given and self._here and self._first is None):
                 self._find_server(client)
 
-    def _add(self, client: socket.socket) -> int:
-        """Return how many connections are open."""
+    def _add(self, client: socket.socket) -> None:
         self._sockets = [one for one in self._sockets if one.fileno() >= 0] + [client]
-        return len(self._sockets)
 
     def why_not_trusted(self, newest: socket.socket | None = None) -> str | None:
         """Return why no secret is sent there and no answer is believed, in half a sentence, or `None`. Checked again at each call.
