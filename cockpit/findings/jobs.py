@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
-from typing import Final
 
-from cockpit.findings.causes import Cause, find_cause, find_port_in_use
+from cockpit.findings.added_facts import added_facts
 from cockpit.findings.facts import Facts
-from cockpit.findings.ports import find_wanted_port, last_failures
+from cockpit.findings.failures import failure_of, group_key, reason_of
+from cockpit.findings.ports import last_failures
 from cockpit.findings.shell_words import shell_word
 from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import HOPELESS, plausible_time, short_name
-from cockpit.model import SUPERVISOR, Finding, Job, Level, Process, Remedy
-from cockpit.text import clean
-from cockpit.times.ttl_cache import TtlCache
+from cockpit.model import SUPERVISOR, Failure, Finding, Job, Level, Remedy
+from cockpit.text import clean, plural
+from cockpit.text.grouping import group_by
 
 SETUP_REMEDY = "read runtime_env_setup-*.log and dashboard_agent.log in the logs folder of the Ray session on the head"
 LESS_REMEDY = (
@@ -25,14 +24,6 @@ ROOM_REMEDY = "wait until the resources for its entrypoint are free, or stop wha
 UNTIL_WORDS = "`ray job stop` has no effect before it has started; Ray gives up after 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS)"
 MAX_LINE_CHARS, MAX_LINES = 300, 5
 """Of a message."""
-MAX_COMMAND_CHARS = 100
-"""Of the command of a process that listens on a port."""
-_ESCAPES: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)"
-_WORKER: Final = r"^\([\w.:]{1,80}(?: pid=\d+)?(?:, ip=[\w.:]+)?\)\s*"
-_RAISED: Final = r"^(?:[\w]+\.){0,8}[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Fault|Refused)(?:\([\w.]{1,80}\))?(?::\s|$)"
-_OOM = "Refer to the documentation on how to address the out of memory issue"
-"""The end of an OutOfMemoryError's message. Ray gives only the last ten lines of a log, so the beginning is often missing."""
-_NOISE: Final = r"^(?:Job entrypoint command failed|Running entrypoint for job|.{0,40}job_manager\.py:|\W*$)"
 
 
 @rests_on("ray.jobs")
@@ -78,73 +69,59 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("ray.jobs")
 def failed_jobs(facts: Facts) -> Iterator[Finding]:
-    """The last failure of each entrypoint, until it runs again or some hours have passed."""
-    for job in last_failures(facts.snapshot.jobs or (), facts.now, facts.limits.job_failed):
-        lines, cause = error_lines(job.message), find_cause(job.message)
-        if cause and (line := _short_line(_without_prefix(re.sub(_ESCAPES, "", cause[0])))) not in " ".join(lines[-1:]):
-            lines = (*lines, line)
-        code = job.exit_code
-        ended = None if code is None else f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
-        how = ended or (job.error_type and short_name(job.error_type))  # beside an exit code the error type adds nothing
-        port_lines, listening = _port_lines(facts, job, cause)
-        left_over = "kill-orphans" if any(process.left_over for process in listening) else None
-        name, seen = short_name(job.id), facts.last_answer_before_fault("ray.jobs")
-        text = f"Job {name} failed{f': {lines[-1]}' if lines else ''}{f' ({how})' if how else ''}{'' if lines else '; Ray gives no reason'}"
-        evidence = (*lines, *port_lines, f"`ray job logs {shell_word(job.id)}` shows the whole log")
-        remedy = Remedy("fix the error that its log shows, and start it again: that clears this finding")
-        if cause:
-            remedy = Remedy(f"{cause[1].remedy}; then start it again", cause[1].action or left_over)
-        since, about = plausible_time(job.ended, facts.now), (job.key, *(process.key for process in listening))
-        yield Finding("job-failed", "warning", f"job {name}", text, evidence, since, remedy, about, seen)
+    """Failed jobs by their reason, the newest first: the last failure of each entrypoint, until it runs again or some hours have passed."""
+    failed = sorted(last_failures(facts.snapshot.jobs or (), facts.now, facts.limits.job_failed), key=lambda job: -(job.ended or 0.0))
+    failures = [(job, failure_of(job, facts.snapshot)) for job in failed]
+    for same in group_by(failures, lambda pair: group_key(pair[1]) or pair[0].key).values():
+        yield _failed_finding(facts, same)
 
 
-def _port_lines(facts: Facts, job: Job, cause: tuple[str, Cause] | None) -> tuple[list[str], list[Process]]:
-    """The processes that now listen on the port that the job needed, as evidence and as far as known; else a command that shows them."""
-    port = find_port_in_use(cause[0]) if cause else None
-    wanted = find_wanted_port(job, facts.snapshot) if port else None
-    answer = next((one for one in facts.snapshot.ports if wanted and (one.host, one.port) == (wanted.host, wanted.port)), None)
-    if wanted is None or answer is None or answer.listeners is None:
-        return ([f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now"] if port else []), []
-    place = clean(facts.titles.of_host(wanted.host))
-    lines: list[str] = []
-    processes: list[Process] = []
-    for one in answer.listeners:
-        listed = facts.index.processes_by_host.get(wanted.host, ())
-        known = next((each for each in listed if each.pid == one.pid and one.ticks is not None and each.ticks == one.ticks), None)
-        processes += [known] if known else []
-        user = clean(one.user or "")[:40]
-        who = f"process {one.pid}{f' of {user}' if user else ''}" if one.pid else f"a process of {user or 'another user'}"
-        ray = clean(", ".join(filter(None, (known.kind, known.session)))) if known else ""
-        command = clean(" ".join((one.command or "").split()))[:MAX_COMMAND_CHARS]
-        what = f"{f' ({ray})' if ray else ''}{f': {command}' if command else ''}"
-        lines.append(f"{who} listens on port {wanted.port} of {place} now{what}")
-    return lines or [f"nothing listens on port {wanted.port} of {place} now (containers not checked)"], processes
+def _failed_finding(facts: Facts, same: list[tuple[Job, Failure]]) -> Finding:
+    """One finding for jobs that failed for the same reason, the newest first."""
+    job, failure = same[0]
+    name, how = short_name(job.id), _how_it_ended(job)
+    reason, place = reason_of(failure), _place_words(facts, failure)
+    others = f" and {plural(len(same) - 1, 'other job')}" if len(same) > 1 else ""
+    said = f"{reason[:1].upper()}{reason[1:]}{place}; job {name}{others} failed" if reason else f"Job {name}{others} failed"
+    text = f"{said}{f' ({how})' if how else ''}{'' if reason else '; its log shows no reason' if failure.unread is None else ''}"
+
+    evidence = [line for line in (failure.text or "").split("\n") if line][:MAX_LINES]
+    if failure.raised_at:
+        evidence.append(f"raised at {failure.raised_at}")
+    if failure.also:
+        evidence.append(f"{plural(failure.also, 'other process', 'other processes')} report the same error")
+    if failure.others:
+        when = f" {failure.earlier_s:.0f} s later" if failure.earlier_s else ""
+        evidence.append(f"{plural(failure.others_count, 'other process', 'other processes')} report{when}: {failure.others}")
+    if failure.unread:
+        evidence.append(f"its log was not read: {failure.unread}")
+    evidence += [f"job {short_name(other.id)} failed for the same reason" for other, _ in same[1:MAX_LINES]]
+    added = added_facts(facts, job, failure)
+    evidence += [*added.evidence, f"`ray job logs {shell_word(job.id)}` shows the whole log"]
+
+    if failure.remedy:
+        remedy = Remedy(f"{failure.remedy}; then start it again", added.action or failure.action)
+    else:
+        where = f" at {failure.raised_at}" if failure.raised_at else ""
+        remedy = Remedy(f"read the log around that line (`l`){where}; starting the job again clears this finding", added.action)
+    about = (job.key, *added.about, *(other.key for other, _ in same[1:]))
+    since, seen = plausible_time(job.ended, facts.now), facts.last_answer_before_fault("ray.jobs")
+    return Finding("job-failed", "warning", f"job {name}", text, tuple(evidence), since, remedy, about, seen)
 
 
-def _find_error_lines(message: str | None) -> tuple[str, ...]:
-    """The important lines of a failed job's message, the most important one last: raised errors, else its last lines."""
-    bare_lines = [re.sub(_ESCAPES, "", line).rstrip() for line in (message or "").splitlines()]
-    lines: list[str] = []
-    for number, line in enumerate(bare_lines):
-        # The text of an error may follow in the next lines, such as the versions that don't match.
-        is_continued = line.endswith(":") and re.match(_RAISED, _without_prefix(line))
-        more = bare_lines[number + 1 : number + 1 + MAX_LINES] if is_continued else []
-        lines.append(" ".join([line, *map(str.strip, more)]))
-    errors = [line for line in lines if re.match(_RAISED, line)]
-    errors = errors or [line for line in map(_without_prefix, lines) if re.match(_RAISED, line)]
-    if not errors and _OOM in (message or ""):
-        return ("Ray's memory monitor killed one of its workers because the node was low on memory",)
-    chosen = errors or [line for line in lines if line and not line[0].isspace() and not re.match(_NOISE, line)]
-    chosen = chosen or list(filter(None, lines))
-    return tuple(dict.fromkeys(_short_line(line) for line in chosen[-MAX_LINES:]))
+def _how_it_ended(job: Job) -> str | None:
+    if job.exit_code is None:
+        return job.error_type and short_name(job.error_type)  # beside an exit code the error type adds nothing
+    return f"exit code {job.exit_code}" if job.exit_code >= 0 else f"killed by signal {-job.exit_code}"
 
 
-error_lines = TtlCache(_find_error_lines, 256)
-
-
-def _without_prefix(line: str) -> str:
-    """A worker's line without Ray's `(Critic pid=12)` before it."""
-    return re.sub(_WORKER, "", line)
+def _place_words(facts: Facts, failure: Failure) -> str:
+    """` (rank 3 on w1)`, as far as the log names them; a cluster of one node needs no name."""
+    node = facts.index.nodes.get(failure.node or "")
+    where = f"on {clean(facts.title(node))}" if node and failure.pid and len(facts.snapshot.nodes or ()) > 1 else ""
+    rank = f"rank {failure.rank}" if failure.rank is not None else ""
+    who = " ".join(filter(None, (rank, where)))
+    return f" ({who})" if who else ""
 
 
 def _short_line(text: str | None) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from heapq import nlargest
-from typing import Final
 
 import msgspec
 
-from cockpit.findings.causes import find_cause, find_port_in_use
+from cockpit.findings.failures import failure_of, known_part
 from cockpit.model import Job, Snapshot
 
 MAX_FAILURES = 100
 """Failures of entrypoints that are read: the message of each, up to 20 kB, is searched for its cause."""
 CLOCK_SKEW_S = 300.0
 """Seconds by which the clock of Ray's head may be ahead."""
-_FROM_WORKER: Final = r"^\s*\([\w.:]{1,80}(?: pid=\d+)?, ip=([\w.:]+)\)"
 
 
 class WantedPort(msgspec.Struct, frozen=True):
@@ -42,16 +39,10 @@ def last_failures(jobs: Iterable[Job], now: float, keep_s: float) -> Iterator[Jo
 
 
 def find_wanted_port(job: Job, snapshot: Snapshot) -> WantedPort | None:
-    """The port that the job needed; `None` if its log names none, or if its host is not probed.
-
-    Ray writes the address of the node before a worker's line, except for workers on the driver's node.
-    """
-    cause = find_cause(job.message)
-    port = find_port_in_use(cause[0]) if cause else None
-    if cause is None or port is None:
+    """The port that the job needed; `None` if its log names none, or if its host is not probed."""
+    failure = failure_of(job, snapshot)
+    port = int(known_part(failure, ("port",)) or 0)
+    if not 0 < port < 1 << 16:
         return None
-    line = re.match(_FROM_WORKER, cause[0])
-    living = [node for node in snapshot.nodes or () if node.state == "ALIVE"]
-    home = [node for node in living if (node.ip == line[1] if line else node.id and node.id == job.driver_node)]
-    probed = {host.name for node in home if (host := snapshot.index.hosts_by_node.get(node.id or "")) is not None}
-    return WantedPort(probed.pop(), port) if len(probed) == 1 else None
+    host = snapshot.index.hosts_by_node.get(failure.node or "")
+    return None if host is None else WantedPort(host.name, port)

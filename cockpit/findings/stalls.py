@@ -32,6 +32,7 @@ ODD_POWER_SHARE = 0.25
 """Share of the others' median power by which the power of a different GPU deviates."""
 MAX_WATTS = 100_000.0
 """More than any GPU draws: higher figures are wrong."""
+STALL_CODES = ("job-stalled", "job-hung")
 MAX_EVIDENCE_LINES = 8
 # Maximum or thermal design power from NVIDIA's data sheets and product briefs, by the names that NVML gives: briefs PB-11133-001
 # (H100 PCIe), PB-10137-001 and PB-10577-001 (A100 PCIe), PB-08744-001 (V100 PCIe); data sheets for the others; B200 as in HGX servers.

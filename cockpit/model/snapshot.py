@@ -7,6 +7,7 @@ from functools import cached_property
 
 import msgspec
 
+from cockpit.model.failure import Failure
 from cockpit.model.finding import Finding
 from cockpit.model.host import Fault, Host, Port, Process, Session
 from cockpit.model.index import ClusterIndex
@@ -37,6 +38,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     oom_kills: tuple[OomKill, ...] | None = None
     """Of the last hour, from Ray and from probed hosts, each once."""
     hosts: Mapping[str, Host] = {}
+    failures: tuple[Failure, ...] = ()
+    """What the logs of failed jobs and of restarting actors show, as far as they were read."""
     ports: tuple[Port, ...] = ()
     """Ports in use that a failed job could not bind, on the hosts that were asked. Not recorded."""
     allocation: Allocation | None = None

@@ -67,6 +67,7 @@ class Join:
             sessions=of(_join_sessions, parts.hosts),
             oom_kills=of(_merge_kills, parts.oom, parts.hosts, places, cluster.session),
             hosts=parts.hosts,
+            failures=parts.failures,
             ports=parts.ports,
             allocation=parts.allocation,
             slurm_ids=parts.slurm_ids,

@@ -144,6 +144,13 @@ class LogFinder:
 
         return Log("job", f"job-driver-{job.id}.log", node.title if node else "", follow, "the job has ended", ended_at)
 
+    def log_until_now(self, job: Job) -> Log:
+        """The output of its driver as it is now. Raises `SourceError` if its node is unknown."""
+        node = self._node(job.driver_node)
+        if node is None or job.submission is None:
+            raise SourceError(f"the log of {job.id} can't be found: Ray does not name the node of its driver")
+        return self._file(self._folder(node), f"job-driver-{job.submission}.log", always, label="job")
+
     # Of each kind of thing
 
     def _job_logs(self, thing: Any) -> list[Log]:

@@ -12,6 +12,7 @@ from cockpit.config.settings import Config
 from cockpit.findings import DETECTORS, FindingTracker
 from cockpit.model import Actor, Job, Process, Snapshot
 from cockpit.monitor.cluster_choice import ClusterChoice, SessionJobs, jobs_by_session, local_sessions
+from cockpit.monitor.failure_reader import FailureReader
 from cockpit.monitor.host_selection import HostSelection, are_containers
 from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
@@ -48,6 +49,8 @@ NAMED_HOSTS_TIMEOUT_S = 10.0
 """The same for hosts that were named for this run: a person wants them, and a busy Slurm takes seconds to start a step."""
 ORCHESTRATOR_FIRST_TIMEOUT_S = 2.0
 """How long a single sample waits for Slurm or Kubernetes."""
+FAILURES_TIMEOUT_S = 5.0
+"""How long a single sample waits for the logs of failed jobs."""
 PORTS_TIMEOUT_S = 2.0
 """How long a single sample waits for who listens on a port that a failed job wanted."""
 
@@ -85,9 +88,11 @@ class ClusterMonitor:
         """The API server of the RayCluster; `None`: the Ray is no RayCluster that is known."""
         self.orchestrators = tuple(self._orchestrators())
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
+        self.failures = FailureReader(self.poller, self.logs, config.limits.job_failed)
         self.poller.subscribe(self.choice.on_snapshot)
         self.poller.subscribe(self.selection.on_snapshot)
         if not once:
+            self.poller.subscribe(self.failures.on_snapshot)
             self.poller.subscribe(self.ports.on_snapshot)
         self._is_running = False
         self._started: asyncio.Future[None] | None = None
@@ -264,6 +269,8 @@ async def sample_once(
         monitor.poller.rejoin()  # the pods that Kubernetes lists are hosts to wait for
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
+        await monitor.failures.read_once(FAILURES_TIMEOUT_S)
+        monitor.poller.rejoin()
         await monitor.ports.ask_once(PORTS_TIMEOUT_S)
     finally:
         monitor.close()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.model import Allocation, Cluster, Fault, Host, Port, RayCluster
+from cockpit.model import Allocation, Cluster, Failure, Fault, Host, Port, RayCluster
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 
 
@@ -22,6 +22,7 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
     jobs: JobFacts | None = None
     oom: OomFacts | None = None
     hosts: Mapping[str, Host] = {}
+    failures: tuple[Failure, ...] = ()
     ports: tuple[Port, ...] = ()
     allocation: Allocation | None = None
     kubernetes: RayCluster | None = None
@@ -33,4 +34,4 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def forget_ray(self) -> Parts:
         """Drops all answers of Ray: they are not true of another cluster."""
-        return replace(self, nodes=None, status=None, actors=None, groups=None, jobs=None, oom=None)
+        return replace(self, nodes=None, status=None, actors=None, groups=None, jobs=None, oom=None, failures=())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cockpit.findings.jobs import error_lines
+from cockpit.findings.failures import last_reason
 from cockpit.model import LEVELS, Fault, Finding, Job, Snapshot
 from cockpit.recording.events import Event, Phase
 
@@ -43,8 +43,8 @@ def events_between(before: Snapshot, now: Snapshot) -> Iterator[Event]:
         if old is None:
             yield _job_event(job, at, "begin", f"job {job.id} was submitted" if job.submission else f"job {job.id} started")
         if not job.running and (old is None or old.running):
-            why = "".join(f": {line}" for line in error_lines(job.message)[-1:])
-            yield _job_event(job, at, "end", f"job {job.id} ended: {job.status}{why if job.status == 'FAILED' else ''}")
+            why = last_reason(job, now) if job.status == "FAILED" else ""
+            yield _job_event(job, at, "end", f"job {job.id} ended: {job.status}{f': {why}' if why else ''}")
 
 
 def _differences(before: Iterable[Finding | Fault], now: Iterable[Finding | Fault], at: float) -> Iterator[Event]:

@@ -16,6 +16,7 @@ from cockpit.model import (
     Actor,
     Cluster,
     Demand,
+    Failure,
     Fault,
     Finding,
     Host,
@@ -79,6 +80,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
     processes: Change[Process] | None = None
     sessions: Change[Session] | None = None
     oom_kills: Change[OomKill] | None = None
+    failures: Change[Failure] | None = None
     faults: Change[Fault] | None = None
     findings: Change[Finding] | None = None
     hosts: Change[Host] | None = None
@@ -88,7 +90,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
 
 PLAIN = ("cluster", "growing", "actor_counts", "actors_complete", "demand")
-TABLES = ("nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "faults", "findings")
+TABLES = ("nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "failures", "faults", "findings")
 """Tables that are fields of a snapshot; the others are made from it."""
 OTHER_TABLES = ("hosts", "memory_users", "heard", "written")
 Rows = tuple[Any, ...] | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from cockpit.findings.causes import find_port_in_use
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cockpit.findings.causes import CAUSES
 from cockpit.findings.jobs import failed_jobs
 from cockpit.findings.ports import MAX_FAILURES, WantedPort, find_wanted_port, last_failures
 from cockpit.model import Finding, Job, Listener, Port, Snapshot

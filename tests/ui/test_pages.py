@@ -31,7 +31,7 @@ from cockpit.ui.block import lay_out
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import clipboard_text, detail_of
 from cockpit.ui.pages.findings import FaultsPage
-from cockpit.ui.pages.jobs import JobsPage, last_line
+from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.pages.overview import JOB_PAST_CELLS, OverviewPage
 from cockpit.ui.pages.processes import ProcessesPage, tree_rows
@@ -471,11 +471,6 @@ def test_jobs_that_run_come_first_then_the_newest_and_unknown_facts_are_dashes()
     found = rows(JobsPage(), "jobs", jobs=of)
     assert [row["JOBS"] for row in found] == ["runs", "new", "old", "odd"]
     assert [found[-1][title] for title in ("STARTED", "RUNTIME", "ENTRYPOINT")] == ["–", "–", "–"]
-
-
-def test_of_a_message_the_last_line_that_says_something_is_shown():
-    assert last_line(Job("x", message="Traceback\n  File\nRuntimeError: boom\n\n  \n")) == "RuntimeError: boom"
-    assert last_line(Job("x")) == ""
 
 
 def test_a_process_that_cannot_be_seen_is_dashes_and_a_session_may_be_unknown():

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cockpit import __version__
-from cockpit.findings.jobs import error_lines
+from cockpit.findings.failures import last_reason
 from cockpit.model import Actor, Fault, Job, PlacementGroup, Process, Snapshot
 from cockpit.recording.events import Event
 from cockpit.recording.recording import Recording
@@ -44,6 +44,8 @@ class _Gatherer:
         self.titles: dict[str, str] = {}
         """Titles of hosts on which a source failed, by name."""
         self.jobs: dict[tuple[str | None, str], Job] = {}
+        self.reasons: dict[tuple[str | None, str], str | None] = {}
+        """By session and job, why it failed."""
         """By Ray session and key."""
         self.related: set[str] = set()
         """Keys of things that belong to `job`."""
@@ -58,6 +60,8 @@ class _Gatherer:
         for job in snapshot.jobs or ():
             if (key := (self.usage.last.session, job.key)) in self.jobs or len(self.jobs) < MAX_JOBS:
                 self.jobs[key] = job
+                if job.status == "FAILED":
+                    self.reasons[key] = last_reason(job, snapshot) or None
         if (name := self.job) is None:
             return
         # Things that belong to the only job of the report.
@@ -192,7 +196,7 @@ def _jobs(seen: _Gatherer, begin: float) -> Sequence[JobSpan]:
         if (job.ended is not None and job.ended < begin) or seen.job not in (None, job.id, job.job, job.submission):
             continue
         ended = seen.usage.ended(session) if job.ended is None else job.ended
-        error = next(reversed(error_lines(job.message)), None) if job.status == "FAILED" else None
+        error = seen.reasons.get((session, job.key)) if job.status == "FAILED" else None
         spans.append(JobSpan(job.id, session, job.status, job.started, ended, job.entrypoint, job.message, error))
     return sorted(spans, key=lambda span: span.started or begin)
 

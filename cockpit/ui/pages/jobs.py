@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cockpit.findings.jobs import error_lines
+from cockpit.findings.failures import last_reason
 from cockpit.model import Job
 from cockpit.model.titles import shorten_command
 from cockpit.report.usage import gpu_hours, idle_words
@@ -55,7 +55,7 @@ def _jobs_section(rows: list[Job] | None) -> Section[Job]:
         number_column("GPU-H", 6, lambda job, view: sums(job, view).had, lambda seconds: gpu_hours(seconds) if seconds else "", rank=4),
         _busy_column(sums, rank=5),
         text_column("ENTRYPOINT", 18, entrypoint, grow=True, fold=MAX_TEXT_LINES),
-        Column("MESSAGE", 18, lambda job, _: ((last_line(job), "dim"),), rank=2, grow=True, fold=MAX_TEXT_LINES),
+        Column("REASON", 18, lambda job, view: ((last_reason(job, view.snapshot), "dim"),), rank=2, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section(
         "jobs",
@@ -92,11 +92,3 @@ def _busy_column(sums: Callable[[Row, View], HourSums], rank: int = 0) -> Column
         return ratio(had.busy, had.had - had.unknown)
 
     return Column("BUSY", 4, lambda row, view: share_percent(share(row, view)) if sums(row, view).had else "", share, right=True, rank=rank)
-
-
-def last_line(job: Job) -> str:
-    """The error that a failed job raised, as in its finding; for other jobs the last line of the message."""
-    if job.status == "FAILED":
-        return next(reversed(error_lines(job.message)), "")
-    lines = [line.strip() for line in (job.message or "").splitlines() if line.strip()]
-    return lines[-1] if lines else ""

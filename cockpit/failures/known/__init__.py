@@ -1,0 +1,91 @@
+"""Knows what many errors of Ray, training frameworks, CUDA and the operating system mean, and what helps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+import msgspec
+
+from cockpit.failures.known.error import KnownError
+
+MAX_TEXT_LINES: Final = 11
+"""The line with the marker, and the lines after it that a pattern may read."""
+MAX_TEXT_CHARS: Final = 6000
+MAX_TRIES: Final = 50
+"""Places of one marker that are tried."""
+
+
+@cache
+def known_errors() -> tuple[KnownError, ...]:
+    """The table. Of several rows that match the same text the first one counts."""
+    # Only a failure needs these rows, and the start of the screen must not wait for them.
+    from cockpit.failures.known.collectives import COLLECTIVES
+    from cockpit.failures.known.configuration import CONFIGURATION
+    from cockpit.failures.known.data_hub import DATA_HUB
+    from cockpit.failures.known.driver import DRIVER
+    from cockpit.failures.known.engines import ENGINES
+    from cockpit.failures.known.files import FILES
+    from cockpit.failures.known.gpu_memory import GPU_MEMORY
+    from cockpit.failures.known.host_memory import HOST_MEMORY
+    from cockpit.failures.known.ports import PORTS
+    from cockpit.failures.known.ray_errors import RAY_ERRORS
+    from cockpit.failures.known.software import SOFTWARE
+    from cockpit.failures.known.timeouts import TIMEOUTS
+
+    return (
+        *RAY_ERRORS,
+        *HOST_MEMORY,
+        *GPU_MEMORY,
+        *DRIVER,
+        *SOFTWARE,
+        *FILES,
+        *DATA_HUB,
+        *CONFIGURATION,
+        *COLLECTIVES,
+        *PORTS,
+        *ENGINES,
+        *TIMEOUTS,
+    )
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A known error in a text."""
+
+    error: KnownError
+    text: str
+    """The lines in which it was found."""
+    begin: int
+    """The place of these lines in the whole text."""
+    parts: dict[str, str]
+
+    @property
+    def cause(self) -> str:
+        """What went wrong, with the parts of this text."""
+        return self.error.cause.format_map(self.parts)
+
+    @property
+    def remedy(self) -> str:
+        """What helps, with the parts of this text."""
+        return self.error.remedy.format_map(self.parts)
+
+
+def find_known(text: str) -> Match | None:
+    """The first row that matches this text of one error."""
+    return next(find_all_known(text), None)
+
+
+def find_all_known(text: str) -> Iterator[Match]:
+    """Every row that matches anywhere in this text, with its first place; in the order of the table."""
+    for error in known_errors():
+        at, tries = text.find(error.marker), 0
+        while at >= 0 and tries < MAX_TRIES:
+            begin = text.rfind("\n", 0, at) + 1
+            lines = "\n".join(text[begin : begin + MAX_TEXT_CHARS].split("\n")[:MAX_TEXT_LINES])
+            if (found := re.search(error.pattern, lines, re.MULTILINE)) is not None:
+                parts = {name: " ".join(part.split()) for name, part in found.groupdict(default="").items()}
+                yield Match(error, lines, begin, parts)
+                break
+            at, tries = text.find(error.marker, at + 1), tries + 1

@@ -1,0 +1,36 @@
+"""Defines a row of the table of known errors."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+LookUp = Literal["port", "gpu-memory", "actor-name", "oom-kill", "disk", "shm", "worker-ports", "driver", "object-store"]
+
+
+class KnownError(msgspec.Struct, frozen=True, kw_only=True):
+    """An error that is known: how to recognise it, its cause and its remedy."""
+
+    name: str
+    """A stable name in kebab case, such as `cuda-out-of-memory`."""
+    marker: str
+    """A text that every match contains, in exactly these letters; it is looked for first, since that is quick."""
+    pattern: str
+    """Searched in the line with the marker and the ten lines after it, with `re.MULTILINE`. Its named groups are the parts of the sentences."""
+    cause: str
+    """What went wrong, in one sentence without a full stop. `{part}` is the text of a named group."""
+    remedy: str
+    """What to do; commands in backticks work as typed."""
+    source: str
+    """Where the text comes from: file and version, or issue."""
+    matches: tuple[str, ...]
+    """Real texts that match."""
+    differs: tuple[str, ...]
+    """Texts that look similar and must not match."""
+    action: str | None = None
+    """The id of cockpit's action that helps."""
+    look_up: LookUp | None = None
+    """What the cluster's present state can add to the cause: who has the port, who holds the GPU's memory."""
+    is_consequence: bool = False
+    """Whether it usually follows from another error elsewhere, such as a peer that died; another error in the same log is then the cause."""

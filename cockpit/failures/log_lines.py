@@ -1,0 +1,75 @@
+"""Takes the marks of Ray, torchrun and loggers off the lines of a log, and keeps who wrote each line and when."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+MAX_LINE_CHARS: Final = 4000
+"""Of a line; the rest of a longer one is dropped."""
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|.)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_WRITER: Final = re.compile(
+    r"\((?:(?:(?P<name>[\w.:\-\[\]]{1,100}) )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\w.:]{1,60}))?"
+    r"|(?P<part>raylet|autoscaler|gcs_server)[^)\n]{0,80})\) ?"
+)
+"""Ray writes `(WorkerDict pid=12, ip=10.0.0.2) ` before a line of a worker, vLLM `(EngineCore_0 pid=12) `."""
+_RANK: Final = re.compile(r"\[?(?:rank|default)(?P<rank>\d{1,5})\]?:? ?")
+"""torch writes `[rank3]: ` before an uncaught error, torchrun `[default3]:` before each line."""
+_REPEATED: Final = re.compile(r" \[repeated (?P<times>\d{1,6})x across (?:cluster|all nodes)\].{0,200}$")
+"""Ray's driver prints equal lines of many workers once (ray/_private/ray_logging/__init__.py)."""
+_LOGGED: Final = re.compile(
+    r"(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:\d\d-)?\d\d-\d\d \d\d:\d\d:\d\d (?:\[[\w./]{1,80}:\d{1,6}\]|[\w./]{1,80}:\d{1,6}\]) ?)"
+)
+"""vLLM's logger writes its mark before each line of a traceback too: `ERROR 11-27 10:00:00 [core.py:700] `."""
+_CLOCK: Final = re.compile(r"\b([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?\b")
+_CLOCK_WITHIN: Final = 80
+"""Characters at the begin of a line in which its time is looked for."""
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One line without the marks before it."""
+
+    number: int
+    """From 0, in the text that was read."""
+    text: str
+    writer: str = ""
+    """Ray's or vLLM's name of the process: `WorkerDict`, `raylet`; empty: the driver, or unknown."""
+    pid: int | None = None
+    ip: str | None = None
+    """The address of its node; `None`: the driver's own node, or unknown."""
+    rank: int | None = None
+    clock: float | None = None
+    """Seconds since midnight by the line's own time."""
+    times: int = 1
+    """The number of processes that wrote it, by Ray's count."""
+
+    @property
+    def stream(self) -> tuple[str, int | None, str | None, int | None]:
+        """Lines of one stream belong together, however the streams are mixed in the log."""
+        return self.writer, self.pid, self.ip, self.rank
+
+
+def read_lines(lines: Iterable[str]) -> Iterator[LogLine]:
+    """The lines of a log, each without escapes and marks. A line that was overwritten with `\\r` is what it was last."""
+    for number, raw in enumerate(lines):
+        text = _ESCAPES.sub("", raw[:MAX_LINE_CHARS]).rstrip("\r\n ")
+        text = text.rpartition("\r")[2]
+        clock = _CLOCK.search(text, 0, _CLOCK_WITHIN)
+        writer, pid, ip, rank, times = "", None, None, None, 1
+        while (mark := _WRITER.match(text)) is not None:
+            writer, pid, ip = mark["name"] or mark["part"] or "", int(mark["pid"]) if mark["pid"] else None, mark["ip"]
+            text = text[mark.end() :]
+        if (mark := _RANK.match(text)) is not None:
+            rank, text = int(mark["rank"]), text[mark.end() :]
+        if (mark := _REPEATED.search(text)) is not None:
+            times, text = int(mark["times"]), text[: mark.start()]
+        if (mark := _LOGGED.match(text)) is not None:
+            text = text[mark.end() :]
+        yield LogLine(number, text, writer, pid, ip, rank, _seconds(clock) if clock else None, times)
+
+
+def _seconds(clock: re.Match[str]) -> float:
+    return int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3]) + float(f"0.{clock[4] or 0}")

@@ -1,0 +1,49 @@
+"""Defines a failure: the root error of a job or actor that failed, as its logs show it."""
+
+from __future__ import annotations
+
+from cockpit.model.value import Value
+
+
+class Failure(Value, frozen=True):
+    """The error that caused a job or actor to fail, or why that could not be read. Texts are clean and without secrets."""
+
+    about: str
+    """The key of the job, actor or node."""
+    moment: float | None = None
+    """When the job or actor failed; a later failure of the same needs a new look."""
+    text: str | None = None
+    """The error in its own words, at most a few lines; `None`: the log shows no error."""
+    file: str | None = None
+    """The log in which it stands."""
+    known: str | None = None
+    """The name of the row in the table of known errors; `None`: there is none."""
+    cause: str | None = None
+    """What went wrong, in one sentence; `None`: the error is not known."""
+    remedy: str | None = None
+    action: str | None = None
+    """The id of cockpit's action that helps."""
+    raised_at: str | None = None
+    """`trainer.py:210 in fit`."""
+    node: str | None = None
+    """The id of the node whose process reports it; `None`: unknown."""
+    ip: str | None = None
+    """The address of that node, if the log names it."""
+    pid: int | None = None
+    rank: int | None = None
+    parts: tuple[tuple[str, str], ...] = ()
+    """The named parts of a known error, such as the port."""
+    also: int = 0
+    """The number of other processes that report the same error."""
+    others: str | None = None
+    """Another error that other processes report, in one line."""
+    others_count: int = 0
+    earlier_s: float | None = None
+    """Seconds by which this error was earlier than that one."""
+    unread: str | None = None
+    """Why the log could not be read; `None`: it was."""
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"failure:{self.about}"
