@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from textwrap import wrap
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
-from rich.cells import cell_len, chop_cells
 
+from cockpit.text import clean
+from cockpit.ui.folding import fold_text
 from cockpit.ui.marks import Piece
 from cockpit.ui.view import View
 
@@ -198,11 +198,9 @@ MAX_FACT_CHARS = 100_000
 
 
 def _break_lines(value: Cell, room: int) -> list[Cell]:
-    """Break a text between words; a word that is longer than the room, or has wide characters, anywhere."""
+    """Break a text into lines of at most `room` cells."""
     if not isinstance(value, str):
         return [value]
     if len(value) > MAX_FACT_CHARS:
         value = f"{value[:MAX_FACT_CHARS]}\n… and {len(value) - MAX_FACT_CHARS:,} more characters"
-    lines = value.splitlines() or [""]
-    pieces = [piece for line in lines for piece in wrap(line, room, replace_whitespace=False, break_on_hyphens=False) or [""]]
-    return [part for piece in pieces for part in ([piece] if cell_len(piece) <= room else chop_cells(piece, room))]
+    return [piece for line in value.splitlines() or [""] for piece in fold_text(clean(line), room)]
