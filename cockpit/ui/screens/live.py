@@ -247,7 +247,7 @@ class LiveScreen(Screen[None]):
             target = str(error)
         if isinstance(target, str):
             show_notice(self, target)
-        else:
+        elif self.is_active:  # help or a dialog may have been opened meanwhile
             self._open_plan(action, target, rows)
 
     def _open_plan(self, action: Action | Runbook, target: ActionTarget, rows: Mapping[str, Any]) -> None:
@@ -391,6 +391,9 @@ class LiveScreen(Screen[None]):
         if not addresses:
             show_notice(self, if_none, "warning")
             return
+        if not self.is_active:  # help or a dialog may have been opened meanwhile
+            show_notice(self, f"{plural(len(addresses), 'Ray cluster answers', 'Ray clusters answer')}: press a to choose")
+            return
         from cockpit.ui.screens.dialogs import AddressDialog
 
         chosen = await self.app.push_screen_wait(AddressDialog(addresses))
@@ -447,6 +450,8 @@ class LiveScreen(Screen[None]):
         self._show_text(heading, stacks_text(stacks, self.app.size.width - 2, ascii=view.ascii))
 
     def _show_text(self, title: str, text: str) -> None:
+        if not self.is_active:  # help or a dialog may have been opened meanwhile
+            return
         from cockpit.ui.screens.dialogs import TextScreen
 
         self.app.push_screen(TextScreen(title, text))
@@ -528,6 +533,8 @@ class LiveScreen(Screen[None]):
         try:
             sampling = sample_all_hosts(self.services.monitor)
             snapshot = await await_with_notice(self, sampling, "Looking on each host how Ray was started …")
+            if not self.is_active:  # help or a dialog may have been opened meanwhile
+                return
             text = preset_of(jobs[0], snapshot, demo_env())
             question = f"Save job {jobs[0].id} as a preset. Name:"
             from cockpit.ui.screens.dialogs import NameDialog
