@@ -85,10 +85,10 @@ def lay_out(
 ) -> Iterator[Block]:
     """Lay sections out one below the other; `listed` has each section with its rows and the number of hidden rows.
 
-    Blank lines go first to rows beyond `least`, then to cut cells, from the top on. With `lends` some of them stay for the pane.
+    Blank lines go first to rows beyond `min_rows`, then to cut cells, from the top on. With `lends` some of them stay for the pane.
     """
     gap = 1 if height >= GAP_FROM_LINES else 0
-    counts = [len(rows) if section.least is None else min(len(rows), section.least) for section, rows, _ in listed]
+    counts = [len(rows) if section.min_rows is None else min(len(rows), section.min_rows) for section, rows, _ in listed]
     blank = height + gap - sum(1 + count + gap for count in counts)
     room = width - (blank < 0) - GUTTER_CELLS + 1  # the blank after the last column may be cut
     for number, (_, rows, _) in enumerate(listed):

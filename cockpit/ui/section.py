@@ -63,16 +63,16 @@ class Section(msgspec.Struct, Generic[Row], frozen=True):
     """Shown when there are no rows."""
     search: Callable[[Row], str] = str
     """The text that the filter searches."""
-    dim: Callable[[Row, View], bool] = lambda _row, _view: False
+    is_old: Callable[[Row, View], bool] = lambda _row, _view: False
     """Whether the row's facts are old."""
     total: int | None = None
     """The number of all rows, if `rows` has only the first of them."""
-    least: int | None = None
-    """If there is no room for all rows, so many are listed; `None`: all, as a table can be scrolled."""
+    min_rows: int | None = None
+    """If there is no room for all rows, at least so many are listed; `None`: all, because a table can be scrolled."""
     newest_last: bool = False
     """If there is no room for all rows, the last ones are listed, not the first."""
-    more: str = ""
-    """The key that lists the others."""
+    more_hint: str = ""
+    """What to press for the others, such as `press 6`."""
     fixed: bool = False
     """Neither filtered nor sorted: facts about one thing."""
     unknown: str = NO_ANSWER
@@ -150,7 +150,7 @@ class Item(PageRow, Generic[Row], frozen=True):
     """A row with a key of its own around any value."""
 
     key: str
-    of: Row
+    value: Row
     about: object = None
     """The thing that Enter opens."""
 

@@ -309,7 +309,7 @@ async def test_every_line_of_a_folded_row_is_as_wide_as_the_table():
 
 
 async def test_of_a_section_that_may_be_short_rows_are_left_out_only_where_there_is_no_room():
-    short = section(*things(*"abcdefgh"), least=2, more="press 9")
+    short = section(*things(*"abcdefgh"), min_rows=2, more_hint="press 9")
     async with table(short, section(*things(*map(str, range(9))), key="others"), size=(60, 30)) as (shown, _):
         assert len(names(shown)) == 8
         assert "press 9" not in lines(shown)[0]

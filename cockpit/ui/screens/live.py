@@ -162,7 +162,7 @@ class LiveScreen(Screen[None]):
         if self.frozen_at is None and clock() - self.snapshot.taken > AGE_REDRAW_AFTER_S:
             self.draw()
         if isinstance(page, NodePage) and clock() - (page.asked_at or clock()) > NODE_PROCESSES_INTERVAL_S:
-            self._ask_processes(page)
+            self._load_processes(page)
         self._refresh_presets()
         self.refresh_log_tails()
 
@@ -177,11 +177,11 @@ class LiveScreen(Screen[None]):
     def on_table_opened(self) -> None:
         page = self.page_view.page
         if isinstance(page, NodePage) and page.asked_at is None:
-            self._ask_processes(page)
+            self._load_processes(page)
 
     @work(group="node", exclusive=True)
-    async def _ask_processes(self, page: NodePage) -> None:
-        await page.ask(self.services.monitor.node_processes, self.services.clock())
+    async def _load_processes(self, page: NodePage) -> None:
+        await page.load_processes(self.services.monitor.node_processes, self.services.clock())
         self.draw()
 
     # What keys do
@@ -210,7 +210,7 @@ class LiveScreen(Screen[None]):
             choice = self.choices.get(argument.strip("')"))
             if not isinstance(choice, Choice):
                 return None
-            kind = "remedy" if choice.is_remedy else "row-action" if choice.action.takes else "action"
+            kind = "remedy" if choice.is_remedy_of_finding else "row-action" if choice.action.takes else "action"
             return rank(kind), choice.action.title
         if name == "address" and self.snapshot.cluster.reachable is False:
             return 0, binding.description
@@ -331,7 +331,7 @@ class LiveScreen(Screen[None]):
         self.draw()
         if page.wants_dead:
             self.page_view.table.go_to_top()  # dead actors are listed there
-            await page.ask(self.services.monitor.dead_actors)
+            await page.load_dead(self.services.monitor.dead_actors)
             self.draw()
 
     def action_hide(self) -> None:

@@ -58,11 +58,11 @@ def _is_idle(frame: StackFrame) -> bool:
 
 async def read_stacks(ask: Callable[[Process], Awaitable[Sequence[StackThread]]], processes: Iterable[Process], view: View) -> list[Stack]:
     """Read the stacks of these processes. If one could not be read, its `error` has the reason."""
-    room = asyncio.Semaphore(MAX_REQUESTS)
+    slots = asyncio.Semaphore(MAX_REQUESTS)
 
     async def one(process: Process) -> Stack:
         try:
-            async with room:
+            async with slots:
                 return Stack(_title(process, view), tuple(thread.frames for thread in await ask(process)))
         except SourceError as error:
             return Stack(_title(process, view), error=str(error))
