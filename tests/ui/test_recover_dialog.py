@@ -97,6 +97,7 @@ async def test_one_question_with_all_that_ends_and_all_steps(make, folder):
     async with begun(make, folder, book) as (app, pilot):
         assert "job train1 ends with it" in shown(app)
         assert "Kill orphans: kill orphan and stale processes" in shown(app)
+        assert "more line" not in shown(app), "there is room for the whole plan below the steps"
         assert app.focused.id == "leave"
         await press(pilot, "escape", then=lambda: len(app.screen_stack) == 1)
         assert (book.ran, book.closed) == (0, 1)

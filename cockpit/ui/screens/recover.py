@@ -21,7 +21,7 @@ from cockpit.config.document import InputError
 from cockpit.presets import Preset
 from cockpit.sources.source import SourceError
 from cockpit.text import age, plural
-from cockpit.ui.screens.plan import ActionDialog, PlanLines, Stage
+from cockpit.ui.screens.plan import LINES_AROUND, MIN_LINES, ActionDialog, PlanLines, Stage
 from cockpit.ui.services import RunbookFactory
 
 SIGNS: Final[dict[StepState, tuple[str, str]]] = {
@@ -162,11 +162,17 @@ class RecoverScreen(ActionDialog):
     def _show_stage(self, stage: Stage, title: str, text: str = "") -> None:
         """Show another stage. While the user chooses steps, the focus stays on their list."""
         choices = self.query_one(SelectionList)
-        is_choosing = self.focused is choices and stage in ("looking", "plan")
-        super()._show_stage(stage, title, text)
+        is_choosing = self.focused is choices
         choices.display = stage in ("looking", "plan")
-        if is_choosing:
+        super()._show_stage(stage, title, text)
+        if is_choosing and choices.display:
             self.set_focus(choices)
+
+    def fit(self) -> None:
+        """Make the dialog as high as its lines and the list of steps need."""
+        choices = self.query_one(SelectionList)
+        steps = choices.option_count if choices.display else 0
+        self.query_one("#dialog").styles.height = max(MIN_LINES, self.query_one(PlanLines).count + steps + LINES_AROUND)
 
     def on_selection_list_selected_changed(self, event: SelectionList.SelectedChanged[str]) -> None:
         """Make another plan for the chosen steps."""
