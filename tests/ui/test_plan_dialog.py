@@ -303,10 +303,10 @@ async def test_the_log_says_that_the_action_was_aborted(make, tmp_path):
     audit = Audit(tmp_path / "acts.jsonl", lambda: NOW)
 
     class Logging(FakeExecutor):
-        async def perform(self, plan, hear):
+        async def perform(self, plan, on_progress):
             action, receipt = audit.begin(plan), None
             try:
-                receipt = await super().perform(plan, hear)
+                receipt = await super().perform(plan, on_progress)
             finally:
                 audit.end(action, plan, receipt)
             return receipt

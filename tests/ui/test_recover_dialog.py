@@ -35,8 +35,8 @@ class Book:
         yield self
         self.closed += 1
 
-    async def plan(self, hear):
-        hear("head", Progress("looking"))
+    async def plan(self, on_progress):
+        on_progress("head", Progress("looking"))
         if self.refuses:
             raise StepError(self.refuses)
         targets = (Target("process", "head", pid=7, part="raylet", kind="ray", command="raylet"),)
