@@ -67,7 +67,7 @@ def test_an_unknown_step_is_bad_usage_and_all_steps_are_listed(preset: str, flag
 class Runbook:
     """Takes the place of a runbook; by default it is in the step clean."""
 
-    preset, left, named_job, failed = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",), None, None
+    preset, state_now, named_job, failed = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",), None, None
 
     def __init__(self, **states: dict[str, object]) -> None:
         self.states = states or {"clean": {"state": "running"}}
