@@ -66,12 +66,12 @@ class ProbeRequests:
     def __init__(self, **replies):
         self.replies, self.asked, self.hang = replies, [], False
 
-    async def send(self, requests, hear, patience, **_):
+    async def send(self, requests, on_progress, patience, **_):
         self.asked.append(requests)
         if self.hang:
             await asyncio.sleep(60)
         for host in requests:
-            hear(host, Progress("running"))
+            on_progress(host, Progress("running"))
         return {host: self._answer(host, request["stage"]) for host, request in requests.items()}
 
     def _answer(self, host, stage):

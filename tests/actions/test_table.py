@@ -93,7 +93,7 @@ def test_the_remedy_of_a_selected_finding_goes_before_what_the_key_means_for_oth
     known = snapshot(processes=(orphan,), findings=(orphans(orphan.key),))
     choice = choose_action(actions_on("K"), Selection([actor(1), *known.findings], snapshot=known))
     assert isinstance(choice, Choice)
-    assert (choice.action.id, choice.is_remedy) == ("kill-orphans", True)
+    assert (choice.action.id, choice.is_remedy_of_finding) == ("kill-orphans", True)
 
 
 A5, B6 = process(5, ticks=7, host="a"), process(6, ticks=8, host="b")

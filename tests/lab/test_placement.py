@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.placement import LivingNodes, Place, ask, scale_amount, shape
+from cockpit.placement import LivingNodes, PlacementNode, make_request, scale_amount, shape
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import COCKPIT, Watcher, lay_config
 from tests.lab.placement_jobs import PlacementJobs, reasons
@@ -275,11 +275,11 @@ def test_of_groups_of_all_kinds_ray_places_those_that_can_be_placed(asked: Place
     total = {"GPU": scale_amount(8), "CPU": scale_amount(16)}
     world = LivingNodes(
         [
-            Place("head", "head", total, {"GPU": scale_amount(3), "CPU": scale_amount(12)}),
-            Place("w1", "w1", total, {"GPU": scale_amount(1), "CPU": scale_amount(2)}),
+            PlacementNode("head", "head", total, {"GPU": scale_amount(3), "CPU": scale_amount(12)}),
+            PlacementNode("w1", "w1", total, {"GPU": scale_amount(1), "CPU": scale_amount(2)}),
         ]
     )
-    kinds = [world.judge(ask([shape(bundle) for bundle in bundles], strategy)).kind for bundles, strategy in asks]
+    kinds = [world.judge(make_request([shape(bundle) for bundle in bundles], strategy)).kind for bundles, strategy in asks]
     differ = [
         (kind, *each, state)
         for kind, each, state in zip(kinds, asks, said, strict=True)

@@ -662,7 +662,7 @@ def seen(monkeypatch, tmp_path):
 
 
 async def test_one_look_waits_for_all_named_hosts_even_if_fewer_are_probed_at_once(seen, monkeypatch):
-    monkeypatch.setattr(monitor_module, "SINGLE_LOOK_PACE", ProbeTimings(most=1))
+    monkeypatch.setattr(monitor_module, "SINGLE_LOOK_PACE", ProbeTimings(max_running=1))
     assert await seen("w1", "w2", "w3", hosts_patience=15.0) == ({"w1", "w2", "w3"}, {})
 
 

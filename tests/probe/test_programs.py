@@ -23,6 +23,12 @@ def test_input_reaches_the_program_and_both_outputs_come_back():
     assert run("cat; echo no >&2; exit 3", text=b"x" * 200_000) == (3, b"x" * 200_000, b"no\n")
 
 
+def test_what_follows_a_profile_that_truncates_the_output_is_whole():
+    """`>` opens the output anew and empties it."""
+    assert run("echo banner; echo 12345678 >/dev/stdout; echo answer") == (0, b"12345678\nanswer\n", b"")
+    assert run("echo banner >&2; echo 12345678 >/dev/stderr; echo reason >&2") == (0, b"", b"12345678\nreason\n")
+
+
 def test_a_program_that_takes_too_long_is_killed_with_its_children_and_its_output_is_kept():
     ended = run("sleep 600 & echo $!; wait", limit_s=0.5)
     assert ended.code is None

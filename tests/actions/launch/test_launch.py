@@ -190,7 +190,7 @@ async def test_the_same_plan_twice_is_one_job(table, preset):
 async def test_two_operators_in_the_same_moment_launch_one_job(table, preset):
     people = [operator(table) for _ in range(5)]
     plans = [await plan(one, preset) for one in people]
-    look, looked, all_have = launch.Submissions.look, [], asyncio.Event()
+    look, looked, all_have = launch.Submissions.read, [], asyncio.Event()
 
     async def together(self):
         seen = await look(self)
@@ -201,7 +201,7 @@ async def test_two_operators_in_the_same_moment_launch_one_job(table, preset):
         return seen
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch.Submissions, "look", together)
+        patch.setattr(launch.Submissions, "read", together)
         receipts = await asyncio.gather(*(one.perform(made) for one, made in zip(people, plans, strict=True)))
     assert list(table.jobs) == ["ppo-20261121-1848"]
     assert table.posts() == 5

@@ -146,15 +146,15 @@ async def test_a_running_part_of_ray_is_fixed_by_the_step_stop_and_other_obstacl
         with pytest.raises(StepError) as failed:
             await runbook.check_hosts(quiet, quiet)
         assert failed.value.begin == begin
-        assert runbook.left() == (("only some parts of Ray run on w1 (session_1)", "not started on login-1") if begin else ())
+        assert runbook.describe_state() == (("only some parts of Ray run on w1 (session_1)", "not started on login-1") if begin else ())
 
 
 async def test_the_state_after_a_failure_names_hosts_where_ray_runs():
     runbook, _ = deeds(plan=Plan("start", "Start Ray", targets=(replace(head_with_ray(), host="login-1"),)))
     await runbook.survey(quiet)
-    assert runbook.left() == (f"Ray runs on login-1 ({OURS})", "not started on w1")
+    assert runbook.describe_state() == (f"Ray runs on login-1 ({OURS})", "not started on w1")
     runbook.stopped.append(OURS)
-    assert runbook.left() == (f"stopped: {OURS}",)
+    assert runbook.describe_state() == (f"stopped: {OURS}",)
 
 
 class Look:

@@ -37,12 +37,12 @@ class Scripted(Recovery):
         self._fails = fails or {}
 
     def _function_of(self, name: str) -> Any:
-        async def deed(hear: OnProgress, show: Show) -> Lines:
+        async def deed(on_progress: OnProgress, show: Show) -> Lines:
             show(Plan(name, name))
             show(Receipt(name, name))
-            hear("head", Progress("half way"))
+            on_progress("head", Progress("half way"))
             await asyncio.sleep(0.01)
-            hear("head", Progress(f"it wrote {TOKEN}"))
+            on_progress("head", Progress(f"it wrote {TOKEN}"))
             self.done.append(name)
             if name in self._fails:
                 raise self._fails[name]

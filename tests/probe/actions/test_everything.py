@@ -43,8 +43,8 @@ def test_its_output_is_reported_line_by_line_and_its_summary_is_kept(tmp_path: P
 
 @pytest.mark.parametrize("script", ["exec sleep 1000", "exec >&- 2>&-; exec sleep 1000"])
 def test_a_command_that_does_not_end_is_killed_and_this_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str):
-    monkeypatch.setattr(everything, "SLACK_S", 0.0)
-    monkeypatch.setattr(everything, "QUIET_S", 0.2)
+    monkeypatch.setattr(everything, "EXTRA_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(everything, "STILL_RUNNING_AFTER_S", 0.2)
     told: list[str] = []
     assert run(stand_in(tmp_path, script), {"grace": 1}, told.append).endswith("(`ray stop` did not end in time)")
     assert ("`ray stop` is still running" in told) == (script == "exec sleep 1000")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.sample import fillers as module
-from cockpit.probe.sample.fillers import Filler, Fillers, count_disk, tell
+from cockpit.probe.sample.fillers import Filler, Fillers, count_disk, describe_disk
 from cockpit.probe.sample.origin import ProcessOrigin
 from cockpit.probe.sample.process_kinds import SessionFolder
 from cockpit.probe.sample.processes import Details, ProcessScanner, ScannedProcess
@@ -130,7 +130,7 @@ def test_a_count_that_reaches_a_limit_is_not_whole(disk, monkeypatch):
 def test_a_name_that_is_no_utf_8_can_be_sent(disk):
     write(disk / "a" / os.fsdecode(b"\xff\x1b.bin"), 20)
     found = count_disk(str(disk), (), {}, never_pause)
-    (told,) = tell(str(disk), found, {}, str)["fillers"]
+    (told,) = describe_disk(str(disk), found, {}, str)["fillers"]
     assert told["path"] == f"{disk}/a/\\xff\x1b.bin"
 
 
@@ -203,7 +203,7 @@ def test_an_answer_has_its_age_and_is_dropped_after_three_intervals_or_when_the_
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 2.9 * module.RECOUNT_INTERVAL_S)
     (found,) = fillers.known().values()
-    assert time.time() - tell(str(disk), found, {}, str)["seen"] == pytest.approx(2.9 * module.RECOUNT_INTERVAL_S, abs=20)
+    assert time.time() - describe_disk(str(disk), found, {}, str)["seen"] == pytest.approx(2.9 * module.RECOUNT_INTERVAL_S, abs=20)
     monkeypatch.setattr(time, "monotonic", lambda: now + 3.1 * module.RECOUNT_INTERVAL_S)
     assert not fillers.known()
     fillers._count(str(disk), 0.9)

@@ -123,7 +123,7 @@ def test_a_name_that_is_no_session_here_has_no_logs(temp, folder, session):
 
 def test_a_followed_log_continues_with_new_lines_and_after_truncation_from_its_beginning(temp, folder, monkeypatch):
     monkeypatch.setattr(logs, "POLL_INTERVAL_S", 0.001)
-    monkeypatch.setattr(logs, "QUIET_S", 0.0)
+    monkeypatch.setattr(logs, "EMPTY_ANSWER_AFTER_S", 0.0)
     path = folder / "a.out"
     path.write_text("one\n")
     heard, steps = [], iter(["two\n", "", None])

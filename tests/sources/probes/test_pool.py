@@ -35,7 +35,16 @@ REACH = f"{sys.executable} {FAKE} --read {{name}}"
 DEFAULT = Config()
 HERE = socket.gethostname()
 QUICK = ProbeTimings(
-    tick=0.02, idle_tick=0.02, silence=0.4, restart=1.2, first_pause=0.1, longest_pause=0.4, settled=60, grace=0.3, turn=0.3, answer=5
+    tick=0.02,
+    idle_tick=0.02,
+    silence=0.4,
+    restart=1.2,
+    first_pause=0.1,
+    longest_pause=0.4,
+    settled=60,
+    grace=0.3,
+    min_turn=0.3,
+    answer_timeout=5,
 )
 
 
@@ -290,7 +299,7 @@ async def test_a_host_that_becomes_a_target_again_in_time_keeps_its_probe(lab):
 
 
 async def test_of_forty_hosts_thirty_two_run_at_once_and_each_has_its_turn(lab):
-    lab.begin(timings=replace(QUICK, turn=2.0, silence=20.0))
+    lab.begin(timings=replace(QUICK, min_turn=2.0, silence=20.0))
     names = [f"calm-{number}" for number in range(40)]
     lab.want(*names)
     most = 0
@@ -306,7 +315,7 @@ async def test_of_forty_hosts_thirty_two_run_at_once_and_each_has_its_turn(lab):
 
 
 async def test_a_host_with_a_complete_sample_makes_room_for_others_and_is_not_restarted(lab):
-    lab.begin(timings=replace(QUICK, most=2, turn=60.0))
+    lab.begin(timings=replace(QUICK, max_running=2, min_turn=60.0))
     lab.want("calm-1", "calm-2", "calm-3", "calm-4", "calm-5")
     first = {"calm-1", "calm-2"}
     await lab.until(lambda: first <= lab.listener.hosts.keys())
@@ -319,7 +328,7 @@ async def test_a_host_with_a_complete_sample_makes_room_for_others_and_is_not_re
 
 
 async def test_a_host_that_hangs_delays_no_other(lab):
-    lab.begin(timings=replace(QUICK, most=4))
+    lab.begin(timings=replace(QUICK, max_running=4))
     lab.want(*[f"silent-{number}" for number in range(6)], "well-1", "well-2")
     await lab.until(lambda: {"well-1", "well-2"} <= lab.listener.hosts.keys(), 20)
 
@@ -332,7 +341,7 @@ async def test_probes_of_other_hosts_can_be_forbidden(lab):
 
 
 async def test_closing_waits_for_no_child(lab, monkeypatch):
-    hosts = lab.begin(timings=replace(QUICK, burst=32))
+    hosts = lab.begin(timings=replace(QUICK, max_starts_per_tick=32))
     lab.want(*[f"stops-{number}" for number in range(12)], *[f"silent-{number}" for number in range(12)])
     await lab.until(lambda: len(lab.children) == 25 and sum(name.startswith("stops") for name in lab.listener.hosts) == 12, 20)
     waiting: list[threading.Thread] = []
@@ -395,7 +404,7 @@ async def test_the_real_probe_works_on_this_host_and_through_a_pipe():
 
 
 async def test_no_probe_is_reported_after_this_program_stood_still(lab):
-    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, frozen=0.5))
+    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, frozen_after=0.5))
     lab.want("well-1")
     await lab.until(lambda: {HERE, "well-1"} <= lab.listener.hosts.keys())
     pids = lab.pid(HERE), lab.pid("well-1")
@@ -411,7 +420,7 @@ async def test_no_probe_is_reported_after_this_program_stood_still(lab):
 
 
 async def test_a_sample_that_lay_in_the_pipe_keeps_its_real_age(lab):
-    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, frozen=0.5))
+    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, frozen_after=0.5))
     await lab.until(lambda: HERE in lab.listener.hosts)
     first = lab.listener.hosts[HERE]
     time.sleep(0.3)
@@ -469,7 +478,7 @@ async def test_a_question_is_answered_on_this_host_and_on_another_and_cancelling
 )
 async def test_a_question_without_an_answer_raises_the_reason(lab, host, text):
     known = tuple(HostEntry(name) for name in ("refused-1", "silent-1"))
-    hosts = lab.begin(config=Config(hosts=known), timings=replace(QUICK, answer=1.0))
+    hosts = lab.begin(config=Config(hosts=known), timings=replace(QUICK, answer_timeout=1.0))
     with pytest.raises(SourceError) as caught:
         await hosts.ask(host, ["environ", "7", "99"])
     assert str(caught.value) == text

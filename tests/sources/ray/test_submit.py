@@ -127,7 +127,7 @@ async def test_a_look_tells_the_time_over_there_and_who_launched_what(table, sub
     await submissions.submit(submission(), hide)
     table.jobs["odd"] = {"submission_id": "odd", "metadata": {"cockpit_preset": 5, KEY: None}, "status": "RUNNING"}
     table.jobs["driver"] = {"type": "DRIVER", "job_id": "01000000", "status": "RUNNING"}
-    look = await submissions.look()
+    look = await submissions.read()
     assert look.moment == table.now
     assert look.names == {"ppo-1", "odd"}
     assert [(job.key, job.origin, job.started) for job in look.jobs] == [

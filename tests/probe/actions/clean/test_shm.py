@@ -187,7 +187,7 @@ def test_a_file_that_is_opened_at_the_last_moment_stays(leftovers):
     opener = threading.Thread(target=lambda: opened.append(os.open(path, os.O_RDWR)))
     with shm.take_lease(folder, found) as lease:
         opener.start()
-        while shm.holds(lease):
+        while shm.is_lease_held(lease):
             pass
         assert opened == []
     opener.join()
