@@ -1,4 +1,4 @@
-"""A node that is to be drained: which may be aimed at, what is asked of the probe, and what is typed before it is done."""
+"""Draining a node: valid targets, the request to the probe, and the word to type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that are stopped or deleted: what is said of one that Ray doesn't have."""
+"""Stopping and deleting jobs: the error for a job that Ray does not have."""
 
 from __future__ import annotations
 

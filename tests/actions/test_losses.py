@@ -1,4 +1,4 @@
-"""What ends with something, and what stays, is told from what is known and no more."""
+"""The losses of an action, from known facts only."""
 
 from __future__ import annotations
 
@@ -139,14 +139,14 @@ def test_left_over_and_foreign_processes_cost_nothing():
     assert told(process(70, kind="orphan"), process(71, kind="stale"), process(72, kind="foreign")) == ()
 
 
-def test_a_circle_of_parents_ends_the_search():
+def test_a_loop_of_parents_ends_the_search():
     assert told(process(1, parent=2, kind="child"), process(2, parent=1, kind="child")) == (
         "process 1 works for a live Ray session",
         "process 2 works for a live Ray session",
     )
 
 
-def test_an_actor_and_what_it_holds():
+def test_a_killed_actor_frees_what_it_holds():
     assert lost_with_actor(world(critic(1), critic(2)), f"{1:032x}") == (
         "actor Critic of job train1 ends and frees 1 GPU; Ray will not restart it",
         "job train1 (2 GPUs) uses it and will probably fail",

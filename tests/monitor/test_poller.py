@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.usefixtures("seconds_of_the_loop"), pytest.mark.skips_
 
 
 class Asked:
-    """A source with a given answer, which counts how it is read."""
+    """A source with a given answer that counts its reads."""
 
     def __init__(self, name="ray.jobs", answer=JOBS, *, every=0.01, timeout=0.2):
         self.answer, self.takes = answer, 0.0
@@ -55,7 +55,7 @@ class Clock:
 
 
 class Watched:
-    """A running poller, and all that it has published."""
+    """A running poller and all its published snapshots."""
 
     def __init__(self):
         self.published = []
@@ -107,7 +107,7 @@ async def test_before_the_first_answer_everything_is_unknown(watched):
     watched.watch(slow)
     seen = await watched.shows(lambda snapshot: True)
     assert seen.jobs is seen.nodes is seen.processes is seen.cluster.reachable is None
-    assert seen.cluster.address == "http://head:8265", "where it is asked is known"
+    assert seen.cluster.address == "http://head:8265", "the address is known"
     assert not watched.poller.answered
 
 
@@ -239,11 +239,11 @@ async def test_an_early_snapshot_has_the_newest_facts_unless_the_cluster_is_larg
 
 
 @pytest.mark.parametrize(("cost", "pause"), [(0.0, 2.0), (0.05, 2.0), (0.075, 3.0), (0.1, 4.0), (9.0, 4.0)])
-def test_snapshots_that_take_long_are_made_less_often_but_as_often_as_ray_has_something_new(cost, pause):
+def test_slow_snapshots_are_made_less_often_but_as_often_as_ray_has_news(cost, pause):
     assert poller_module.choose_pause(cost) == pytest.approx(pause)
 
 
-async def test_another_cluster_behind_the_same_address_makes_everything_forgotten(watched):
+async def test_another_cluster_at_the_same_address_makes_everything_forgotten(watched):
     identity, jobs, nodes = Asked("ray.identity", HERE), Asked(every=3600), Asked("ray.nodes", NODES, every=3600)
     watched.watch(identity, jobs, nodes)
     watched.poller.update_host(Host("here", taken=NOW, processes=(), local=True))
@@ -252,7 +252,7 @@ async def test_another_cluster_behind_the_same_address_makes_everything_forgotte
     seen = await watched.shows(lambda snapshot: snapshot.cluster.session == "session_2")
     assert seen.jobs is None
     assert node(1) not in seen.nodes
-    assert seen.hosts, "what a probe sees is true of the host, whatever cluster runs there"
+    assert seen.hosts, "a probe's facts are true of the host in any cluster"
 
 
 @pytest.mark.parametrize("answer", [HERE, Cluster("http://head:8265", "2.9.3", reachable=True)])
@@ -265,7 +265,7 @@ async def test_an_identity_with_fewer_facts_is_still_the_same_cluster(watched, a
     assert watched.poller.parts.jobs is JOBS
 
 
-async def test_a_dashboard_that_goes_away_is_not_reachable_and_its_facts_stay(watched):
+async def test_a_dashboard_that_disappears_is_unreachable_and_its_facts_stay(watched):
     identity, jobs = Asked("ray.identity", HERE), Asked()
     watched.watch(identity, jobs)
     await watched.shows(lambda snapshot: snapshot.jobs and snapshot.cluster.reachable)
@@ -294,7 +294,7 @@ async def test_as_soon_as_any_source_answers_again_the_identity_is_read_at_once(
     await watched.shows(lambda snapshot: snapshot.cluster.reachable)
 
 
-async def test_leaving_forgets_ray_and_asks_no_more_and_another_dashboard_can_be_polled(watched):
+async def test_leaving_forgets_ray_and_another_dashboard_can_be_polled(watched):
     failing, identity = Asked("ray.nodes", SourceError("no answer")), Asked("ray.identity", HERE)
     first, second = Asked(), Asked("ray.jobs", JobFacts(jobs=()))
     watched.watch(failing, identity, first)
@@ -314,7 +314,7 @@ async def test_leaving_forgets_ray_and_asks_no_more_and_another_dashboard_can_be
     assert watched.poller.parts.jobs.jobs == ()
 
 
-async def test_an_answer_that_comes_just_as_its_dashboard_is_left_is_not_believed(watched):
+async def test_an_answer_that_comes_just_as_its_dashboard_is_left_is_ignored(watched):
     late = Asked()
     late.gate = asyncio.Event()
     watched.watch(late)
@@ -340,7 +340,7 @@ async def test_it_ends_if_it_is_cancelled_just_as_an_answer_arrives(watched, mon
     await asyncio.wait_for(asyncio.wait({watched.task}), 5)
 
 
-async def test_facts_and_faults_of_two_hosts_are_two_and_end_by_themselves(watched):
+async def test_facts_and_faults_of_two_hosts_are_separate(watched):
     watched.poller.update_host(Host("w1", taken=NOW, cpus=8, processes=()))
     watched.poller.update_host(Host("w2", taken=NOW, cpus=8, processes=()))
     await watched.shows(lambda snapshot: set(snapshot.hosts) == {"w1", "w2"})
@@ -367,7 +367,7 @@ async def test_waiting_for_a_change_ends_with_it_or_after_the_patience(watched):
     await asyncio.wait_for(watched.poller.change(-1), 1)
 
 
-async def test_expected_hosts_are_listed_before_anybody_speaks():
+async def test_expected_hosts_are_listed_before_the_first_report():
     published = []
     poller = Poller(published.append, expected=(("w7", "w7"),))
     poller.update_host(Host("here", taken=NOW, processes=(), local=True))
@@ -378,7 +378,7 @@ async def test_expected_hosts_are_listed_before_anybody_speaks():
 
 
 @pytest.mark.parametrize("place", ["join", "tracker"])
-async def test_facts_that_trip_us_leave_the_last_snapshot_in_place_and_a_fault_that_ends_with_them(watched, monkeypatch, place):
+async def test_facts_that_cause_an_exception_keep_the_last_snapshot_and_raise_a_fault(watched, monkeypatch, place):
     watched.watch(Asked())
     await watched.shows(lambda snapshot: snapshot.jobs)
 
@@ -402,7 +402,7 @@ async def test_facts_that_trip_us_leave_the_last_snapshot_in_place_and_a_fault_t
 
 
 class Judging:
-    """Stands for the tracker, and counts its calls."""
+    """Stands for the tracker and counts its calls."""
 
     def __init__(self):
         self.looks, self.forgiven = 0, 0.0
@@ -426,7 +426,7 @@ class Judging:
         self.forgiven += gap
 
 
-def test_nothing_is_found_before_the_first_answers_nor_of_old_facts_after_a_stop():
+def test_nothing_is_found_before_the_first_answers_or_from_old_facts_after_a_stop():
     now, tracker = [1000.0], Judging()
     poller = Poller(lambda _: None, tracker=tracker, clock=lambda: now[0])
     poller._make_snapshot(poller.parts)
@@ -458,14 +458,14 @@ async def test_findings_are_made_as_soon_as_all_have_answered(watched):
     assert tracker.looks > 0
 
 
-async def test_findings_about_hosts_hold_on_while_another_cluster_is_polled(watched):
+async def test_findings_about_hosts_remain_while_another_cluster_is_polled(watched):
     watched.poller.update_host(Host("w1"))
     watched.poller.tracker = tracker = Judging()
     watched.poller.leave()
     assert tracker.looks == 1
 
 
-async def test_another_cluster_is_judged_once_all_have_answered_for_it_too(watched):
+async def test_another_cluster_is_judged_once_all_have_answered_for_it(watched):
     watched.poller.update_host(Host("w1"))
     watched.clock.now += poller_module.FIRST_ANSWERS_S
     slow = Asked()
@@ -476,7 +476,7 @@ async def test_another_cluster_is_judged_once_all_have_answered_for_it_too(watch
     assert tracker.looks == 0
 
 
-async def test_a_newer_snapshot_that_was_made_meanwhile_is_not_replaced(monkeypatch):
+async def test_a_newer_snapshot_made_meanwhile_is_not_replaced(monkeypatch):
     published = []
     poller = Poller(published.append, tracker=Judging())
     newer = poller._make_snapshot(poller.parts)
@@ -528,7 +528,7 @@ async def test_after_a_stop_no_source_is_polled_and_the_facts_stay(watched):
     await watched.shows(lambda snapshot: snapshot.kubernetes and snapshot.jobs)
     asking = list(watched.poller._tasks)
     watched.poller.stop()
-    await asyncio.wait(asking)  # a question that has been put is put
+    await asyncio.wait(asking)  # a sent question is completed
     times = kubernetes.times, jobs.times
     watched.poller.refresh()
     for _ in range(20):

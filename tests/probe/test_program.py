@@ -57,7 +57,7 @@ def test_an_answer_that_arrives_while_a_sample_is_written_is_sent_at_once(monkey
 
     def say(line):
         told.append(line.get("unanswered"))
-        if told == [None, ["nvml"]]:  # the greeting, and a sample that was made before the answer came
+        if told == [None, ["nvml"]]:  # the first line, and a sample that was made before the answer came
             sampler.answered.append("nvml")
             sampler.first.set()
         elif len(told) > 2:

@@ -66,7 +66,7 @@ async def test_one_task_of_an_array_must_be_named(printed: dict[str, list[str]])
     with pytest.raises(SourceError, match=r"4 matches several Slurm jobs; name one: 4_0 \(RUNNING\), 4_1 \(RUNNING\), 4_2 \(RUNNING\)"):
         await find_parts("4")
     assert [(one.id, one.nodes) for one in await find_parts("4_1")] == [("6", "gpu2")]
-    assert [node.name for node in (await read_allocation("4", NOW)).nodes] == [], "only that task, whose node sinfo does not list"
+    assert [node.name for node in (await read_allocation("4", NOW)).nodes] == [], "only that task; sinfo does not list its node"
     assert printed["asked"][-1].startswith("sinfo --all --nodes=gpu3 ")
 
 

@@ -68,7 +68,7 @@ async def test_it_is_submitted_unchanged_and_marked_with_its_origin(table):
     assert not {"cockpit_preset", "cockpit_file", "job_submission_id"} & made["metadata"].keys()
 
 
-async def test_no_secret_of_it_leaves_for_any_eye(table):
+async def test_no_secret_of_it_is_shown(table):
     one = operator(table)
     made = await plan(one)
     receipt = await one.perform(made)
@@ -117,7 +117,7 @@ async def test_the_second_plan_of_the_same_job_sees_the_first_and_asks_for_its_n
     assert "job by-hand-20261121-1848 (by-hand launched again) is PENDING, launched 0s ago" in again.notes[0]
 
 
-async def test_a_job_that_was_made_of_another_is_made_of_the_first_again(table):
+async def test_a_relaunch_of_a_relaunch_names_the_first_job(table):
     await launched(table)
     table.jobs["by-hand-20261121-1848"]["status"] = "FAILED"
     table.now += 120
@@ -178,7 +178,7 @@ async def test_its_uploaded_folder_is_used_again_while_ray_has_it(table):
         ({"entrypoint": ""}, "does not report the entrypoint of job by-hand"),
     ],
 )
-async def test_a_job_that_can_not_be_reproduced_is_refused(table, told, said):
+async def test_a_job_that_cannot_be_reproduced_is_refused(table, told, said):
     lay(table, **told)
     with pytest.raises(NotMeantError, match=said):
         await plan(operator(table))
@@ -197,7 +197,7 @@ async def test_an_id_that_is_too_long_or_odd_leaves_room_for_the_time(table):
     assert receipt.done[0].id == f"x-{'y' * 77}-20261121-1848"
 
 
-async def test_metadata_of_a_job_never_makes_a_word_that_can_not_be_typed(table):
+async def test_metadata_of_a_job_never_becomes_a_word_that_cannot_be_typed(table):
     lay(table, metadata={"cockpit_again": " \u202e"})
     await launched(table)
     assert (await plan(operator(table))).word == "job"

@@ -99,7 +99,7 @@ def test_rays_own_client_packs_the_same_and_ray_unpacks_it(folder, tmp_path):
     assert packaging.is_zip_uri(package.uri)
 
 
-def test_rayignore_leaves_out_more_and_brings_nothing_back_and_the_runtime_envs_excludes_hold_too(folder):
+def test_rayignore_only_excludes_more_and_the_runtime_envs_excludes_apply_too(folder):
     lay(folder, a_py="", b_bin="", sub__c_bin="", sub__d_txt="")
     (folder / ".gitignore").write_text("b.bin\n")
     (folder / ".rayignore").write_text("!b.bin\n/sub/*.txt\n")
@@ -117,7 +117,7 @@ def test_files_that_ray_excludes_are_left_out(folder):
     assert ".git/config" in names(folder, RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES="")
 
 
-def test_the_same_content_is_the_same_package_wherever_and_whenever_it_is_packed(tmp_path):
+def test_the_same_content_is_the_same_package_at_any_time_and_place(tmp_path):
     packages = []
     for number, name in enumerate(("one", "two")):
         lay(tmp_path / name, b_py="2", a__c_py="3")
@@ -143,7 +143,7 @@ def test_other_content_is_another_package(folder, change):
     assert pack(find_contents(folder)).uri != before
 
 
-def test_behind_links_lie_files_as_ray_packs_them(folder, tmp_path):
+def test_linked_files_are_packed_as_ray_packs_them(folder, tmp_path):
     lay(tmp_path / "shared", reward_py="r", deep__x_py="x")
     (folder / "reward.py").symlink_to(tmp_path / "shared" / "reward.py")
     (folder / "deep").symlink_to(tmp_path / "shared" / "deep")
@@ -155,7 +155,7 @@ def test_behind_links_lie_files_as_ray_packs_them(folder, tmp_path):
     assert unpacked(pack(contents)) == {"deep/x.py": b"x", "reward.py": b"r"}
 
 
-def test_files_that_can_not_be_packed_are_reported(folder):
+def test_files_that_cannot_be_packed_are_reported(folder):
     lay(folder, a_py="")
     os.mkfifo(folder / "pipe")
     listener = socket.socket(socket.AF_UNIX)
@@ -204,7 +204,7 @@ def test_too_large_a_folder_is_refused_before_anything_is_read(folder):
     assert f"`/outputs/` in {folder}/.rayignore" in str(error.value)
 
 
-def test_a_file_that_grows_without_end_is_given_up(folder, monkeypatch):
+def test_a_file_that_grows_without_end_is_an_error(folder, monkeypatch):
     lay(folder, a_log="x")
     contents = find_contents(folder)
     with (folder / "a.log").open("wb") as file:

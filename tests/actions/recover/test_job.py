@@ -28,7 +28,7 @@ PRESET = Preset("ppo", Path("ppo.yaml"), ray=RayStart(RayNode("head"), (RayNode(
 
 
 class Door:
-    """An executor with one plan, which has a name for each host in `called`."""
+    """An executor with one plan; `called` has the name of each host."""
 
     def __init__(self, plan: Plan, called: dict[str, str]) -> None:
         self._plan, self._called, self.asked = plan, called, 0
@@ -43,7 +43,7 @@ class Door:
 
 
 def quiet(*_: object) -> None:
-    """Nobody listens."""
+    """Ignores all progress."""
 
 
 NAMED = {"head": "login-1", "10.0.0.1": "w1"}
@@ -53,7 +53,7 @@ NOTHING = Plan("start", "Start Ray")
 def deeds(
     called: dict[str, str] = NAMED, plan: Plan = NOTHING, preset: Preset = PRESET, followed: str | None = None
 ) -> tuple[RecoverySteps, Door]:
-    """`followed`: the session for which the dashboard answers. Two hosts are called `login-1` and `w1`, unless `called` says otherwise."""
+    """`followed`: the session of the answering dashboard. By default two hosts are called `login-1` and `w1`."""
 
     async def wait_until_complete() -> None:
         pass
@@ -118,7 +118,7 @@ async def test_the_plan_says_on_which_nodes_of_a_slurm_job_head_and_workers_run(
         (None, False, "no Ray on the nodes of Slurm job 42 answers: continue with --from start, without --skip wait"),
     ],
 )
-async def test_the_ray_of_yesterdays_job_is_not_taken_for_that_of_todays(followed: str | None, runs: bool, reason: str | None):
+async def test_yesterdays_ray_is_not_taken_for_todays(followed: str | None, runs: bool, reason: str | None):
     runbook, _ = deeds(CALLED, Plan("start", "Start Ray", targets=(head_with_ray(),) if runs else ()), ANYWHERE, followed)
     await runbook.survey(quiet)
     told = runbook.why_not_followed()
@@ -158,7 +158,7 @@ async def test_the_state_after_a_failure_names_hosts_where_ray_runs():
 
 
 class Look:
-    """Stands where the monitor does: one job, how it goes on, and what it writes."""
+    """Stands for the monitor: one job, its next states and its log lines."""
 
     def __init__(self, states: Sequence[Job], lines: Sequence[str], actors: tuple[Actor, ...] = ()) -> None:
         self._states, self._lines = [*states], lines
@@ -208,7 +208,7 @@ async def test_live_actors_are_progress_and_rays_own_are_not():
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_first_line_that_is_a_tracebacks_is_no_progress_and_the_job_is_to_be_launched_again():
+async def test_a_traceback_as_first_line_is_no_progress_and_the_job_must_be_launched_again():
     message = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n" + "\n".join(RAYS)
     failed = replace(RUNS, status="FAILED", message=message)
     with pytest.raises(StepError) as error:
@@ -237,7 +237,7 @@ class Started:
         self.poller.snapshot = self._seen(4 if self.asked > 2 else None)
 
     async def wait_until_complete(self, _: float) -> None:
-        """At once."""
+        """Returns at once."""
 
 
 @pytest.mark.usefixtures("hasty")
@@ -251,7 +251,7 @@ async def test_a_check_waits_until_a_new_ray_reports_its_used_resources():
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_mistake_in_the_command_is_not_called_a_lack_of_room(monkeypatch):
+async def test_an_error_in_the_command_is_not_reported_as_missing_resources(monkeypatch):
     mistake = Line("never", "--reward.remote_url is missing")
 
     async def look(*_: Any) -> CheckOutcome:

@@ -1,4 +1,4 @@
-"""Generates hosts from a seed: their processes, which of them end, forgeries by others, and the processes that are really left over."""
+"""Generates hosts from a seed: their processes, which of them end, other users' forgeries, and the real leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attacks by another user: to make root remove files that he can't remove himself, or to prevent root from acting."""
+"""Attacks by another user: to make root remove files that the user cannot remove, or to prevent root from acting."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_endless_files_of_one_user_in_dev_shm_do_not_protect_other_users_files(g
 
 
 def test_another_users_raylet_does_not_choose_the_ray_stop_that_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """His session's name comes first; root's `ray stop` would have run as him, and ended nothing of root's."""
+    """The attacker's session sorts first; root's `ray stop` would have run as the attacker and ended nothing of root's."""
     installed = Path(f"/tmp/attack{os.getpid()}") / "ray/core/src/ray/raylet"
     installed.mkdir(parents=True)
     try:
@@ -128,7 +128,7 @@ def test_another_users_raylet_does_not_choose_the_ray_stop_that_is_run(tmp_path:
 
 
 def test_a_second_dead_session_does_not_wait_for_the_first(ground: Ground):
-    """A session that another user fills again and again stays; the others are removed."""
+    """A session that another user keeps filling stays; the others are removed."""
     first, second = session(ground.temp), session(ground.temp, OTHER)
     shared(first / "logs" / "his", MALLORY)
     age(first)

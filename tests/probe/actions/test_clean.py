@@ -178,7 +178,7 @@ def test_only_sessions_older_than_the_limit_are_removed_also_if_they_were_writte
     for file in (path, *path.rglob("*")):
         age(file, 7200)
     assert ground.plan(older_than=7300)["notes"] == [f"{NAME} is kept: a file in it was written 2.0 hours ago"]
-    assert reason(ground.plan(older_than=7300, sessions=[NAME]), NAME) == "a file in it was written 2.0 hours ago", "it was asked for"
+    assert reason(ground.plan(older_than=7300, sessions=[NAME]), NAME) == "a file in it was written 2.0 hours ago", "it was named"
     planned = ground.plan(older_than=7000)
     assert 7200 <= planned["targets"][0]["age"] < 7260
     os.utime(path / "logs" / "raylet.out")
@@ -224,7 +224,7 @@ def test_protected_files_stay(ground):
     assert done["outcome"].endswith(" and 2 more")
     assert files_in(path) == sorted(kept)
     assert os.listdir(path / "sockets") == os.listdir(path / "logs") == []
-    assert what(ground.clean(protected=[str(path / "run")])["done"]) == [NAME], "it can still be told to be a session's folder"
+    assert what(ground.clean(protected=[str(path / "run")])["done"]) == [NAME], "it is still recognizable as a session's folder"
 
 
 def test_protected_files_are_removed_if_they_are_named(ground):
@@ -554,7 +554,7 @@ def test_it_cleans_on_any_python(ground, start, tmp_path):
 
 
 def hear_answer(probe):
-    """The answer, after its progress lines."""
+    """The answer after its progress lines."""
     while True:
         line = probe.line()
         if "tell" not in line:

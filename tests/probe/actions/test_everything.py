@@ -50,7 +50,7 @@ def test_a_command_that_does_not_end_is_killed_and_this_is_reported(tmp_path: Pa
     assert ("`ray stop` is still running" in told) == (script == "exec sleep 1000")
 
 
-def test_a_command_that_can_not_be_started_is_a_sentence(tmp_path: Path):
+def test_a_command_that_cannot_be_started_is_one_sentence(tmp_path: Path):
     with pytest.raises(NoWayError, match="can't be started"):
         run(RayCommand(str(tmp_path / "ray"), None), {}, lambda *_: None)
 

@@ -369,7 +369,7 @@ time.sleep(60)
 
 
 def test_an_orphan_that_only_a_watching_probe_knows_is_ended_only_with_its_evidence(start, action, run):
-    """In a session of its own, with nothing of Ray in its environment, its parents dead."""
+    """In its own session, with nothing of Ray in its environment, its parents dead."""
     words = ["/ray/raylet", "-c", RAYLET, WORKER, "--raylet_socket_name=/x"]
     raylet = run(*words, executable=sys.executable, environ={"PYTHON": sys.executable})
     lonely = int(raylet.stdout.readline())

@@ -1,4 +1,4 @@
-"""Attacks on a removal: by links, other names, mounts, races, depth; each tries to lose a file outside, or to bring the removal down."""
+"""Attacks on a removal by links, other names, mounts, races and depth: each tries to lose an outside file or to break the removal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Iterator[Path]:
-    """A folder with something in it that must survive, and does."""
+    """A folder with content that must survive, and does."""
     folder = tmp_path / "outside"
     write(folder / "precious")
     write(folder / "below" / "more")
@@ -39,7 +39,7 @@ def outside(tmp_path: Path) -> Iterator[Path]:
 
 @contextmanager
 def meanwhile(deed: Callable[[], None]) -> Iterator[None]:
-    """Does it again and again in a thread, until the block is left."""
+    """Repeats an action in a thread until the block is left."""
     over = threading.Event()
     rounds = [0]
 
@@ -59,14 +59,14 @@ def meanwhile(deed: Callable[[], None]) -> Iterator[None]:
 
 
 class Everything:
-    """All folders, with those of the owner."""
+    """Contains every folder of every owner."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
 def empty(folder: Path, check: Callable[[bool], None] = lambda _fully: None) -> Removal:
-    """Removes everything in it, without checks whether it is alive."""
+    """Removes everything in a folder without checking whether it is alive."""
     removal = Removal(folder.name, ProtectedFiles(), (), (), check, lambda *_: None, Everything())
     top = os.open(folder, FOLDER)
     try:
@@ -316,7 +316,7 @@ def test_a_writer_that_never_stops_ends_in_a_sentence(ground):
 
     with meanwhile(fill):
         answer = ground.do(planned["targets"])
-    assert [*answer["failed"], *answer["done"]], "it ended, whoever won"
+    assert [*answer["failed"], *answer["done"]], "it ended in either case"
     assert not (path / "runtime_resources").exists()
 
 
@@ -349,7 +349,7 @@ def test_many_folders_of_another_user_are_not_entered_and_some_are_named(ground)
     told = [note for note in planned["notes"] if "nobody" in note]
     assert len(told) == 10
     assert any("the same applies to 20 more" in note for note in planned["notes"])
-    assert planned["targets"][0]["files"] == 3, "what lies in them is not counted"
+    assert planned["targets"][0]["files"] == 3, "their content is not counted"
 
 
 def test_too_many_checkpoints_are_left_to_a_person(ground, monkeypatch):
@@ -422,7 +422,7 @@ def test_a_folder_that_may_not_be_read_leaves_the_size_unknown_and_stays(ground)
 
 
 @ROOT
-def test_a_plain_user_can_not_remove_another_users_session(ground):
+def test_a_plain_user_cannot_remove_another_users_session(ground):
     path = session(ground.temp)
     os.chmod(ground.temp, 0o777)
     os.seteuid(65534)

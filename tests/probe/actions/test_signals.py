@@ -58,7 +58,7 @@ def run():
 
 @pytest.fixture(params=["pidfd", "old Python", "no pidfd"])
 def way(request, monkeypatch):
-    """Each way there is to hold a process."""
+    """Each way to hold a process."""
     if request.param == "old Python":
         monkeypatch.delattr(os, "pidfd_open", raising=False)
         monkeypatch.delattr(signal, "pidfd_send_signal", raising=False)
@@ -115,7 +115,7 @@ def test_a_stopped_process_is_continued_so_that_term_ends_it(run, way):
     assert ending(process, 20.0).text.startswith("ended by SIGTERM")
 
 
-def test_this_program_and_its_ancestors_can_not_be_held():
+def test_this_program_and_its_ancestors_cannot_be_held():
     for pid in (os.getpid(), os.getppid(), 1):
         with pytest.raises(ProtectedError):
             open_handle(pid, read_stat(pid).ticks)
@@ -146,7 +146,7 @@ def test_a_process_whose_main_thread_has_ended_is_alive(run, way):
 
 
 def test_a_process_that_hangs_in_the_kernel_is_reported(run, tmp_path):
-    """A parent in vfork waits as one in a driver does."""
+    """A parent in vfork waits like a process in a driver."""
     compiler = shutil.which("cc") or pytest.skip("no C compiler here")
     (tmp_path / "hanging.c").write_text(HANGING)
     subprocess.run([compiler, "-w", "-o", tmp_path / "hanging", tmp_path / "hanging.c"], check=True)

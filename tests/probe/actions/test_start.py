@@ -95,7 +95,7 @@ def test_the_start_goes_on_if_its_caller_is_killed_midway(notes: Path, gcs: str)
         until((notes / "begun").exists)
         os.killpg(probe.pid, signal.SIGKILL)
     done = run_stage(start.do, {**asked, "targets": plan["targets"]})
-    assert [one["outcome"] for one in done["done"]] == [f"already runs: {SESSION}"], "whoever comes next waits for it"
+    assert [one["outcome"] for one in done["done"]] == [f"already runs: {SESSION}"], "the next start waits for it"
     assert Path(f"/proc/{int((notes / 'pid').read_text())}").exists()
 
 

@@ -59,7 +59,7 @@ def test_the_last_lines_are_searched_at_the_end_of_the_log_and_sent_in_steps(tem
     assert read_text(temp, "a.out", 5) == ("third\n", None)
     assert read_text(temp, "a.out")[0] == "first\nsecond\nthird\n"
     (folder / "a.out").write_text("x" * 100 + "end")
-    assert read_text(temp, "a.out", 5) == ("end", None), "of a very long line, only the end is read"
+    assert read_text(temp, "a.out", 5) == ("end", None), "only the end of a very long line is read"
 
 
 def test_names_that_match_are_listed(temp, folder, monkeypatch):

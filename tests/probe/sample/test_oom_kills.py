@@ -380,7 +380,7 @@ def test_a_killed_process_was_rays_if_it_was_seen_as_such_shortly_before():
     past.learn(there, classify(there, ProcessFacts()), 100 * second)
     assert past.was_rays(200, 99 * second) is None, "nobody looked yet"
     assert [past.was_rays(pid, 103 * second) for pid in (100, 200, 300, 400)] == [True, True, False, False]
-    assert past.was_rays(200, 500 * second) is False, "another one has its pid"
+    assert past.was_rays(200, 500 * second) is False, "another process has its pid"
     past.learn(table(), {}, 104 * second)
     assert past.was_rays(200, 103 * second) is True
     past.learn(table(), {}, 3800 * second)

@@ -109,7 +109,7 @@ def test_training_frameworks_beside_ray_are_reported_and_new_ones_are_found_whil
         (site / "verl-0.6.1.dist-info").mkdir()
         assert told() == {"openrlhf": "0.8.5.post1", "verl": "0.6.1"}
         (site / "openrlhf-0.9.0.dist-info").mkdir()
-        assert told() == {"verl": "0.6.1"}, "one of the two was removed by halves"
+        assert told() == {"verl": "0.6.1"}, "one of the two was removed incompletely"
         shutil.rmtree(site)
         assert told() is None
 

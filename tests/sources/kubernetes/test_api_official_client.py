@@ -1,4 +1,4 @@
-"""Kubernetes' official client reads of the stand-in what cockpit reads: the one speaks, and the other hears, no dialect of its own."""
+"""Kubernetes' official client reads the same facts from the stand-in as cockpit: both sides speak the real protocol."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ANOTHER = "0e1c7f5a-0000-0000-0000-000000000000"
 async def theirs(
     request: pytest.FixtureRequest, kubeconfig: Path, env_of_pod: dict[str, str], account: Path
 ) -> AsyncIterator[client.ApiClient]:
-    """The official client, logged in by what cockpit logs in by."""
+    """The official client, with cockpit's login."""
     if request.param == "kubeconfig":
         made = new_client_from_config(str(kubeconfig))
     else:
@@ -53,12 +53,12 @@ def ours(env_of_pod: dict[str, str], account: Path) -> KubernetesApi:
 
 
 async def call(question: Callable[..., T], *words: Any, **more: Any) -> T:
-    """Their client waits for its answer, and the stand-in runs in this loop."""
+    """Calls the blocking client in a thread: the stand-in runs in this loop."""
     return await asyncio.to_thread(question, *words, **more)
 
 
 async def refusal(question: Callable[..., object], *words: Any, **more: Any) -> dict[str, Any]:
-    """The `Status` that it is refused with."""
+    """The `Status` of the refusal."""
     with pytest.raises(ApiException) as refused:
         await call(question, *words, **more)
     status: dict[str, Any] = json.loads(refused.value.body)
@@ -67,7 +67,7 @@ async def refusal(question: Callable[..., object], *words: Any, **more: Any) -> 
 
 
 def as_pod(pod: client.V1Pod) -> Pod:
-    """As cockpit has it, made of the official models, times and quantities."""
+    """A pod of the official client, converted to cockpit's."""
     metadata, status = pod.metadata, pod.status
     conditions = {one.type: one for one in status.conditions}
     scheduled, disrupted = conditions.get("PodScheduled"), conditions.get("DisruptionTarget")
@@ -102,7 +102,7 @@ def as_container(pod: client.V1Pod, one: client.V1ContainerStatus) -> Container:
     )
 
 
-async def test_the_pods_of_a_raycluster_are_those_that_cockpit_has(theirs: client.ApiClient, ours: KubernetesApi):
+async def test_both_clients_read_the_same_pods_of_a_raycluster(theirs: client.ApiClient, ours: KubernetesApi):
     found = await call(client.CoreV1Api(theirs).list_namespaced_pod, NAMESPACE, label_selector=f"ray.io/cluster={CLUSTER}")
     assert tuple(map(as_pod, found.items)) == await list_pods(ours)
     assert {pod.status.phase for pod in found.items} == {"Running", "Pending"}
@@ -118,7 +118,7 @@ async def test_pods_are_chosen_by_labels_and_namespace(theirs: client.ApiClient)
     assert (await refusal(api.list_namespaced_pod, NAMESPACE, label_selector="ray.io/group in (gpu)"))["reason"] == "BadRequest"
 
 
-async def test_the_raycluster_and_its_rayjobs_are_those_that_cockpit_has(theirs: client.ApiClient, ours: KubernetesApi):
+async def test_both_clients_read_the_same_raycluster_and_rayjobs(theirs: client.ApiClient, ours: KubernetesApi):
     api, known = client.CustomObjectsApi(theirs), await read_ray_cluster(ours)
     cluster = await call(api.get_namespaced_custom_object, *RAY, "rayclusters", CLUSTER)
     assert (cluster["apiVersion"], cluster["kind"], cluster["metadata"]["name"]) == ("ray.io/v1", "RayCluster", known.name)
@@ -130,7 +130,7 @@ async def test_the_raycluster_and_its_rayjobs_are_those_that_cockpit_has(theirs:
     assert known.jobs == tuple(RayJob(name, *(status[field] for field in fields)) for name, status in told)
 
 
-async def test_a_pod_made_anew_under_its_name_stays_and_the_one_that_is_meant_is_deleted_once(
+async def test_a_new_pod_of_the_same_name_stays_and_the_meant_one_is_deleted_once(
     theirs: client.ApiClient, ours: KubernetesApi, folder: Path
 ):
     delete, began = client.CoreV1Api(theirs).delete_namespaced_pod, time.time()
@@ -148,7 +148,7 @@ async def test_a_pod_made_anew_under_its_name_stays_and_the_one_that_is_meant_is
     assert (await refusal(delete, WORKER, NAMESPACE, body=meant))["details"] == {"name": WORKER, "kind": "pods"}
 
 
-async def test_what_the_role_does_not_have_is_forbidden_in_the_words_that_cockpit_tells(
+async def test_what_the_role_lacks_is_forbidden_in_the_words_that_cockpit_shows(
     theirs: client.ApiClient, ours: KubernetesApi, folder: Path
 ):
     api = client.CoreV1Api(theirs)

@@ -45,7 +45,7 @@ def api(answers: Answers) -> KubernetesApi:
             raise found
         return found if isinstance(found, bytes) else json.dumps(found).encode()
 
-    return KubernetesApi(KubernetesPlace("default", CLUSTER), ask)  # type: ignore[arg-type]  # as a way is
+    return KubernetesApi(KubernetesPlace("default", CLUSTER), ask)  # type: ignore[arg-type]  # cockpit's two ways have this form
 
 
 def named(cluster: RayCluster, part: str):
@@ -76,7 +76,7 @@ async def test_a_pod_has_the_reasons_why_it_waits_why_its_containers_ended_and_w
     assert (leaving.ends, leaving.why_ends) == (1_795_488_330.0, "Taint manager: deleting due to NoExecute taint")
 
 
-async def test_the_rayjobs_of_a_raycluster_that_none_created_are_found_among_all(api: KubernetesApi, answers: Answers):
+async def test_the_rayjobs_of_a_raycluster_without_a_creator_are_found_among_all(api: KubernetesApi, answers: Answers):
     answers[RAYCLUSTER]["metadata"]["ownerReferences"] = []
     other = recorded("rayjob.json")
     other["status"]["rayClusterName"] = "another"
@@ -125,7 +125,7 @@ async def test_a_pod_is_deleted_by_its_uid():
         asked.append((method, path, json.loads(body)))
         return b"{}"
 
-    await delete_pod(KubernetesApi(KubernetesPlace("ray", "c"), ask), "w/1", "u-1")  # type: ignore[arg-type]  # as a way is
+    await delete_pod(KubernetesApi(KubernetesPlace("ray", "c"), ask), "w/1", "u-1")  # type: ignore[arg-type]  # cockpit's two ways have this form
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u-1"}}
     assert asked == [("DELETE", "/api/v1/namespaces/ray/pods/w%2F1", options)]
 

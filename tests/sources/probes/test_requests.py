@@ -30,7 +30,7 @@ NEVER = "sh -c 'echo $$ >> {folder}/pids; exec sleep 600'"
 """A reach to a host that connects and then stays silent."""
 
 
-class Heard:
+class ProgressLog:
     """Records all progress."""
 
     def __init__(self) -> None:
@@ -52,9 +52,9 @@ def errands(reach: str, *names: str, python: str = sys.executable, places: dict[
 
 
 async def answer_of(
-    sent: ProbeRequests, host: str, request: dict[str, Any] | None = None, hear: Heard | None = None, *, allows_ray: bool = True
+    sent: ProbeRequests, host: str, request: dict[str, Any] | None = None, hear: ProgressLog | None = None, *, allows_ray: bool = True
 ) -> HostAnswer:
-    return (await sent.send({host: request or PLAN}, hear or Heard(), allows_ray=allows_ray))[host]
+    return (await sent.send({host: request or PLAN}, hear or ProgressLog(), allows_ray=allows_ray))[host]
 
 
 def alive(folder: Path) -> list[int]:
@@ -71,7 +71,7 @@ async def until(fact: Callable[[], Any], seconds: float = 60) -> Any:
 
 
 async def test_this_host_answers_without_a_reach():
-    heard = Heard()
+    heard = ProgressLog()
     answer = await answer_of(errands("false"), "here", hear=heard)
     assert answer.error is None
     assert set(answer.reply) >= {"targets", "refused", "unknown"}
@@ -90,7 +90,9 @@ async def test_no_command_line_contains_the_request_or_a_word_that_ray_stop_matc
     request = {**PLAN, "stage": "do", "targets": [target(os.getppid())], "any": True, "marker": "raylet monitor.py"}
     seen: set[str] = set()
     before = sessions()
-    sent = asyncio.ensure_future(errands("sh -c 'cat | {python} -'", "w1").send({"here": request, "w1": request}, Heard(), allows_ray=True))
+    sent = asyncio.ensure_future(
+        errands("sh -c 'cat | {python} -'", "w1").send({"here": request, "w1": request}, ProgressLog(), allows_ray=True)
+    )
     while not sent.done():
         seen |= lines_of(sessions() - before)
         await asyncio.sleep(0.005)
@@ -126,7 +128,7 @@ def lines_of(sessions: set[str]) -> set[str]:
 
 async def test_a_host_that_hangs_delays_no_other():
     reach = "sh -c 'case {name} in w2) exec sleep 600;; *) exec {python} -;; esac'"
-    heard = Heard()
+    heard = ProgressLog()
     sent = asyncio.ensure_future(errands(reach, "w1", "w2", "w3").send(dict.fromkeys(("w1", "w2", "w3"), PLAN), heard, allows_ray=True))
     await until(lambda: "answered" in heard.of("w1") and "answered" in heard.of("w3"), 60)
     assert heard.of("w2") == ["waiting", "connecting"]
@@ -136,18 +138,18 @@ async def test_a_host_that_hangs_delays_no_other():
 
 
 async def test_a_silent_host_gets_an_error(tmp_path):
-    answers = await errands(NEVER.format(folder=tmp_path), "w1").send({"w1": PLAN}, Heard(), patience=1, allows_ray=True)
+    answers = await errands(NEVER.format(folder=tmp_path), "w1").send({"w1": PLAN}, ProgressLog(), patience=1, allows_ray=True)
     assert re.fullmatch(r"w1: timed out, no answer for \d+ s", str(answers["w1"].error))
     await until(lambda: not alive(tmp_path))
 
 
-async def test_each_report_of_progress_renews_the_patience(tmp_path):
+async def test_each_report_of_progress_restarts_the_timeout(tmp_path):
     script(
         tmp_path,
         "slow",
         'for i in 1 2 3 4 5 6; do echo \'{"tell": "step", "done": \'$i\', "of": 6}\'; sleep 0.5; done; echo \'{"done": []}\'',
     )
-    heard = Heard()
+    heard = ProgressLog()
     answers = await errands(f"sh {tmp_path}/slow", "w1").send({"w1": PLAN}, heard, patience=2, allows_ray=True)
     assert answers["w1"].reply == {"done": []}
     assert ("w1", Progress("step", 6, 6)) in heard.said
@@ -156,7 +158,7 @@ async def test_each_report_of_progress_renews_the_patience(tmp_path):
 async def test_only_a_limited_number_of_hosts_is_asked_at_once(tmp_path):
     """Each host answers only when the test allows it, and keeps its place until then."""
     script(tmp_path, "held", f"echo $$ >> {tmp_path}/pids; until [ -e {tmp_path}/go ]; do sleep 0.2; done; echo '{{\"done\": []}}'")
-    names, heard = [f"w{number}" for number in range(HOSTS_AT_ONCE + 3)], Heard()
+    names, heard = [f"w{number}" for number in range(HOSTS_AT_ONCE + 3)], ProgressLog()
     sent = asyncio.ensure_future(errands(f"sh {tmp_path}/held", *names).send(dict.fromkeys(names, PLAN), heard, allows_ray=True))
     await until(lambda: len(alive(tmp_path)) >= HOSTS_AT_ONCE, 60)
     assert sorted(map(len, map(heard.of, names))) == [1] * 3 + [2] * HOSTS_AT_ONCE, "three are waiting, the others are connecting"
@@ -168,7 +170,9 @@ async def test_only_a_limited_number_of_hosts_is_asked_at_once(tmp_path):
 
 async def test_a_cancellation_ends_every_child_at_once(tmp_path):
     names = ["w1", "w2", "w3"]
-    sent = asyncio.ensure_future(errands(NEVER.format(folder=tmp_path), *names).send(dict.fromkeys(names, PLAN), Heard(), allows_ray=True))
+    sent = asyncio.ensure_future(
+        errands(NEVER.format(folder=tmp_path), *names).send(dict.fromkeys(names, PLAN), ProgressLog(), allows_ray=True)
+    )
     await until(lambda: len(alive(tmp_path)) == 3, 60)
     sent.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -179,7 +183,7 @@ async def test_a_cancellation_ends_every_child_at_once(tmp_path):
 async def test_closing_ends_every_child_at_once_and_starts_no_more(tmp_path):
     names = [f"w{number}" for number in range(HOSTS_AT_ONCE + 3)]
     sent = errands(NEVER.format(folder=tmp_path), *names, places={name: RayPlace("session_x", "ab") for name in names})
-    task = asyncio.ensure_future(sent.send(dict.fromkeys(names, PLAN), Heard(), allows_ray=True))
+    task = asyncio.ensure_future(sent.send(dict.fromkeys(names, PLAN), ProgressLog(), allows_ray=True))
     await until(lambda: len(alive(tmp_path)) == HOSTS_AT_ONCE, 60)
     sent.close()
     answers = await asyncio.wait_for(task, 10)

@@ -30,7 +30,7 @@ ValueError: Job with submission_id {} already exists. Please use a different sub
 
 
 class JobTable:
-    """`jobs` by id, `packages` by name, `supervisors` by the id of their job, all requests in `asked`. A `twist` may answer instead."""
+    """`jobs` by id, `packages` by name, `supervisors` by job id, all requests in `asked`. `twist` may answer instead."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}

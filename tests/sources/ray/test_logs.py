@@ -268,7 +268,7 @@ async def test_an_error_within_a_stream_is_no_line_of_the_log(monkeypatch):
         await followed(log)
 
 
-async def test_of_an_old_ray_the_whole_log_is_polled():
+async def test_an_old_rays_log_is_polled_completely():
     log = LogServer("2.9.3")
     log.write(*numbered(0, 100))
     got: list[str] = []
@@ -306,7 +306,7 @@ def test_a_line_without_a_newline_is_cut_at_a_megabyte():
     assert lines.last() == []
 
 
-def test_bytes_that_are_no_text_are_replaced_but_a_character_cut_in_two_is_not():
+def test_invalid_bytes_are_replaced_but_a_split_character_is_kept():
     lines = LineDecoder()
     assert lines.feed("tök".encode()[:2]) == []
     assert lines.feed("tök".encode()[2:] + b"\n\xff\n") == ["tök", "\N{REPLACEMENT CHARACTER}"]

@@ -62,7 +62,7 @@ class Leftovers:
 
 
 def once_it_is_done(leftovers: Leftovers, within: float = 60) -> list:
-    """Another process on this machine may have the file open for a moment; then it is rightly refused."""
+    """Another process on this machine may have the file open for a moment; then the refusal is right."""
     deadline = time.monotonic() + within
     while True:
         answer = leftovers.do(leftovers.plan()["targets"])
@@ -199,7 +199,7 @@ def test_a_file_that_is_opened_at_the_last_moment_stays(leftovers):
 
 
 @ROOT
-def test_root_removes_another_users_file_only_if_he_has_no_processes_here(leftovers):
+def test_root_removes_another_users_file_only_if_that_user_has_no_processes_here(leftovers):
     uid = 54321
     path = leftovers.make()
     os.chown(path, uid, uid)
@@ -211,7 +211,7 @@ def test_root_removes_another_users_file_only_if_he_has_no_processes_here(leftov
 
 
 @ROOT
-def test_a_plain_user_can_not_remove_another_users_file(leftovers):
+def test_a_plain_user_cannot_remove_another_users_file(leftovers):
     path = leftovers.make()
     os.seteuid(NOBODY)
     try:
