@@ -40,24 +40,22 @@ def write_config(lab: Lab) -> None:
         (folder / "config.yaml").write_text(f"reach: {json.dumps(reach)}\n")
 
 
-def once(host: Host, words: str = "", env: str = "") -> tuple[int, Facts, str]:
-    """Runs `cockpit status --json` once: its exit code, the status, and stderr."""
-    printed = host.ssh(
-        f"stderr=$(mktemp); {env} {COCKPIT} status --json {words} 2>$stderr; code=$?; echo; echo $code; cat $stderr; rm $stderr"
-    )
+def run_json(host: Host, command: str, timeout: float = 120) -> tuple[int, Facts, str]:
+    """Runs a command of cockpit that prints JSON: its exit code, the JSON, and stderr."""
+    printed = host.ssh(f"stderr=$(mktemp); {command} 2>$stderr; code=$?; echo; echo $code; cat $stderr; rm $stderr", timeout=timeout)
     raw, _, rest = printed.rpartition("}\n\n")
     code, _, stderr = (rest if raw else printed.lstrip("\n")).partition("\n")
     return int(code), json.loads(raw + "}") if raw else {}, stderr
+
+
+def once(host: Host, words: str = "", env: str = "") -> tuple[int, Facts, str]:
+    """Runs `cockpit status --json` once: its exit code, the status, and stderr."""
+    return run_json(host, f"{env} {COCKPIT} status --json {words}")
 
 
 def action(host: Host, words: str, env: str = "") -> tuple[int, Facts, str]:
     """Runs one action by its command with `--json`: its exit code, plan and outcome, and stderr."""
-    printed = host.ssh(
-        f"stderr=$(mktemp); {env} {COCKPIT} {words} --json 2>$stderr; code=$?; echo; echo $code; cat $stderr; rm $stderr", timeout=120
-    )
-    raw, _, rest = printed.rpartition("}\n\n")
-    code, _, stderr = (rest if raw else printed.lstrip("\n")).partition("\n")
-    return int(code), json.loads(raw + "}") if raw else {}, stderr
+    return run_json(host, f"{env} {COCKPIT} {words} --json")
 
 
 class Watcher:

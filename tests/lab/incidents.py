@@ -30,12 +30,12 @@ def serious_findings(watcher: Watcher) -> dict[str, tuple[str, str, str]]:
     return {each["code"]: (each["level"], each["subject"], each["text"]) for each in found}
 
 
-def found(watcher: Watcher, code: str, *words: str) -> Facts:
-    """Waits for the finding with this code and these words."""
+def found(watcher: Watcher, code: str, *words: str, level: str = "") -> Facts:
+    """Waits for the finding with this code, these words and, if given, this level."""
 
     def match() -> Facts | None:
         named = [each for each in watcher.now.get("findings", ()) if each["code"] == code]
-        return next((each for each in named if all(word in each["text"] for word in words)), None)
+        return next((each for each in named if all(word in each["text"] for word in words) and level in ("", each["level"])), None)
 
     try:
         return eventually(match, within=120) or {}

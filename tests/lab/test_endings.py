@@ -1,4 +1,4 @@
-"""Failures, leaks, restart loops and hopeless waiting on a real Ray are found, with the match numbers."""
+"""Failures, leaks, restart loops and hopeless waiting on a real Ray are found, with the right numbers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, Watcher, action
+from tests.lab.cluster import Cluster
+from tests.lab.eyes import Watcher, action
+from tests.lab.incidents import found, watching
 from tests.lab.placement_jobs import PlacementJobs
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
-
-CONFIG = "findings: {waiting_hopeless: 5, leak_age: 2}\n"
 
 
 @pytest.fixture
@@ -25,25 +24,9 @@ def asked(cluster: Cluster) -> PlacementJobs:
 @pytest.fixture
 def watcher(cluster: Cluster) -> Iterator[Watcher]:
     """Watches with short thresholds."""
-    folder = cluster.head.tmp / "soon" / "cockpit"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(CONFIG)
-    made = Watcher(cluster.head, env="XDG_CONFIG_HOME=/tmp/soon")
+    made = watching(cluster, waiting_hopeless=5, leak_age=2)
     yield made
     made.end()
-
-
-def found(watcher: Watcher, code: str, *words: str, level: str = "") -> Facts:
-    """Waits for the finding with this code and all these words."""
-
-    def match() -> Facts | None:
-        listed = [each for each in watcher.now.get("findings", ()) if each["code"] == code]
-        return next((each for each in listed if all(word in each["text"] for word in words) and level in ("", each["level"])), None)
-
-    try:
-        return eventually(match, within=120) or {}
-    except AssertionError as error:
-        raise AssertionError(f"no {code} with {words}: {watcher.now.get('findings')}, {watcher.now.get('faults')}") from error
 
 
 def test_a_failure_a_leak_a_loop_and_hopeless_waiting_are_found(asked: PlacementJobs, watcher: Watcher):

@@ -7,43 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, Watcher, write_config
+from tests.lab.eyes import Watcher
+from tests.lab.incidents import found, serious_findings, watching
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
-
-SOON = "findings: {agent_silent: 12, gcs_silent: 2, dashboard_silent: 3, monitor_silent: 1, disk_filling: 1, disk_full: 1}\n"
 
 
 @pytest.fixture
 def watcher(cluster: Cluster) -> Iterator[Watcher]:
     """Watches with short thresholds and has seen the cluster complete."""
-    write_config(cluster.lab)
-    folder = cluster.head.tmp / "soon" / "cockpit"
-    folder.mkdir(parents=True, exist_ok=True)
-    usual = cluster.head.folder / "run" / "lab" / "home" / ".config" / "cockpit" / "config.yaml"
-    (folder / "config.yaml").write_text(usual.read_text() + SOON)
-    made = Watcher(cluster.head, env="XDG_CONFIG_HOME=/tmp/soon")
+    made = watching(cluster, agent_silent=12, gcs_silent=2, dashboard_silent=3, monitor_silent=1, disk_filling=1, disk_full=1)
     made.until(lambda now: [each["state"] for each in now["nodes"]].count("ALIVE") == 2 and not now["faults"], within=120)
     yield made
     made.end()
-
-
-def serious_findings(watcher: Watcher) -> list[Facts]:
-    """The findings above info."""
-    return [each for each in watcher.now.get("findings", ()) if each["level"] != "info"]
-
-
-def found(watcher: Watcher, code: str, *words: str) -> Facts:
-    """Waits for the finding with this code and these words."""
-
-    def match() -> Facts | None:
-        named = [each for each in serious_findings(watcher) if each["code"] == code]
-        return next((each for each in named if all(word in each["text"] for word in words)), None)
-
-    try:
-        return eventually(match, within=120) or {}
-    except AssertionError as error:
-        raise AssertionError(f"no {code} with {words}: {watcher.now.get('findings')}, {watcher.now.get('faults')}") from error
 
 
 def over(watcher: Watcher) -> None:
@@ -58,7 +34,7 @@ def test_each_frozen_part_of_the_head_is_one_finding_until_it_continues(cluster:
         one = found(watcher, code, f"(pid {process.pid}) is stopped by a signal")
         assert one["level"] == "critical"
         assert f"`kill -CONT {process.pid}` on head" in one["remedy"]["text"]
-        assert {each["code"] for each in serious_findings(watcher)} == {code}
+        assert set(serious_findings(watcher)) == {code}
         process.thaw()
         over(watcher)
 
@@ -69,7 +45,7 @@ def test_a_frozen_agent_and_a_frozen_monitor_are_found(cluster: Cluster, watcher
     monitor.freeze()
     found(watcher, "agent-silent", "Ray's agent on w1 has not reported for")
     found(watcher, "monitor-silent", f"(pid {monitor.pid}) is stopped by a signal")
-    assert {each["code"] for each in serious_findings(watcher)} == {"agent-silent", "monitor-silent"}
+    assert set(serious_findings(watcher)) == {"agent-silent", "monitor-silent"}
     agent.thaw()
     monitor.thaw()
     over(watcher)

@@ -114,7 +114,7 @@ def eats():
     ray.get(eater.eat.remote())
 
 def left(): half("left")
-def match(): half("match")
+def match(): half("right")
 
 globals()[sys.argv[1]]()
 time.sleep(10000)
@@ -322,7 +322,7 @@ def test_leftovers_blockers_and_breakage_of_jobs_are_reported_until_the_remedy_i
     incidents.submit("leaver")
     incidents.submit("reward")
     eventually(lambda: incidents.cluster.job("leaver") == "FAILED", within=120)
-    for name in ("left", "match"):
+    for name in ("left", "right"):
         incidents.submit(name)
         eventually(lambda name=name: incidents.groups().get(f"{name}-first", {}).get("state") == "CREATED", within=120)
     incidents.send_signal("halves")
@@ -335,29 +335,29 @@ def test_leftovers_blockers_and_breakage_of_jobs_are_reported_until_the_remedy_i
     assert actor["text"] == "Job leaver has ended (FAILED), but its actor Critic still holds 1 GPU"
     loop = incidents.found("actor-restarting", "Falls of job reward", "4 times", level="warning")
     assert re.fullmatch(r"Actor Falls of job reward was restarted 4 times (in the last|since its job started) \S+( ago)?", loop["text"])
-    blocked = incidents.found("deadlock", "jobs left and match", level="critical")
+    blocked = incidents.found("deadlock", "jobs left and right", level="critical")
     assert blocked["text"] == (
-        "Deadlock: left and match wait for each other; none can continue until one of them releases its resources; "
-        "left holds 6 GPUs and waits for 6 GPUs; match holds 6 GPUs and waits for 6 GPUs"
+        "Deadlock: left and right wait for each other; none can continue until one of them releases its resources; "
+        "left holds 6 GPUs and waits for 6 GPUs; right holds 6 GPUs and waits for 6 GPUs"
     )
     ended = incidents.cluster.http.get("/api/jobs/leaver").json()["end_time"] / 1000
     assert [each["since"] for each in (failed, group, actor)] == pytest.approx([ended] * 3, abs=0.01)
 
     about, groups = incidents.about(), incidents.groups()
-    left_over, first, second = (groups[name]["placement_group_id"] for name in ("left-over", "left-second", "match-second"))
+    left_over, first, second = (groups[name]["placement_group_id"] for name in ("left-over", "left-second", "right-second"))
     (critic,), (falls,) = incidents.actors("Critic"), incidents.actors("Falls")
     assert about["placement-group-leaked", "job leaver"] == {f"pg:{left_over}"}
     assert about["actor-leaked", "job leaver"] == {f"actor:{critic}"}
     assert about["job-failed", "job leaver"] == {"job:leaver"}
-    assert about["deadlock", "jobs left and match"] == {f"pg:{first}", f"pg:{second}", "job:match"}
+    assert about["deadlock", "jobs left and right"] == {f"pg:{first}", f"pg:{second}", "job:right"}
 
-    found = ((group, left_over), (actor, critic), (loop, falls), (blocked, "match"))
+    found = ((group, left_over), (actor, critic), (loop, falls), (blocked, "right"))
     incidents.action(*(f"{each['remedy']['act']} {id_}" for each, id_ in found))
     incidents.send_signal("head")
     incidents.submit("leaver-again", "leaver")
     incidents.ended(
         ("placement-group-leaked", "job leaver"), ("actor-leaked", "job leaver"), ("actor-restarting", "Falls of job reward"),
-        ("deadlock", "jobs left and match"), ("job-failed", "job leaver"),
+        ("deadlock", "jobs left and right"), ("job-failed", "job leaver"),
     )  # fmt: skip
     assert incidents.groups()["left-second"]["state"] == "CREATED"
     assert incidents.cluster.job("leaver-again") == "RUNNING"

@@ -17,7 +17,7 @@ from cockpit.presets import read_preset
 from tests.lab import hosts
 from tests.lab.cluster import ENV, Cluster, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, by_nvml, screen, write_config
+from tests.lab.eyes import COCKPIT, by_nvml, run_json, screen, write_config
 from tests.lab.hosts import Host, Lab, is_alive
 from tests.lab.leftovers import OLD, leave_engine, leave_session
 
@@ -72,11 +72,7 @@ class Pair:
 
     def recover(self, words: str, host: Host | None = None) -> tuple[int, dict[str, Any], str]:
         """The command's exit code, its JSON and its stderr."""
-        line = f"TRAIN_API_KEY={SECRET} {COCKPIT} recover {words} --yes --json 2>/tmp/stderr; code=$?; echo; echo $code; cat /tmp/stderr"
-        printed = (host or self.head).ssh(line, timeout=280)
-        raw, _, rest = printed.rpartition("}\n\n")
-        code, _, stderr = (rest if raw else printed.lstrip("\n")).partition("\n")
-        return int(code), json.loads(raw + "}") if raw else {}, stderr
+        return run_json(host or self.head, f"TRAIN_API_KEY={SECRET} {COCKPIT} recover {words} --yes --json", 280)
 
     def clear(self) -> None:
         """Ends Ray and removes everything it has left."""

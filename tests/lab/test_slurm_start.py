@@ -16,7 +16,7 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT
+from tests.lab.eyes import COCKPIT, run_json
 from tests.lab.hosts import Host, Lab
 from tests.lab.slurm import FREEZER, Slurm
 from tests.lab.slurm_ray import PRESET, WITHOUT_HOSTS
@@ -45,11 +45,8 @@ class Allocation:
     def cockpit(self, words: str, *, login: bool = False, job: str | None = None) -> tuple[int, dict[str, Any], str]:
         """Runs cockpit in its own step on the first node, or on the login host: exit code, JSON and stderr."""
         step = "" if login else f"srun --overlap --jobid={job or self.job} -N 1 -n 1 -w head "
-        line = f"export TRAIN_API_KEY={SECRET}; {step}{COCKPIT} {words} --json 2>/tmp/said; code=$?; echo; echo $code; cat /tmp/said"
-        printed = (self.lab["login"] if login else self.head).ssh(line, timeout=280)
-        raw, _, rest = printed.rpartition("}\n\n")
-        code, _, stderr = (rest if raw else printed.lstrip("\n")).partition("\n")
-        return int(code), json.loads(raw + "}") if raw else {}, stderr
+        host = self.lab["login"] if login else self.head
+        return run_json(host, f"export TRAIN_API_KEY={SECRET}; {step}{COCKPIT} {words} --json", 280)
 
     def steps(self) -> dict[str, str]:
         """The running steps of Ray: id by node."""
