@@ -189,7 +189,7 @@ async def test_a_probe_that_does_nothing_is_reported_as_a_refusal(executor):
 
 
 @pytest.mark.parametrize(
-    ("jobs", "told"),
+    ("jobs", "expected"),
     [
         (
             (Job("ppo", job="02000000", submission="ppo", status="RUNNING"), Job("old", job="01000000", status="FAILED")),
@@ -198,10 +198,10 @@ async def test_a_probe_that_does_nothing_is_reported_as_a_refusal(executor):
         (SourceError("no answer"), []),
     ],
 )
-async def test_hosts_get_the_jobs_that_ray_reports_and_none_if_it_is_silent(executor, jobs, told):
+async def test_hosts_get_the_jobs_that_ray_reports_and_none_if_it_is_silent(executor, jobs, expected):
     made = executor(jobs=jobs)
     await made.plan(find_action("kill-orphans"), ActionTarget())
-    assert made._context.requests.asked[0]["w1"]["jobs"] == told
+    assert made._context.requests.asked[0]["w1"]["jobs"] == expected
 
 
 async def test_a_host_is_sent_only_its_own_planned_targets(executor, tmp_path):

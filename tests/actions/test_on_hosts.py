@@ -105,8 +105,8 @@ def test_a_plan_names_the_owner_of_another_rays_process_first():
 def test_a_plan_names_our_job_and_omits_another_rays():
     why = ("its worker 6 is gone and its job 02000000 has ended; nothing alive owns it",)
     ours, others = with_names((worker(7, MINE, why=why, reason=why[0]), worker(8, THEIRS, why=why)), followed())
-    said = "its worker 6 is gone and its job train1 has ended; nothing alive owns it"
-    assert (ours.why, ours.reason, ours.job) == ((said,), said, "02000000")
+    reason = "its worker 6 is gone and its job train1 has ended; nothing alive owns it"
+    assert (ours.why, ours.reason, ours.job) == ((reason,), reason, "02000000")
     assert others.why == why
     made = ("its job 02000000 has ended, but the actor 0000000000000000000000000000000a that made it is alive",)
     world = replace(followed(), actors=(Actor(f"{10:032x}", class_="Critic"),))

@@ -59,9 +59,9 @@ def test_equal_reasons_are_listed_once_with_all_their_targets():
 def test_an_empty_plan_says_that_nothing_would_be_done_unless_something_is_undecided():
     assert headline(plan(targets=())) == "Kill orphans: nothing on 2 hosts"
     unsure = plan(targets=(), hosts=("w1",), unknown=("w1: 2 processes hold GPU memory and can't be classified",))
-    first, _, head, said, *_ = plan_lines(unsure, 0.0)
+    first, _, head, reason, *_ = plan_lines(unsure, 0.0)
     assert first == "Kill orphans: nothing found on 1 host; not everything could be checked"
-    assert (head, said) == ("Unknown", "  w1: 2 processes hold GPU memory and can't be classified")
+    assert (head, reason) == ("Unknown", "  w1: 2 processes hold GPU memory and can't be classified")
 
 
 def test_an_id_is_shown_only_for_things_without_a_name():
@@ -101,13 +101,13 @@ def test_a_clusters_text_cannot_control_the_terminal():
 
 
 def test_a_host_has_its_nodes_name_in_plans_and_receipts():
-    told = {"hosts": ("vm",), "titles": {"vm": "head"}}
+    where = {"hosts": ("vm",), "titles": {"vm": "head"}}
     refused = Target("process", "vm", pid=5, ticks=1, reason="it is a worker")
     orphan = msgspec.structs.replace(ORPHAN, host="vm")
-    lines = plan_lines(plan(targets=(orphan,), refused=(refused,), unreached=(Unreached("vm", "vm: timed out"),), **told), 0.0)
+    lines = plan_lines(plan(targets=(orphan,), refused=(refused,), unreached=(Unreached("vm", "vm: timed out"),), **where), 0.0)
     assert "vm" not in "\n".join(lines)
     assert "head" in lines
     assert [line for line in lines if line.strip() in ("head pid 5: it is a worker", "head: timed out")]
-    receipt = Receipt("kill", "Kill", done=(orphan,), failed=(refused, msgspec.structs.replace(refused, pid=6)), **told)
+    receipt = Receipt("kill", "Kill", done=(orphan,), failed=(refused, msgspec.structs.replace(refused, pid=6)), **where)
     assert "  2 processes on head (pids 5, 6): it is a worker" in receipt_lines(receipt)
     assert "  head pid 4711: done" in receipt_lines(receipt)

@@ -56,7 +56,7 @@ def test_the_selected_row_decides_what_a_key_means(key, rows, meant):
 
 
 @pytest.mark.parametrize(
-    ("key", "rows", "said"),
+    ("key", "rows", "expected"),
     [
         ("T", [], "Terminate: put the cursor on a process"),
         ("J", [Job("train1", status="FAILED")], "has already ended (FAILED)"),
@@ -65,8 +65,8 @@ def test_the_selected_row_decides_what_a_key_means(key, rows, meant):
         ("K", [actor(1, state="DEAD")], "That actor is dead"),
     ],
 )
-def test_a_key_without_a_meaning_gives_the_reason(key, rows, said):
-    assert said in str(choose_action(actions_on(key), Selection(rows)))
+def test_a_key_without_a_meaning_gives_the_reason(key, rows, expected):
+    assert expected in str(choose_action(actions_on(key), Selection(rows)))
 
 
 def orphans(*about, action="kill-orphans"):

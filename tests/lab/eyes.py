@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from cockpit.sources.probes import payload
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.hosts import Host, Lab, Process, is_alive
 
@@ -56,6 +57,13 @@ def once(host: Host, words: str = "", env: str = "") -> tuple[int, Facts, str]:
 def action(host: Host, words: str, env: str = "") -> tuple[int, Facts, str]:
     """Runs one action by its command with `--json`: its exit code, plan and outcome, and stderr."""
     return run_json(host, f"{env} {COCKPIT} {words} --json")
+
+
+def ask_probe(host: Host, request: Facts) -> Facts:
+    """The answer of a probe that acts, sent to the host as usual."""
+    (host.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
+    answer: Facts = json.loads(host.ssh("python3 - < /tmp/act.py", timeout=120).splitlines()[-1])
+    return answer
 
 
 class Watcher:
@@ -126,6 +134,11 @@ def node(facts: Facts, name: str) -> Facts:
 def kinds(facts: Facts, host: str) -> dict[int, str]:
     """The kind of each process of a host, by pid."""
     return {each["pid"]: each["kind"] for each in facts["processes"] or () if each["host"] == host}
+
+
+def kinds_on(facts: Facts, host: str) -> set[str]:
+    """The kinds of processes of a host."""
+    return set(kinds(facts, host).values())
 
 
 def brief(facts: Facts) -> str:

@@ -154,6 +154,10 @@ class Host:
         """The processes whose command lines contain all these words."""
         return [process for process in self.processes() if all(word in process.text for word in words)]
 
+    def set_network(self, state: str) -> None:
+        """Connects its network (`up`) or disconnects it (`down`)."""
+        _run("nsenter", "-t", self.init, "-n", "ip", "link", "set", "eth0", state)
+
     def reset_gpus(self) -> None:
         """Resets the GPUs: eight, idle, without faults."""
         nvml.edit(self.state, lambda _: nvml.gpus(host=self.name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from cockpit.sources.probes import payload
 from tests.lab.cluster import Cluster, eventually
+from tests.lab.eyes import ask_probe
 from tests.lab.hosts import Host
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
@@ -21,11 +20,9 @@ DEAD = "session_2026-01-02_03-04-05_678901_23"
 
 
 def action(host: Host, stage: str, **more: Any) -> dict[str, Any]:
-    """The answer of the probe's `clean`, sent to the host as usual."""
+    """The answer of the probe's `clean`."""
     request = {"act": "clean", "stage": stage, "sessions": None, "older_than": None, "protected": [], "targets": [], **more}
-    (host.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
-    answer: dict[str, Any] = json.loads(host.ssh("python3 - < /tmp/act.py", timeout=120).splitlines()[-1])
-    return answer
+    return ask_probe(host, request)
 
 
 def latest(host: Host) -> str:

@@ -12,7 +12,7 @@ from tests.fakes.kubernetes import EVERYTHING
 from tests.lab import hosts, kubernetes
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Watcher, action, once
+from tests.lab.eyes import COCKPIT, Watcher, action, kinds_on, once
 from tests.lab.hosts import Host, Lab, Process
 from tests.lab.kubernetes import Kubernetes
 from tests.lab.leftovers import leave_engine
@@ -66,13 +66,9 @@ def pods(running: Pods) -> Pods:
     return running
 
 
-def kinds(facts: dict[str, Any], host: str) -> set[str]:
-    return {process["kind"] for process in facts["processes"] or () if process["host"] == host}
-
-
 def is_probed(facts: dict[str, Any]) -> bool:
     """Whether both pods have reported their processes."""
-    return "ray" in kinds(facts, "ray-head") & kinds(facts, "ray-worker")
+    return "ray" in kinds_on(facts, "ray-head") & kinds_on(facts, "ray-worker")
 
 
 def probes(host: Host) -> list[Process]:
@@ -89,7 +85,7 @@ def test_both_healthy_pods_get_one_probe_each_by_exec(pods: Pods):
         watcher.end()
     assert not [fault for fault in facts["faults"] if fault["source"] in ("probe", "kubernetes")]
     assert not [one for one in facts["findings"] if one["code"].startswith(("pod-", "raycluster-", "rayjob-"))]
-    assert {"orphan", "stale"}.isdisjoint(kinds(facts, "ray-head") | kinds(facts, "ray-worker"))
+    assert {"orphan", "stale"}.isdisjoint(kinds_on(facts, "ray-head") | kinds_on(facts, "ray-worker"))
 
 
 def test_one_status_waits_for_the_pods_of_the_named_raycluster(pods: Pods):
@@ -158,7 +154,7 @@ def test_inside_a_pod_the_service_account_asks_and_a_missing_right_is_named(pods
 def test_inside_a_pod_with_kubectl_the_other_pods_are_probed_by_exec_and_the_own_one_is_not(pods: Pods):
     kubectl = f"{pods.kubernetes.env_of_pod()} export COCKPIT_PROBE_HOSTS=always;"
     before = len(pods.kubernetes.asked())
-    eventually(lambda: "ray" in kinds(once(pods.head, "--hosts ray-worker", kubectl)[1], "ray-worker"))
+    eventually(lambda: "ray" in kinds_on(once(pods.head, "--hosts ray-worker", kubectl)[1], "ray-worker"))
     executed = [line for line in pods.kubernetes.asked()[before:] if "/exec?" in line]
     assert executed
     assert all("/pods/ray-worker/exec" in line for line in executed)

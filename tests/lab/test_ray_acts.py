@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,13 +10,13 @@ import pytest
 
 from cockpit.actions.losses import left_by_job, lost_with_job
 from cockpit.model import Snapshot
-from cockpit.sources.probes import payload
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.ray.jobs import JobActions
 from cockpit.sources.source import NotMeantError, SourceError
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import action as by_command
+from tests.lab.eyes import ask_probe
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -81,11 +80,9 @@ def alive(cluster: Cluster, what: str) -> dict[str, dict[str, Any]]:
 
 
 def action(cluster: Cluster, verb: str, *names: str, **more: Any) -> dict[str, Any]:
-    """The answer of the probe's action, sent to the head as usual."""
+    """The answer of the probe's action on the head."""
     request = {"act": "ray", "stage": "plan", "verb": verb, "ids": names, "session": None, **more}
-    (cluster.head.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
-    answer: dict[str, Any] = json.loads(cluster.head.ssh("python3 - </tmp/act.py").splitlines()[-1])
-    return answer
+    return ask_probe(cluster.head, request)
 
 
 def ray_jobs(cluster: Cluster) -> set[str]:

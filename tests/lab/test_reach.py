@@ -120,15 +120,15 @@ def test_a_process_is_ended_through_ray_where_ssh_is_forbidden(cluster: Cluster)
     head, w1 = cluster.hosts
     held = w1.hold(3, 20 * GIB)
     known = places(cluster)
-    answer = send(head, hosts=["head", "w1"], reach=FORBIDDEN, places=known, request=kill(held, "plan"))
-    answer = answer["answers"]["w1"]
+    planned = send(head, hosts=["head", "w1"], reach=FORBIDDEN, places=known, request=kill(held, "plan"))
+    answer = planned["answers"]["w1"]
     assert answer["error"] is None, answer
     (target,) = answer["reply"]["targets"]
     assert (target["pid"], target["gpus"][0]["memory"]) == (held.pid, 20 * GIB)
     assert "Permission denied" in answer["reply"]["notes"][-1]
     assert answer["reply"]["notes"][-1].endswith("; reached through Ray")
-    answer = send(head, reach="ray", places=known, request=kill(held, "do", targets=[target]))
-    reply = answer["answers"]["w1"]["reply"]
+    ended = send(head, reach="ray", places=known, request=kill(held, "do", targets=[target]))
+    reply = ended["answers"]["w1"]["reply"]
     assert [done["pid"] for done in reply["done"]] == [held.pid]
     assert not held.is_alive()
     eventually(lambda: not ours(head) and not ours(w1), within=120)

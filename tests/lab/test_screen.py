@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 
 import psutil
@@ -14,7 +13,7 @@ import pytest
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import Screen, gone, once, screen, write_config
-from tests.lab.hosts import Host, Lab
+from tests.lab.hosts import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -97,17 +96,13 @@ def test_an_unreachable_host_is_one_sentence_and_delays_nothing(cluster: Cluster
     stranger = w1.hold(5, 20 * GIB, title="python finetune.py")
     watched.press("4")
     watched.until("finetune.py")
-    link(w1, "down")
+    w1.set_network("down")
     try:
         watched.till(lambda text: re.search(r"✖ .*w1", text), within=120)
         quits(watched, "w1 can't be reached")
     finally:
-        link(w1, "up")
+        w1.set_network("up")
         stranger.kill()
-
-
-def link(host: Host, state: str) -> None:
-    subprocess.run(["nsenter", "-t", str(host.init), "-n", "ip", "link", "set", "eth0", state], check=True)
 
 
 def test_no_process_is_left_when_the_terminal_closes(watched: Screen):

@@ -15,7 +15,7 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, action, once
+from tests.lab.eyes import COCKPIT, action, kinds_on, once
 from tests.lab.hosts import Host, Lab
 from tests.lab.leftovers import leave_engine
 from tests.lab.slurm_ray import WITHOUT_HOSTS, Allocation, findings
@@ -42,27 +42,23 @@ def allocation() -> Iterator[Allocation]:
         lab.close()
 
 
-def kinds(facts: dict, host: str) -> set[str]:
-    return {process["kind"] for process in facts["processes"] or () if process["host"] == host}
-
-
 def test_both_nodes_are_probed_without_a_flag_once_a_process_has_no_known_owner(allocation: Allocation):
     stranger = allocation.worker.hold(0, 20 << 30)
     try:
-        facts = eventually(lambda: (seen := allocation.look()) and "foreign" in kinds(seen, "w1") and seen)
+        facts = eventually(lambda: (seen := allocation.look()) and "foreign" in kinds_on(seen, "w1") and seen)
     finally:
         stranger.kill()
     assert not [fault for fault in facts["faults"] if "w1" in fault["text"]]
 
 
 def test_the_step_of_a_status_ends_with_it(allocation: Allocation):
-    assert "ray" in kinds(allocation.look(WORDS), "w1")
+    assert "ray" in kinds_on(allocation.look(WORDS), "w1")
     allocation.settle()
 
 
 def test_no_process_of_a_living_step_is_a_leftover(allocation: Allocation):
     facts = allocation.look(WORDS)
-    assert {"orphan", "stale"}.isdisjoint(kinds(facts, "head") | kinds(facts, "w1"))
+    assert {"orphan", "stale"}.isdisjoint(kinds_on(facts, "head") | kinds_on(facts, "w1"))
 
 
 def test_a_long_watch_keeps_one_step_on_the_other_node(allocation: Allocation):
@@ -119,7 +115,7 @@ def test_a_user_on_the_login_host_names_the_job_and_gets_the_way_to_its_ray(allo
     """Ray's dashboard listens only on its own host, which is the default."""
     _, facts, stderr = once(allocation.login, f"--slurm {allocation.job}")
     assert not stderr
-    assert {"ray"} <= kinds(facts, "head") & kinds(facts, "w1")
+    assert {"ray"} <= kinds_on(facts, "head") & kinds_on(facts, "w1")
     (wrong,) = findings(facts, "address-wrong")
     seen = [facts[name] for name in ("sessions", "faults")]
     assert wrong["text"] == "Nothing answers at http://127.0.0.1:8265; this host has no Ray, but head has one", seen
@@ -143,7 +139,7 @@ def test_on_a_worker_the_head_is_named(allocation: Allocation):
 def test_options_of_the_own_step_are_not_passed_to_the_next(allocation: Allocation):
     wishes = "SLURM_EXPORT_ENV=NONE SLURM_LABELIO=1 SLURM_MEM_PER_CPU=100000 SQUEUE_STATES=PENDING SINFO_STATES=down"
     facts = once(allocation.head, WORDS, f"export {allocation.env} {wishes};")[1]
-    assert "ray" in kinds(facts, "w1")
+    assert "ray" in kinds_on(facts, "w1")
     assert not [fault for fault in facts["faults"] if fault["source"] != "nvml"]
     allocation.settle()
 

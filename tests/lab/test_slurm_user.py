@@ -13,7 +13,7 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, action, once, screen
+from tests.lab.eyes import COCKPIT, Facts, action, kinds_on, once, screen
 from tests.lab.hosts import Host, Lab, Process
 from tests.lab.leftovers import OLD, RAYLET, leave_engine
 from tests.lab.slurm import Slurm
@@ -113,10 +113,6 @@ def job() -> Iterator[Job]:
         lab.close()
 
 
-def kinds(facts: Facts, host: str) -> set[str]:
-    return {process["kind"] for process in facts["processes"] or () if process["host"] == host}
-
-
 def kind_of(facts: Facts, host: str, pid: int) -> tuple[str, str]:
     found = next(process for process in facts["processes"] if (process["host"], process["pid"]) == (host, pid))
     return found["kind"], found["why"][0]
@@ -137,8 +133,8 @@ def test_the_user_may_not_log_in_to_the_nodes_and_has_the_jobs_own_tmp(job: Job)
 def test_both_nodes_and_their_sessions_are_seen(job: Job, where: str):
     facts = once(job.inside("head"), "--hosts head,w1")[1] if where == "inside" else once(job.login, f"--slurm {job.id}")[1]
     assert {(each["host"], each["live"], each["owner"]) for each in facts["sessions"]} == {("head", True, "train"), ("w1", True, "train")}
-    assert "ray" in kinds(facts, "head") & kinds(facts, "w1")
-    assert {"orphan", "stale", "unknown"}.isdisjoint(kinds(facts, "head") | kinds(facts, "w1"))
+    assert "ray" in kinds_on(facts, "head") & kinds_on(facts, "w1")
+    assert {"orphan", "stale", "unknown"}.isdisjoint(kinds_on(facts, "head") | kinds_on(facts, "w1"))
     job.settle()
 
 
@@ -165,8 +161,8 @@ def test_from_outside_its_tmp_a_living_ray_is_neither_called_dead_nor_touched(jo
     place = {"root": job.head, "train": job.users["head"], "other": job.strangers["head"]}[who]
     ray = job.head.matching("gcs_server") + job.head.matching("raylet")
     facts = once(place, MEANT, "export RAY_AUTH_MODE=disabled;")[1]
-    assert {"orphan", "stale"}.isdisjoint(kinds(facts, "head"))
-    assert "ray" in kinds(facts, "head")
+    assert {"orphan", "stale"}.isdisjoint(kinds_on(facts, "head"))
+    assert "ray" in kinds_on(facts, "head")
     assert not [session for session in facts["sessions"] if not session["live"]]
     assert not action(place, f"{command} head --yes {MEANT}", "export RAY_AUTH_MODE=disabled;")[1].get("done")
     assert all(part.is_alive() for part in ray)
@@ -209,7 +205,7 @@ def test_a_long_watch_makes_one_step_per_host_and_none_per_sample(job: Job):
     watch = job.login.spawn("bash", "-c", f"exec {COCKPIT} status --json --watch --interval 0.5 --slurm {job.id} >$HOME/watched")
     log = job.login.host.folder / "run" / "lab" / "home-train" / "watched"
     try:
-        eventually(lambda: {"ray"} <= kinds(json.loads(log.read_text().splitlines()[-2]), "w1"))
+        eventually(lambda: {"ray"} <= kinds_on(json.loads(log.read_text().splitlines()[-2]), "w1"))
         assert len(job.steps() - first) == 2
         seen = log.read_text().count("\n")
         eventually(lambda: log.read_text().count("\n") > seen + 10)

@@ -15,10 +15,10 @@ import pytest
 
 from cockpit.demo import nvml
 from cockpit.probe.actions.stop.parts import ORDER
-from cockpit.sources.probes import payload
 from tests.lab import hosts
 from tests.lab.cluster import ENV, eventually, start_patiently
 from tests.lab.conftest import NO_RAY, RAY
+from tests.lab.eyes import ask_probe
 from tests.lab.hosts import Host, Lab, Process
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
@@ -133,11 +133,9 @@ def clear(host: Host, but: Session | None = None) -> None:
 
 
 def stop(host: Host, stage: str = "plan", **more: Any) -> dict[str, Any]:
-    """The answer of the probe's `stop`, sent to the host as usual."""
+    """The answer of the probe's `stop`."""
     request = {"act": "stop", "stage": stage, "session": None, "everything": False, "force": False, "grace": 6, **more}
-    (host.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
-    answer: dict[str, Any] = json.loads(host.ssh("python3 - < /tmp/act.py", timeout=120).splitlines()[-1])
-    return answer
+    return ask_probe(host, request)
 
 
 def hold(host: Host, device: int, pid: int, memory: int) -> None:

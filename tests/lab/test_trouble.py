@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import Facts, Watcher, by_cockpit, by_nvml, faults, kinds, listed, node, once, write_config
-from tests.lab.hosts import Host, stopped
+from tests.lab.hosts import stopped
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -190,19 +189,14 @@ def test_an_unreachable_host_is_a_fault_of_that_host_only(cluster: Cluster, watc
     w1 = cluster.lab["w1"]
     w1.hold(5, 20 * GIB, title="python finetune.py")
     watcher.until(lambda now: "foreign" in kinds(now, "w1").values())
-    link(w1, "down")
+    w1.set_network("down")
     took = watcher.fault("probe", host="w1")
     assert {each["host"] for each in watcher.now["faults"]} <= {"w1", None}
     watcher.until(lambda now: node(now, "head")["age"] < 3)
-    link(w1, "up")
+    w1.set_network("up")
     print(
         f"figure: unreachable w1 said after {took:.1f} s, over after {watcher.until(lambda now: not faults(now, 'probe', 'w1'), 60):.1f} s"
     )
-
-
-def link(host: Host, state: str) -> None:
-    """Pulls its network cable, or plugs it in."""
-    subprocess.run(["nsenter", "-t", str(host.init), "-n", "ip", "link", "set", "eth0", state], check=True)
 
 
 @pytest.mark.incident

@@ -561,10 +561,10 @@ async def test_an_environment_comes_sorted_and_without_its_secrets(look, monkeyp
     assert await monitor.environment(process(7)) == ["DB_PASS=•••", "HOME=/root", "MAX_TOKENS=1024", "WANDB_API_KEY=•••"]
 
 
-@pytest.mark.parametrize("said", [{}, {"environ": [], "threads": 7}, {"environ": {"A": 1}, "threads": [{"frames": [{"name": "step"}]}]}])
-async def test_an_invalid_answer_is_one_sentence_and_the_screen_continues(look, monkeypatch, said):
+@pytest.mark.parametrize("reply", [{}, {"environ": [], "threads": 7}, {"environ": {"A": 1}, "threads": [{"frames": [{"name": "step"}]}]}])
+async def test_an_invalid_answer_is_one_sentence_and_the_screen_continues(look, monkeypatch, reply):
     async def answer(*_):
-        return said
+        return reply
 
     monitor = look()
     monkeypatch.setattr(monitor.pool, "ask", answer)

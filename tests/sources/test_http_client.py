@@ -77,11 +77,11 @@ async def test_a_connection_is_reused_if_both_sides_allow_it(answers, connection
         assert server.connections == connections
 
 
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"], ids=["silently", "with an answer"])
-async def test_an_idle_connection_that_the_server_closes_is_not_reused(said):
+@pytest.mark.parametrize("ending", [b"", b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"], ids=["silently", "with an answer"])
+async def test_an_idle_connection_that_the_server_closes_is_not_reused(ending):
     async with Server(WELL, WELL) as server:
         await server.read()
-        server.writers[0].write(said)
+        server.writers[0].write(ending)
         server.writers[0].close()
         await server.writers[0].wait_closed()
         await steps(3)
@@ -194,12 +194,12 @@ async def test_redirects_and_proxy_variables_are_ignored(monkeypatch):
 async def test_a_client_for_plain_http_trusts_no_certificate():
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     own.load_cert_chain(Path(__file__).parents[1] / "notify" / "self_signed.pem")
-    heard = []
-    server = await asyncio.start_server(lambda *_: heard.append("a client that trusts it"), "127.0.0.1", 0, ssl=own)
+    calls = []
+    server = await asyncio.start_server(lambda *_: calls.append("a client that trusts it"), "127.0.0.1", 0, ssl=own)
     async with server, open_client(None) as client:
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
             await client.get(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    assert not heard
+    assert not calls
 
 
 def test_certificates_come_from_the_system_httpx_or_the_environment(monkeypatch):

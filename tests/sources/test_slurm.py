@@ -20,14 +20,14 @@ NOW = 1_700_000_000.0
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """The lines that each program prints; `asked` has the commands that were run."""
-    told: dict[str, list[str]] = {"squeue": [], "sinfo": [], "asked": []}
+    output: dict[str, list[str]] = {"squeue": [], "sinfo": [], "asked": []}
 
     async def ask(program: str, *words: str) -> list[str]:
-        told["asked"].append(" ".join((program, *words)))
-        return told[program]
+        output["asked"].append(" ".join((program, *words)))
+        return output[program]
 
     monkeypatch.setattr(slurm, "_ask", ask)
-    return told
+    return output
 
 
 async def test_a_job_has_its_time_left_and_each_of_its_nodes_once(printed: dict[str, list[str]]):

@@ -87,7 +87,7 @@ class Round:
         for session in self.world.sessions:
             self._make(session)
         self._start(self.world.nodes[LAUNCHER])
-        wait(lambda: all(self.fact(node.at, READY) for node in self.world.nodes), "all processes have started", self.tale)
+        wait(lambda: all(self.fact(node.at, READY) for node in self.world.nodes), "all processes have started", self.description)
         self.outer = self._numbers_outside()
         for node in self.world.nodes:
             found = read_stat(self.pid(node))
@@ -172,7 +172,7 @@ class Round:
         nodes = [node for node in nodes if node.at != LAUNCHER]
         for node in nodes:
             os.kill(self.pid(node), signal.SIGKILL)
-        wait(lambda: not any(self.alive(node) for node in nodes), "those have ended", self.tale)
+        wait(lambda: not any(self.alive(node) for node in nodes), "those have ended", self.description)
 
     def _reuse(self, gone: list[Node], truth: str) -> None:
         """Starts other processes that reuse some of their pids."""
@@ -184,7 +184,7 @@ class Round:
         new = self.world.add(*argv, comm=argv[0].rpartition("/")[2], env=env, truth=truth, flags=SETSID, uid=uid)
         self.stage[new.at * RECORD.size : (new.at + 1) * RECORD.size] = new.packed()
         self._start(new, pid)
-        wait(lambda: self.fact(new.at, READY), "the newcomer has started", self.tale)
+        wait(lambda: self.fact(new.at, READY), "the newcomer has started", self.description)
         found = read_stat(self.pid(new))
         assert found
         self.ticks[new.at] = found.ticks
@@ -200,7 +200,7 @@ class Round:
             if session.life != "live" and session.container < 0 and is_free(pid):
                 words = (
                     f"{RAY}/core/src/ray/raylet/raylet",
-                    f"--session_dir={session.said}",
+                    f"--session_dir={session.named_path}",
                     "--raylet_socket_name=x",
                     f"--node_id={'e' * 56}",
                 )
@@ -226,7 +226,7 @@ class Round:
     # The action
 
     def _ended(self) -> Answer:
-        request = {"act": "kill", "grace": 0.1, "force": self.random.random() < 0.1, **self._told(), **self._meant()}
+        request = {"act": "kill", "grace": 0.1, "force": self.random.random() < 0.1, **self._job_states(), **self._meant()}
         plan = self._ask({**request, "stage": "plan"})
         if not self._needed(self._due(request, self.world.must_end)) <= {target["pid"] for target in plan["targets"]}:
             plan = self._ask({**request, "stage": "plan"})  # on a busy machine, a scan may find a process stuck and report it
@@ -251,12 +251,12 @@ class Round:
         mine = {at for at in left if self.user in (0, self.world.nodes[at].uid)}
         return {at for at in mine if named & set(line(self.pid(self.world.nodes[at])))}
 
-    def _told(self) -> Answer:
-        told = [session for session in self.world.sessions if session.told]
-        jobs = [{"session": one.name, "running": sorted(one.running_jobs), "ended": sorted(one.ended_jobs)} for one in told]
+    def _job_states(self) -> Answer:
+        reporting = [session for session in self.world.sessions if session.reports_jobs]
+        jobs = [{"session": one.name, "running": sorted(one.running_jobs), "ended": sorted(one.ended_jobs)} for one in reporting]
         if self.real and self.real.living:
-            self.world.has_untold_ray = self.random.random() < 0.3
-            jobs += [] if self.world.has_untold_ray else self.real.words()
+            self.world.has_silent_ray = self.random.random() < 0.3
+            jobs += [] if self.world.has_silent_ray else self.real.words()
         return {"jobs": jobs, "past": [self._past(node) for node in self.world.living() if node.known]}
 
     def _past(self, node: Node) -> list[Any]:
@@ -305,7 +305,7 @@ class Round:
         return {self.pid(node) for node in ended}, fresh
 
     def _is_plainly_dead(self, session: Session) -> bool:
-        plain = session.life != "live" and session.uid == 0 and session.container < 0 and session.tells
+        plain = session.life != "live" and session.uid == 0 and session.container < 0 and session.has_logs
         return plain and read_stat(self.pid(self.world.nodes[session.raylet])) is None
 
     def _check(self, done: Answer, targets: list[Answer], lost: set[int]) -> None:
@@ -338,8 +338,8 @@ class Round:
             finally:
                 os._exit(0)
         os.close(its)
-        with os.fdopen(mine, "rb") as said:
-            answer: Answer = json.loads(said.read() or b"{}")
+        with os.fdopen(mine, "rb") as reply:
+            answer: Answer = json.loads(reply.read() or b"{}")
         if "refused" not in answer:
             raise WrongError(f"no answer: {answer}")
         return answer
@@ -353,13 +353,17 @@ class Round:
         perform(json.dumps(request), lines.append)
         os.write(to, json.dumps(lines[-1]).encode())
 
-    def tale(self) -> str:
+    def description(self) -> str:
         """A readable description of all processes."""
-        return "\n".join(self._told_of(node) for node in self.world.nodes)
+        return "\n".join(self._describe(node) for node in self.world.nodes)
 
-    def _told_of(self, node: Node) -> str:
+    def _describe(self, node: Node) -> str:
         of = node.session
-        session = f"{of.name[-4:]} {of.life}{' told' if of.told else ''} {of.way} {sorted(of.forgeries)} apart {of.container}" if of else ""
+        session = (
+            f"{of.name[-4:]} {of.life}{' jobs-known' if of.reports_jobs else ''} {of.way} {sorted(of.forgeries)} apart {of.container}"
+            if of
+            else ""
+        )
         marks = f"{'dies ' if node.dies else ''}{'known ' if node.known else ''}flags {node.flags} uid {node.uid} job {node.job}"
         env = {name: self._filled(value)[:40] for name, value in node.env.items() if name != "PATH"}
         fate = self.world.fate(node)
@@ -406,11 +410,11 @@ def line(pid: int) -> list[int]:
     return found
 
 
-def wait(fact: Callable[[], object], what: str, tale: Callable[[], str]) -> None:
+def wait(fact: Callable[[], object], what: str, describe: Callable[[], str]) -> None:
     until = time.monotonic() + 60
     while not fact():
         if time.monotonic() > until:
-            raise WrongError(f"it never came about that {what}\n{tale()}")
+            raise WrongError(f"it never came about that {what}\n{describe()}")
         time.sleep(0.0005)
 
 
@@ -477,7 +481,7 @@ def one_round(seed: int, real: RealRay | None = None) -> Answer:
         try:
             return round_.play()
         except WrongError as wrong:
-            return {"wrong": str(wrong), "forest": round_.tale()}
+            return {"wrong": str(wrong), "forest": round_.description()}
         finally:
             sweep()
 

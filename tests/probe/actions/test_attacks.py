@@ -15,7 +15,7 @@ from cockpit.probe.actions.clean import shm
 from cockpit.probe.actions.clean.request import Cleaning
 from cockpit.probe.actions.host_state import HostScanner
 from cockpit.probe.actions.stop import everything
-from tests.probe.actions.grounds import NAME, OTHER, Ground, age, program, session, what, write
+from tests.probe.actions.grounds import NAME, OTHER, Ground, age, names_of, program, session, write
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users"), pytest.mark.process]
 
@@ -133,6 +133,6 @@ def test_a_second_dead_session_does_not_wait_for_the_first(ground: Ground):
     shared(first / "logs" / "his", MALLORY)
     age(first)
     answer = ground.do(ground.plan()["targets"])
-    assert what(answer["done"]) == [OTHER]
-    assert what(answer["failed"]) == [NAME]
+    assert names_of(answer["done"]) == [OTHER]
+    assert names_of(answer["failed"]) == [NAME]
     assert not second.exists()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.demo import cluster as demo
-from tests.probe.actions.grounds import NAME, OTHER, Ground, age, files_in, listening, program, session, what, write
+from tests.probe.actions.grounds import NAME, OTHER, Ground, age, files_in, listening, names_of, program, session, write
 from tests.probe.probe_copy import copy_probe
 from tests.pythons import installed_pythons, version_of
 
@@ -40,10 +40,10 @@ def test_a_dead_session_is_removed_completely(ground):
     assert (target["live"], target["files"], target["keeps"], target["uid"]) == (False, 3, [], os.getuid())
     assert target["size"] == sum(file.stat().st_blocks * 512 for file in files_in(path))
     answer = ground.do(planned["targets"])
-    assert (what(answer["done"]), answer["notes"]) == ([NAME], [])
+    assert (names_of(answer["done"]), answer["notes"]) == ([NAME], [])
     assert not path.exists()
     assert answer["freed"] == {"disk": target["size"], "shm": 0}
-    assert any(" counted, " in text for text in ground.told)
+    assert any(" counted, " in text for text in ground.progress)
 
 
 def test_the_dead_session_of_the_demo_can_be_cleaned_and_its_checkpoint_stays(ground):
@@ -102,8 +102,8 @@ def test_the_latest_session_may_be_dead(ground):
     session(ground.temp)
     os.symlink(ground.temp / NAME, ground.temp / "session_latest")
     planned = ground.plan()
-    assert what(planned["targets"]) == [NAME, "session_latest"]
-    assert what(ground.do(planned["targets"])["done"]) == [NAME, "session_latest"]
+    assert names_of(planned["targets"]) == [NAME, "session_latest"]
+    assert names_of(ground.do(planned["targets"])["done"]) == [NAME, "session_latest"]
     assert os.listdir(ground.temp) == []
 
 
@@ -112,10 +112,10 @@ def test_a_session_whose_socket_answers_stays_beside_a_dead_one_also_if_it_is_na
     planned = ground.plan(sessions=[OTHER])
     with listening(lives / "sockets" / "raylet.1"):
         for answer in (ground.plan(), ground.plan(sessions=[OTHER]), ground.do(planned["targets"])):
-            assert OTHER not in what(answer.get("targets") or answer.get("done") or [])
+            assert OTHER not in names_of(answer.get("targets") or answer.get("done") or [])
             assert reason(answer, OTHER) == "it is alive: a raylet listens on its socket"
         assert ground.plan()["refused"][0]["live"] is True
-        assert what(ground.clean()["done"]) == [NAME]
+        assert names_of(ground.clean()["done"]) == [NAME]
         assert len(list(lives.rglob("*"))) == 9
     assert not dead.exists()
 
@@ -125,9 +125,9 @@ def test_a_session_that_is_just_being_created_is_awaited(ground, monkeypatch):
     path = session(ground.temp)
     os.utime(path)
     began = time.monotonic()
-    assert what(ground.plan()["targets"]) == [NAME]
+    assert names_of(ground.plan()["targets"]) == [NAME]
     assert time.monotonic() - began > 0.5
-    assert ground.told[0] == f"{NAME} was changed just now: waiting to see whether it starts"
+    assert ground.progress[0] == f"{NAME} was changed just now: waiting to see whether it starts"
 
 
 def test_a_session_that_we_just_ended_is_not_awaited_but_stays_if_it_is_alive(ground, monkeypatch):
@@ -135,7 +135,7 @@ def test_a_session_that_we_just_ended_is_not_awaited_but_stays_if_it_is_alive(gr
     os.utime(path)
     monkeypatch.setattr("cockpit.probe.actions.clean.dead_sessions.MIN_QUIET_S", 10_000)
     answer = ground.clean(ended=[NAME])
-    assert what(answer["done"]) == [NAME]
+    assert names_of(answer["done"]) == [NAME]
     lives = session(ground.temp)
     os.utime(lives)
     with listening(lives / "sockets" / "raylet"):
@@ -150,9 +150,9 @@ def test_only_named_sessions_are_removed(ground):
     other = session(ground.temp, OTHER)
     os.symlink(NAME, ground.temp / "session_latest")
     write(ground.temp / "ray_current_cluster").write_text("127.0.0.1:1")
-    assert what(ground.plan(sessions=[OTHER])["targets"]) == [OTHER]
-    assert what(ground.plan(sessions=[NAME])["targets"]) == [NAME, "session_latest"]
-    assert what(ground.clean(sessions=[str(other) + "/"])["done"]) == [OTHER]
+    assert names_of(ground.plan(sessions=[OTHER])["targets"]) == [OTHER]
+    assert names_of(ground.plan(sessions=[NAME])["targets"]) == [NAME, "session_latest"]
+    assert names_of(ground.clean(sessions=[str(other) + "/"])["done"]) == [OTHER]
 
 
 def test_a_session_in_any_place_is_found_by_its_path(ground, tmp_path):
@@ -162,8 +162,8 @@ def test_a_session_in_any_place_is_found_by_its_path(ground, tmp_path):
     unknowing = Ground(tmp_path)
     unknowing.scanner().add_temp_dir(str(tmp_path))
     planned = unknowing.plan(sessions=[f"{link}/{NAME}"])
-    assert what(planned["targets"]) == [NAME]
-    assert what(unknowing.do(planned["targets"], sessions=[f"{link}/{NAME}"])["done"]) == [NAME]
+    assert names_of(planned["targets"]) == [NAME]
+    assert names_of(unknowing.do(planned["targets"], sessions=[f"{link}/{NAME}"])["done"]) == [NAME]
     assert os.listdir(ground.temp) == []
 
 
@@ -193,7 +193,7 @@ def test_a_bug_with_one_target_does_not_lose_the_outcome_of_the_others(ground):
     first, second = sorted(ground.plan()["targets"], key=lambda one: one["name"])
     del first["inode"]
     answer = ground.do([first, second])
-    assert (what(answer["failed"]), what(answer["done"])) == ([OTHER], [NAME])
+    assert (names_of(answer["failed"]), names_of(answer["done"])) == ([OTHER], [NAME])
     assert "KeyError" in answer["failed"][0]["error"]
 
 
@@ -205,7 +205,7 @@ def test_root_removes_another_users_session_only_if_it_is_named(ground):
     assert reason(ground.plan(), NAME).endswith("to remove it, put the cursor on it, or name it by --session")
     planned = ground.plan(sessions=[NAME])
     assert ground.do(planned["targets"])["done"] == []
-    assert what(ground.do(planned["targets"], sessions=[NAME])["done"]) == [NAME]
+    assert names_of(ground.do(planned["targets"], sessions=[NAME])["done"]) == [NAME]
 
 
 # Protected files
@@ -224,7 +224,7 @@ def test_protected_files_stay(ground):
     assert done["outcome"].endswith(" and 2 more")
     assert files_in(path) == sorted(kept)
     assert os.listdir(path / "sockets") == os.listdir(path / "logs") == []
-    assert what(ground.clean(protected=[str(path / "run")])["done"]) == [NAME], "it is still recognizable as a session's folder"
+    assert names_of(ground.clean(protected=[str(path / "run")])["done"]) == [NAME], "it is still recognizable as a session's folder"
 
 
 def test_protected_files_are_removed_if_they_are_named(ground):
@@ -255,7 +255,7 @@ def test_a_link_stays_while_its_session_keeps_something(ground):
     age(ground.temp / NAME)
     os.symlink(NAME, ground.temp / "session_latest")
     planned = ground.plan()
-    assert what(planned["targets"]) == [NAME]
+    assert names_of(planned["targets"]) == [NAME]
     ground.do(planned["targets"])
     assert os.readlink(ground.temp / "session_latest") == NAME
 
@@ -351,7 +351,7 @@ def test_root_does_not_trust_another_users_temp_dir_unless_its_path_is_named(gro
         planned, NAME
     )
     assert ground.plan(sessions=[NAME])["targets"] == []
-    assert what(ground.clean(sessions=[str(path)])["done"]) == [NAME]
+    assert names_of(ground.clean(sessions=[str(path)])["done"]) == [NAME]
 
 
 @ROOT
@@ -368,7 +368,7 @@ def test_another_user_can_not_prevent_the_removal_of_a_session(ground):
     claims = program("raylet", f"--raylet_socket_name={path}/sockets/raylet", f"--session_dir={path}", code=f"{be}; {stay}")
     with gcs, claims, program(code=f"{be}; {listen}; {stay}"):
         age(path)
-        assert what(ground.clean()["done"]) == [NAME]
+        assert names_of(ground.clean()["done"]) == [NAME]
 
 
 def test_files_that_a_live_ray_uses_stay(ground):
@@ -447,7 +447,7 @@ def test_a_link_that_was_replaced_after_the_plan_stays(ground):
     planned = ground.plan()
     os.symlink("gone too", ground.temp / "new")
     os.replace(ground.temp / "new", link)
-    assert what(ground.do(planned["targets"])["refused"]) == ["session_latest"]
+    assert names_of(ground.do(planned["targets"])["refused"]) == ["session_latest"]
     assert os.readlink(link) == "gone too"
 
 
@@ -471,9 +471,9 @@ def test_an_address_stays_while_something_listens_there_also_if_that_began_after
         sock.bind(("127.0.0.1", port))
         sock.listen()
         assert ground.plan() | {"notes": []} == {"targets": [], "refused": [], "notes": []}
-        assert what(ground.do(planned["targets"])["refused"]) == ["ray_current_cluster"]
+        assert names_of(ground.do(planned["targets"])["refused"]) == ["ray_current_cluster"]
         assert path.exists()
-    assert what(ground.clean()["done"]) == ["ray_current_cluster"]
+    assert names_of(ground.clean()["done"]) == ["ray_current_cluster"]
     assert not path.exists()
 
 
@@ -483,7 +483,7 @@ def test_another_hosts_address_stays_while_a_raylet_of_its_cluster_runs_here(gro
         "/env/raylet", f"--raylet_socket_name=/x/{NAME}/sockets/raylet", "--gcs-address=192.0.2.7:63790", f"--session_dir=/x/{NAME}"
     ):
         assert ground.plan()["targets"] == []
-    assert what(ground.plan()["targets"]) == ["ray_current_cluster"]
+    assert names_of(ground.plan()["targets"]) == ["ray_current_cluster"]
 
 
 def test_an_address_stays_if_an_unseen_raylet_may_use_it(ground):
@@ -546,7 +546,7 @@ def test_it_cleans_on_any_python(ground, start, tmp_path):
         status = shm.lstat()
         leftover = {"what": "shm", "path": str(shm), "device": status.st_dev, "inode": status.st_ino}
         receipt = hear_answer(start("act", json.dumps(ground.request(stage="do", targets=[*plan["targets"], leftover])), **there))
-        assert what(receipt["done"]) == [NAME, shm.name], (python, receipt)
+        assert names_of(receipt["done"]) == [NAME, shm.name], (python, receipt)
         assert receipt["freed"] == {"disk": plan["targets"][0]["size"], "shm": 8192}
         assert not shm.exists()
         assert files_in(path) == [kept]

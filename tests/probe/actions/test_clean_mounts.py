@@ -10,7 +10,7 @@ import pytest
 
 from cockpit.probe.sample import sessions
 from cockpit.probe.sample import tree as mounted
-from tests.probe.actions.grounds import NAME, OTHER, Ground, age, session, what
+from tests.probe.actions.grounds import NAME, OTHER, Ground, age, names_of, session
 
 pytestmark = pytest.mark.process
 
@@ -30,12 +30,12 @@ def test_a_session_that_other_hosts_share_stays_even_if_it_is_named(ground: Grou
     path, _ = session(shared), session(ground.temp, OTHER)
     named = [str(path), OTHER]
     planned = ground.plan(sessions=named)
-    assert what(planned["targets"]) == [OTHER]
+    assert names_of(planned["targets"]) == [OTHER]
     (refused,) = planned["refused"]
     assert refused["reason"] == "it lies on a file system that other hosts share (ramfs): the session may be alive on another host"
     status = path.stat()
     target = {**planned["targets"][0], "path": str(path), "name": NAME, "device": status.st_dev, "inode": status.st_ino}
-    assert what(ground.do([target], sessions=named)["refused"]) == [NAME]
+    assert names_of(ground.do([target], sessions=named)["refused"]) == [NAME]
     assert path.exists()
 
 

@@ -273,7 +273,7 @@ def test_an_undecided_process_is_reported_also_without_gpu_memory():
     """An orphan may be among them, so `nothing on 1 host` alone would be wrong."""
     process = SimpleNamespace(alive=True, origin=SimpleNamespace(readable=True), details=SimpleNamespace(uid=0, pids=(7,)))
     verdict = KindVerdict("unknown", ("only Ray knows whether job train still runs",), undecided="job")
-    for kind, told in ((verdict, [f"1 process can't be classified{BELOW}"]), (verdict._replace(undecided=None), [])):
+    for kind, expected in ((verdict, [f"1 process can't be classified{BELOW}"]), (verdict._replace(undecided=None), [])):
         look = SimpleNamespace(
             doubts=[],
             table={7: process},
@@ -284,7 +284,7 @@ def test_an_undecided_process_is_reported_also_without_gpu_memory():
             target=lambda pid, kind=kind: {"what": "process", "pid": pid, "kind": kind.kind, "why": list(kind.why), "gpus": []},
         )
         plan = kill.plan({"named": None}, SimpleNamespace(scan=lambda look=look: look), print)
-        assert (plan["targets"], plan["unknown"], len(plan["refused"])) == ([], told, len(told))
+        assert (plan["targets"], plan["unknown"], len(plan["refused"])) == ([], expected, len(expected))
 
 
 # GPU memory
@@ -339,8 +339,8 @@ def test_processes_are_ended_even_if_nvml_hangs_before(action, orphan, gpus, sta
     assert plan["targets"][0]["gpus"] == []
     assert [note for note in plan["notes"] if "NVML has not answered" in note], plan
     unnamed = action("plan", gpus=gpus)["unknown"]
-    told = "NVML has not answered for 3 s: the processes that hold GPU memory are unknown"
-    assert told in unnamed, "another Ray here may add a sentence"
+    expected = "NVML has not answered for 3 s: the processes that hold GPU memory are unknown"
+    assert expected in unnamed, "another Ray here may add a sentence"
     done = action("do", targets=plan["targets"], gpus=gpus)
     assert done["done"], done
     assert done["freed"] == {"gpu": None}

@@ -20,7 +20,7 @@ from cockpit.probe.actions.removal import Removal, Survey
 from cockpit.probe.sample.sizes import ProtectedFiles
 from cockpit.probe.sample.tree import MovedError
 from cockpit.probe.trust import FOLDER
-from tests.probe.actions.grounds import NAME, age, files_in, listening, session, what, write
+from tests.probe.actions.grounds import NAME, age, files_in, listening, names_of, session, write
 
 pytestmark = pytest.mark.process
 
@@ -85,7 +85,7 @@ def test_links_are_removed_and_never_followed(ground, outside):
         os.symlink(target, path / f"loop{number}")
         os.symlink(target, path / "logs" / f"loop{number}")
     age(path)
-    assert what(ground.clean()["done"]) == [NAME]
+    assert names_of(ground.clean()["done"]) == [NAME]
     assert not path.exists()
 
 
@@ -334,7 +334,7 @@ def test_pipes_sockets_devices_and_odd_names_are_removed_without_opening(ground)
     for name in (b"line\nbreak", b"\xff\xfe.pt", b" ", b"-rf", b"a" * 255, b"\\"):
         os.close(os.open(os.fsencode(path) + b"/logs/" + name, os.O_CREAT))
     age(path)
-    assert what(ground.clean()["done"]) == [NAME]
+    assert names_of(ground.clean()["done"]) == [NAME]
     assert not path.exists()
 
 
@@ -346,8 +346,8 @@ def test_many_folders_of_another_user_are_not_entered_and_some_are_named(ground)
         os.chown(path / "logs" / f"theirs{number}", 65534, 65534)
     age(path)
     planned = ground.plan()
-    told = [note for note in planned["notes"] if "nobody" in note]
-    assert len(told) == 10
+    notes = [note for note in planned["notes"] if "nobody" in note]
+    assert len(notes) == 10
     assert any("the same applies to 20 more" in note for note in planned["notes"])
     assert planned["targets"][0]["files"] == 3, "their content is not counted"
 
@@ -379,7 +379,7 @@ def test_a_tree_deeper_than_the_longest_path_is_removed(ground):
     try:
         planned = ground.plan()
         assert planned["targets"][0]["files"] == 4
-        assert what(ground.do(planned["targets"])["done"]) == [NAME]
+        assert names_of(ground.do(planned["targets"])["done"]) == [NAME]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert not path.exists()
@@ -437,10 +437,10 @@ def test_a_plain_user_cannot_remove_another_users_session(ground):
 def test_progress_is_reported_a_few_times_a_second(tmp_path):
     for number in range(3000):
         write(tmp_path / "folder" / f"{number % 10}" / f"{number}", 1)
-    told: list[float] = []
+    times: list[float] = []
     top = os.open(tmp_path / "folder", FOLDER)
     began = time.monotonic()
-    Survey("folder", top, lambda *_: told.append(time.monotonic()))
-    Removal("folder", ProtectedFiles(), (), (), lambda _: None, lambda *_: told.append(time.monotonic()), Everything()).empty(top, 3000)
+    Survey("folder", top, lambda *_: times.append(time.monotonic()))
+    Removal("folder", ProtectedFiles(), (), (), lambda _: None, lambda *_: times.append(time.monotonic()), Everything()).empty(top, 3000)
     os.close(top)
-    assert 2 <= len(told) <= 2 + (time.monotonic() - began) * 5
+    assert 2 <= len(times) <= 2 + (time.monotonic() - began) * 5

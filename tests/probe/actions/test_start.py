@@ -298,9 +298,9 @@ WRONG_TOKEN = "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: 
     ],
 )
 def test_causes_are_found_in_rays_output(text: str, cause: str):
-    said = Outcome(1, text, "/log").sentence
-    assert said.startswith(cause)
-    assert text.splitlines()[-1].strip()[:100] in said
+    sentence = Outcome(1, text, "/log").sentence
+    assert sentence.startswith(cause)
+    assert text.splitlines()[-1].strip()[:100] in sentence
 
 
 @pytest.mark.parametrize(("owner", "user", "counts"), [(7, 7, True), (7, 666, False), (666, 7, False), (7, 0, True)])

@@ -126,13 +126,13 @@ def test_a_followed_log_continues_with_new_lines_and_after_truncation_from_its_b
     monkeypatch.setattr(logs, "QUIET_S", 0.0)
     path = folder / "a.out"
     path.write_text("one\n")
-    heard, steps = [], iter(["two\n", "", None])
+    received, steps = [], iter(["two\n", "", None])
 
     class LeftError(Exception):
         pass
 
-    def hear(answer):
-        heard.append(answer["text"])
+    def receive(answer):
+        received.append(answer["text"])
         if answer["text"]:
             return
         step = next(steps)
@@ -145,5 +145,5 @@ def test_a_followed_log_continues_with_new_lines_and_after_truncation_from_its_b
             path.write_text("anew\n")
 
     with pytest.raises(LeftError):
-        read_log([str(temp)], NAME, "a.out", -1, hear, follow=True)
-    assert [text for text in heard if text] == ["one\n", "two\n", "anew\n"]
+        read_log([str(temp)], NAME, "a.out", -1, receive, follow=True)
+    assert [text for text in received if text] == ["one\n", "two\n", "anew\n"]

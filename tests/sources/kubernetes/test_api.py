@@ -73,9 +73,9 @@ async def test_a_probe_that_kubectl_may_not_start_names_the_right_and_the_role_t
     (folder / "rights").write_text("list pods\nget pods")
     with pytest.raises(SourceError) as refused:
         await ask_program("Kubernetes", "kubectl", "exec", "-n", "default", WORKER, "--", "true")
-    told = why_it_ended(WORKER, 1, str(refused.value), spoke=False)
-    assert 'cannot create resource "pods/exec"' in told
-    assert told.endswith("; packaging/kubernetes-role.yaml has the Role that allows it")
+    reason = why_it_ended(WORKER, 1, str(refused.value), spoke=False)
+    assert 'cannot create resource "pods/exec"' in reason
+    assert reason.endswith("; packaging/kubernetes-role.yaml has the Role that allows it")
 
 
 @pytest.mark.parametrize("lacking", [None, *EVERYTHING])
@@ -124,10 +124,10 @@ async def test_a_token_is_sent_only_to_a_server_with_the_clusters_certificate(en
     assert not (folder / "asked").exists()
 
 
-@pytest.mark.parametrize(("missing", "said"), [("token", "no token of a service account"), ("ca.crt", "certificate can't be read")])
-async def test_a_pod_without_a_service_account_says_so(env_of_pod: dict[str, str], account: Path, missing: str, said: str):
+@pytest.mark.parametrize(("missing", "expected"), [("token", "no token of a service account"), ("ca.crt", "certificate can't be read")])
+async def test_a_pod_without_a_service_account_says_so(env_of_pod: dict[str, str], account: Path, missing: str, expected: str):
     os.unlink(account / missing)
-    with pytest.raises(SourceError, match=said):
+    with pytest.raises(SourceError, match=expected):
         await check_ray_cluster(KubernetesApi(PLACE, ServiceAccount(env_of_pod, account)))
 
 

@@ -88,8 +88,8 @@ async def test_a_part_without_the_right_to_read_it_is_unknown_with_the_reason(ap
     answers[PODS] = KubernetesRefusedError("Forbidden", 'pods is forbidden: User "x" cannot list resource "pods"')
     found = await read_ray_cluster(api)
     assert found.pods is None
-    said = 'pods is forbidden: User "x" cannot list resource "pods"; packaging/kubernetes-role.yaml has the Role that allows it'
-    assert found.lacks == {"pods": f"Kubernetes refuses it: {said}"}
+    reason = 'pods is forbidden: User "x" cannot list resource "pods"; packaging/kubernetes-role.yaml has the Role that allows it'
+    assert found.lacks == {"pods": f"Kubernetes refuses it: {reason}"}
     assert found.wanted == 6
 
 
@@ -103,7 +103,7 @@ async def test_without_a_status_the_number_of_workers_is_unknown_and_a_pod_that_
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected"),
     [
         (KubernetesRefusedError("NotFound", f'rayclusters.ray.io "{CLUSTER}" not found'), f'rayclusters.ray.io "{CLUSTER}" not found'),
         (SourceError("kubectl: connection refused"), "connection refused"),
@@ -111,10 +111,10 @@ async def test_without_a_status_the_number_of_workers_is_unknown_and_a_pod_that_
         ({"status": {"desiredWorkerReplicas": "many"}}, "Kubernetes answers in a way that cockpit can't read: unexpected JSON"),
     ],
 )
-async def test_any_other_failure_is_an_error(api: KubernetesApi, answers: Answers, wrong: object, said: str):
+async def test_any_other_failure_is_an_error(api: KubernetesApi, answers: Answers, wrong: object, expected: str):
     answers[RAYCLUSTER] = wrong
     for ask in (read_ray_cluster, check_ray_cluster):
-        with pytest.raises(SourceError, match=said):
+        with pytest.raises(SourceError, match=expected):
             await ask(api)
 
 

@@ -102,8 +102,8 @@ async def test_a_killed_cockpit_leaves_no_connection_for_long(reach):
         [sys.executable, "-c", program, with_two], stdout=subprocess.PIPE, text=True, env=dict(os.environ, PYTHONPATH=".")
     ) as cockpit:
         assert cockpit.stdout is not None
-        said, _, master = cockpit.stdout.readline().split()
-        assert said == "looking"
+        first, _, master = cockpit.stdout.readline().split()
+        assert first == "looking"
         cockpit.kill()
     limit = time.monotonic() + 60
     while "[mux]" in read_text(Path(f"/proc/{master}/cmdline")) or carried():

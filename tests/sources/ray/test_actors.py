@@ -341,7 +341,7 @@ async def test_a_jobs_environment_is_read_without_its_secrets():
     assert [job.metadata for job in jobs.values() if job.metadata] == [{"owner": "alice", "purpose": "rl-train"}]
     ray = RecordedRay()
     env = {"HF_TOKEN": "abc", "VLLM_USE_V1": "1", "DB": "postgres://me:abc@db/x"}
-    odd = [{"submission_id": name, "runtime_env": told} for name, told in (("b", "text"), ("c", [1]), ("d", None), ("e", {}))]
+    odd = [{"submission_id": name, "runtime_env": value} for name, value in (("b", "text"), ("c", [1]), ("d", None), ("e", {}))]
     ray.paths["/api/jobs/"] = [{"submission_id": "a", "runtime_env": {"env_vars": env}, "metadata": {"token": "abc", "n": 1}}, *odd]
     job, *others = (await ray.ray().read_jobs()).jobs
     assert job.runtime_env == {"env_vars": {"HF_TOKEN": "•••", "VLLM_USE_V1": "1", "DB": "postgres://•••@db/x"}}

@@ -330,12 +330,12 @@ async def test_an_answer_of_the_previous_ray_is_not_reported_for_the_next(asked)
 )
 async def test_expensive_requests_pause_longer_if_the_dashboard_is_slow(name: str, path: str, took: float, pause: float):
     ray, moment = RecordedRay(), 0.0
-    told = ray.paths[path]
+    recorded_answer = ray.paths[path]
 
     def answer(_: httpx.Request) -> object:
         nonlocal moment
         moment += took
-        return told
+        return recorded_answer
 
     ray.paths[path] = answer
     it = ray.ray()

@@ -57,7 +57,7 @@ async def serving(talk: Talk) -> AsyncIterator[Dashboard]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def saying(answer: bytes) -> Talk:
+def answering(answer: bytes) -> Talk:
     async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
         await writer.drain()
@@ -98,10 +98,10 @@ async def test_only_the_beginning_of_a_refusal_is_read():
 async def test_rays_text_in_an_error_is_one_clean_line():
     body = b'{"msg": "\\u001b[2Jhi\\u202e"}'
     head = b"HTTP/1.1 500 X\r\nServer: aiohttp\r\nContent-Length: %d\r\n\r\n" % len(body)
-    said = await failure(saying(head + body))
-    assert "hi" in said
-    assert not [char for char in said if ord(char) < 32 or char == "\u202e"]
-    text = await failure(saying(b"HTTP/1.1 500 x\r\nContent-Length: 30\r\n\r\nTraceback x\n  y\nKeyError: 'a'\n\n"))
+    text = await failure(answering(head + body))
+    assert "hi" in text
+    assert not [char for char in text if ord(char) < 32 or char == "\u202e"]
+    text = await failure(answering(b"HTTP/1.1 500 x\r\nContent-Length: 30\r\n\r\nTraceback x\n  y\nKeyError: 'a'\n\n"))
     assert text.endswith("answered HTTP 500 (asked for its version): KeyError: 'a'")
 
 
@@ -131,9 +131,9 @@ async def test_an_endlessly_slow_answer_times_out():
 async def test_another_server_is_described_by_its_status_name_and_page_title():
     body = b"<html><head><TITLE>\n504 Gateway\x1b[2J\n Time-out &amp; more</TITLE></head></html>"
     head = b"Server: nginx/1.25.3\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body)
-    text = await failure(saying(b"HTTP/1.1 504 Gateway Time-out\r\n" + head + body))
+    text = await failure(answering(b"HTTP/1.1 504 Gateway Time-out\r\n" + head + body))
     assert text.endswith("HTTP 504 (asked for its version): an HTML page titled “504 Gateway�[2J Time-out & more”, server nginx/1.25.3")
-    text = await failure(saying(b"HTTP/1.1 200 OK\r\n" + head + body))
+    text = await failure(answering(b"HTTP/1.1 200 OK\r\n" + head + body))
     assert "is not a Ray dashboard: it sent an HTML page titled “504 Gateway" in text
     assert text.endswith(", server nginx/1.25.3 (asked for its version)")
 
@@ -165,7 +165,7 @@ OTHER_SERVERS = {
 
 @pytest.mark.parametrize(("answer", "cause", "words"), OTHER_SERVERS.values(), ids=OTHER_SERVERS)
 async def test_another_server_silence_and_rays_errors_have_different_causes_and_texts(answer: bytes, cause: str | None, words: str):
-    async with serving(saying(answer)) as dashboard:
+    async with serving(answering(answer)) as dashboard:
         with pytest.raises(SourceError) as caught:
             await ask(dashboard)
     assert caught.value.cause == cause, str(caught.value)
@@ -175,7 +175,7 @@ async def test_another_server_silence_and_rays_errors_have_different_causes_and_
 
 async def test_a_redirect_is_not_followed():
     where = b"http://evil.example/?token=abcdefgh"
-    text = await failure(saying(b"HTTP/1.1 302 Found\r\nLocation: " + where + b"\r\nContent-Length: 0\r\n\r\n"))
+    text = await failure(answering(b"HTTP/1.1 302 Found\r\nLocation: " + where + b"\r\nContent-Length: 0\r\n\r\n"))
     assert "redirects to http://evil.example/" in text
     assert "abcdefgh" not in text
 
@@ -184,7 +184,7 @@ async def test_a_redirect_is_not_followed():
 async def test_compression_that_was_not_requested_is_not_decoded(encoding):
     """A few kilobytes may be gigabytes."""
     bomb = gzip.compress(b"x" * (1 << 20))
-    text = await failure(saying(OK + b"Content-Encoding: %s\r\nContent-Length: %d\r\n\r\n%s" % (encoding, len(bomb), bomb)))
+    text = await failure(answering(OK + b"Content-Encoding: %s\r\nContent-Length: %d\r\n\r\n%s" % (encoding, len(bomb), bomb)))
     assert text.endswith(f"sent {encoding.decode()} data that cockpit can't read (asked for its version)")
 
 
@@ -412,7 +412,7 @@ async def test_requests_do_not_look_like_a_browsers():
 
 
 async def test_a_refusal_has_its_status():
-    async with serving(saying(b"HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n404: Not Found")) as dashboard:
+    async with serving(answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n404: Not Found")) as dashboard:
         with pytest.raises(DashboardRefusedError) as caught:
             await ask(dashboard)
         assert caught.value.status == 404

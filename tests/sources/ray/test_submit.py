@@ -85,7 +85,7 @@ async def test_no_error_of_ray_repeats_a_secret_or_its_beginning(table, submissi
 
 
 @pytest.mark.parametrize(
-    ("status", "answer", "said"),
+    ("status", "answer", "expected"),
     [
         (404, "404: Not Found", "accepts no jobs over HTTP"),
         (401, "Unauthorized", "requires a token, and none was found"),
@@ -96,14 +96,14 @@ async def test_no_error_of_ray_repeats_a_secret_or_its_beginning(table, submissi
         ),
     ],
 )
-async def test_the_reason_for_a_refused_job_is_reported(table, submissions, status, answer, said):
+async def test_the_reason_for_a_refused_job_is_reported(table, submissions, status, answer, expected):
     table.twist = lambda request: httpx.Response(status, text=answer) if request.method == "POST" else None
-    with pytest.raises(SourceError, match=said):
+    with pytest.raises(SourceError, match=expected):
         await submissions.submit(submission(), hide)
 
 
 async def test_a_package_is_sent_in_one_piece_of_known_length_with_progress(table, submissions):
-    lengths, heard = [], []
+    lengths, progress = [], []
 
     def watch(request):
         if request.method == "PUT":
@@ -111,9 +111,9 @@ async def test_a_package_is_sent_in_one_piece_of_known_length_with_progress(tabl
 
     table.twist = watch
     assert not await submissions.has("_ray_pkg_1.zip")
-    await submissions.upload("_ray_pkg_1.zip", iter([b"ab", b"cde"]), 5, heard.append)
+    await submissions.upload("_ray_pkg_1.zip", iter([b"ab", b"cde"]), 5, progress.append)
     assert table.packages == {"_ray_pkg_1.zip": b"abcde"}
-    assert (lengths, heard) == ([("5", None)], [2, 5])
+    assert (lengths, progress) == ([("5", None)], [2, 5])
     assert await submissions.has("_ray_pkg_1.zip")
 
 

@@ -20,7 +20,7 @@ from cockpit.probe.actions.clean import shm
 from cockpit.probe.actions.host_state import HostScanner
 from cockpit.probe.sample.processes import ProcessScanner
 from cockpit.probe.trust import FOLDER
-from tests.probe.actions.grounds import LONG_AGO, Ground, age, program, what
+from tests.probe.actions.grounds import LONG_AGO, Ground, age, names_of, program
 from tests.probe.alone import ended_pid
 
 pytestmark = pytest.mark.process
@@ -86,7 +86,7 @@ def test_an_unused_file_of_a_known_kind_is_removed_and_its_bytes_are_counted(lef
     (target,) = planned["targets"]
     assert (target["what"], target["size"], target["why"][0].endswith("that no process has open or mapped")) == ("shm", 1 << 20, True)
     answer = leftovers.do(planned["targets"])
-    assert what(answer["done"]) == [path.name]
+    assert names_of(answer["done"]) == [path.name]
     assert answer["freed"] == {"disk": 0, "shm": 1 << 20}
     assert not path.exists()
 
@@ -97,7 +97,7 @@ def test_a_file_with_an_unknown_name_stays(leftovers, name):
     assert leftovers.plan() == {"targets": [], "refused": []}
     status = path.lstat()
     asked = {"what": "shm", "path": str(path), "device": status.st_dev, "inode": status.st_ino}
-    assert what(leftovers.do([asked])["refused"]) == [path.name]
+    assert names_of(leftovers.do([asked])["refused"]) == [path.name]
     assert path.exists()
 
 
@@ -137,7 +137,7 @@ def test_an_open_or_mapped_file_stays(leftovers):
         mapped = mmap.mmap(file.fileno(), 8192)
     assert leftovers.plan() == {"targets": [], "refused": []}
     mapped.close()
-    assert what(leftovers.plan()["targets"]) == [path.name]
+    assert names_of(leftovers.plan()["targets"]) == [path.name]
 
 
 def test_the_shared_memory_of_a_live_python_stays(leftovers):
@@ -174,7 +174,7 @@ def test_a_file_that_replaced_the_planned_one_stays(leftovers):
     path, other = leftovers.make(), leftovers.make()
     planned = leftovers.plan()
     os.replace(other, path)
-    assert sorted(what(leftovers.do(planned["targets"])["refused"])) == sorted([path.name, other.name])
+    assert sorted(names_of(leftovers.do(planned["targets"])["refused"])) == sorted([path.name, other.name])
     assert path.exists()
 
 
@@ -207,7 +207,7 @@ def test_root_removes_another_users_file_only_if_that_user_has_no_processes_here
         (refused,) = leftovers.plan()["refused"]
         child.kill()
     assert refused["reason"] == f"it belongs to {uid}, who still has processes here"
-    assert what(once_it_is_done(leftovers)) == [path.name]
+    assert names_of(once_it_is_done(leftovers)) == [path.name]
 
 
 @ROOT
@@ -232,7 +232,7 @@ def test_without_leases_of_the_kernel_all_files_stay(leftovers, monkeypatch):
 
     monkeypatch.setattr("cockpit.probe.actions.clean.shm.fcntl.fcntl", no_lease)
     assert leftovers.plan()["refused"][0]["reason"] == "unknown here whether a process uses it"
-    assert what(leftovers.do(planned["targets"])["failed"]) == [path.name]
+    assert names_of(leftovers.do(planned["targets"])["failed"]) == [path.name]
     assert path.exists()
 
 
@@ -255,7 +255,7 @@ def test_many_files_cost_one_scan_and_their_progress_is_reported(leftovers, monk
     monkeypatch.setattr(clean, "PROGRESS_INTERVAL_S", 0.0)
     assert len(leftovers.do(planned["targets"])["done"]) == 5
     assert len(looks) == 1
-    assert [text for text in leftovers.ground.told if "of 5 done" in text] == [f"{done} of 5 done" for done in range(5)]
+    assert [text for text in leftovers.ground.progress if "of 5 done" in text] == [f"{done} of 5 done" for done in range(5)]
 
 
 def test_the_number_of_checked_processes_is_reported_while_one_hangs(ground, monkeypatch):
@@ -264,4 +264,4 @@ def test_the_number_of_checked_processes_is_reported_while_one_hangs(ground, mon
     with program() as hanging:
         table = {pid: process for pid, process in ProcessScanner().scan().items() if pid == hanging}
         assert holders.find_file_uses(table, ground.tell) == ((), (hanging,))
-    assert ground.told == ["open files of 0 of 1 processes checked"]
+    assert ground.progress == ["open files of 0 of 1 processes checked"]
