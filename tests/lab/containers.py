@@ -17,11 +17,11 @@ import psutil
 from cockpit.demo import nvml
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import RAY
-from tests.lab.eyes import COCKPIT, Facts
 from tests.lab.hosts import Host, is_alive
 from tests.lab.leftovers import OLD, RAYLET
+from tests.lab.observe import COCKPIT, Facts
 from tests.lab.user import add_line, add_user, needed
-from tests.probe.alone import dead_session, left_variables
+from tests.probe.orphans import dead_session, left_variables
 
 PROGRAMS = ("podman", "runc", "conmon", "newuidmap", "slirp4netns")
 START = "--num-cpus=4 --object-store-memory=100000000 --disable-usage-stats --block"

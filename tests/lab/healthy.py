@@ -19,8 +19,8 @@ from typing import NamedTuple
 from cockpit.model import LEVELS, Level
 from tests.lab import hosts
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, Facts, write_config
 from tests.lab.hosts import Host, Lab
+from tests.lab.observe import COCKPIT, Facts, write_config
 
 RAY = Path(sys.executable).with_name("ray")
 EVERY = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, Watcher
+from tests.lab.observe import Facts, Watcher
 
 SOON = {
     "orphan_age": 2, "unexplained_age": 2, "gpu_held_age": 2, "gpu_count_age": 2, "gpu_lost_age": 2, "gpu_slow_age": 2,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cockpit.demo import nvml
 from tests.lab.hosts import Host, Process
-from tests.probe.alone import dead_session, left_variables
+from tests.probe.orphans import dead_session, left_variables
 
 GIB = 1 << 30
 RAYLET = 99999

@@ -27,10 +27,10 @@ import psutil
 from cockpit.config.reach import DEFAULT_REACH
 from tests.lab import hosts
 from tests.lab.cluster import eventually
-from tests.lab.eyes import COCKPIT, Facts
 from tests.lab.hosts import Host, Lab, Process, stopped
 from tests.lab.leftovers import leave_engine
-from tests.probe.alone import dead_session
+from tests.lab.observe import COCKPIT, Facts
+from tests.probe.orphans import dead_session
 
 MIB = 1 << 20
 PERIOD_US = 25_000

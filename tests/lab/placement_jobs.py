@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, once
+from tests.lab.observe import Facts, once
 
 BEGIN = """
 import pathlib, ray, sys, time

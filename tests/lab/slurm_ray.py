@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import RAY
-from tests.lab.eyes import once
 from tests.lab.hosts import Lab
+from tests.lab.observe import once
 from tests.lab.slurm import Slurm
 
 FLAGS = {"num_gpus": 8, "num_cpus": 8, "object_store_memory": "100MB", "disable_usage_stats": True}

@@ -26,9 +26,9 @@ from bench.terminal import Terminal
 from cockpit.ui.pages import PAGES
 from tests.lab import hosts
 from tests.lab.cluster import Cluster
-from tests.lab.eyes import screen, write_config
 from tests.lab.healthy import RAY
 from tests.lab.hosts import Lab
+from tests.lab.observe import screen, write_config
 from tests.lab.simulated import EVERY, LASTS
 from tests.lab.usage import Usage, judge, usage
 

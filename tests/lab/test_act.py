@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Screen, action, by_nvml, once, screen, write_config
 from tests.lab.hosts import Host, Process
 from tests.lab.leftovers import leave_process, leave_session
+from tests.lab.observe import Screen, action, by_nvml, once, screen, write_config
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

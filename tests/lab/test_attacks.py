@@ -21,8 +21,8 @@ from cockpit.probe.sample.sizes import LARGE_BYTES
 from tests.lab import hosts
 from tests.lab.cluster import ENV, copy_job_files, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, action, once
 from tests.lab.hosts import Host, Lab, Process
+from tests.lab.observe import COCKPIT, Facts, action, once
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 

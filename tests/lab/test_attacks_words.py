@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT
 from tests.lab.hosts import Host
+from tests.lab.observe import COCKPIT
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 

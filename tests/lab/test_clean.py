@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import ask_probe
 from tests.lab.hosts import Host
+from tests.lab.observe import ask_probe
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

@@ -18,9 +18,9 @@ from tests.lab import hosts
 from tests.lab.cluster import eventually
 from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.containers import Container, Podman, lay_out_podman, numbers_of, remove_cgroups, why_no_podman
-from tests.lab.eyes import COCKPIT, Facts, kinds, screen
 from tests.lab.hosts import Host, Lab, is_alive
 from tests.lab.leftovers import GIB
+from tests.lab.observe import COCKPIT, Facts, kinds, screen
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(600)]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.cluster import Cluster
-from tests.lab.eyes import Watcher, action
 from tests.lab.incidents import found, watching
+from tests.lab.observe import Watcher, action
 from tests.lab.placement_jobs import PlacementJobs
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]

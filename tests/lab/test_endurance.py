@@ -11,8 +11,8 @@ import pytest
 
 from cockpit.config.reach import DEFAULT_REACH
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, Screen, screen, write_config
 from tests.lab.hosts import SSHD, Host, Lab, Process
+from tests.lab.observe import COCKPIT, Screen, screen, write_config
 from tests.lab.usage import usage
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]

@@ -10,9 +10,9 @@ import pytest
 from tests.lab import hosts
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import action, once, write_config
 from tests.lab.hosts import Lab
 from tests.lab.incidents import found, over, watching
+from tests.lab.observe import action, once, write_config
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 

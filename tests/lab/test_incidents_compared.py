@@ -12,9 +12,9 @@ import pytest
 from tests.lab import hosts
 from tests.lab.cluster import Cluster, eventually, start_patiently
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT
 from tests.lab.hosts import Lab
 from tests.lab.incidents import found, over, watching
+from tests.lab.observe import COCKPIT
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 

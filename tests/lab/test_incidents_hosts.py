@@ -17,9 +17,9 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, Watcher, action, node, once, write_config
 from tests.lab.hosts import Host
 from tests.lab.incidents import found, over, serious_findings, watching
+from tests.lab.observe import COCKPIT, Watcher, action, node, once, write_config
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.cluster import Cluster
-from tests.lab.eyes import Watcher, node
 from tests.lab.hosts import Host, Process
 from tests.lab.incidents import found, over, watching
+from tests.lab.observe import Watcher, node
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(600)]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Watcher
 from tests.lab.incidents import found, serious_findings, watching
+from tests.lab.observe import Watcher
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 

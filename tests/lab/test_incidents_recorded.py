@@ -16,8 +16,8 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, once
 from tests.lab.hosts import Lab
+from tests.lab.observe import COCKPIT, once
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(1200)]
 

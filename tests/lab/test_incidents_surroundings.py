@@ -14,9 +14,9 @@ import pytest
 from tests.lab import hosts
 from tests.lab.cluster import Cluster, copy_job_files, eventually, start_patiently
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import Watcher, faults, node, once
 from tests.lab.hosts import Host, Lab
 from tests.lab.incidents import found, over, watching
+from tests.lab.observe import Watcher, faults, node, once
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(600)]
 

@@ -19,8 +19,8 @@ import pytest
 
 from cockpit.text import size
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, Watcher, action
 from tests.lab.hosts import Host, Lab
+from tests.lab.observe import Facts, Watcher, action
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 

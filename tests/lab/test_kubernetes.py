@@ -12,10 +12,10 @@ from tests.fakes.kubernetes import EVERYTHING
 from tests.lab import hosts, kubernetes
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Watcher, action, kinds_on, once
 from tests.lab.hosts import Host, Lab, Process
 from tests.lab.kubernetes import Kubernetes
 from tests.lab.leftovers import leave_engine
+from tests.lab.observe import COCKPIT, Watcher, action, kinds_on, once
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 

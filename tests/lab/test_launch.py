@@ -22,8 +22,8 @@ from cockpit.model import Job
 from cockpit.presets import read_preset
 from cockpit.sources.ray.http import Dashboard
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, screen, write_config
 from tests.lab.hosts import Host, Process
+from tests.lab.observe import COCKPIT, screen, write_config
 from tests.sources.ray.job_table import Operator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab import hosts
-from tests.lab.eyes import Facts
 from tests.lab.many import DO, Many, Run, Trouble, many_hosts, troubled
+from tests.lab.observe import Facts
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 

@@ -11,7 +11,7 @@ import pytest
 
 from cockpit.placement import LivingNodes, Place, ask, scale_amount, shape
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, Watcher, write_config
+from tests.lab.observe import COCKPIT, Watcher, write_config
 from tests.lab.placement_jobs import PlacementJobs, reasons
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]

@@ -15,8 +15,8 @@ from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.ray.jobs import JobActions
 from cockpit.sources.source import NotMeantError, SourceError
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import action as by_command
-from tests.lab.eyes import ask_probe
+from tests.lab.observe import action as by_command
+from tests.lab.observe import ask_probe
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

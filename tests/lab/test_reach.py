@@ -24,11 +24,11 @@ Facts = dict[str, Any]
 
 
 def command(wish: Facts) -> str:
-    return f"cd {HOME} && echo {shlex.quote(json.dumps(wish))} | {sys.executable} -m tests.lab.errands"
+    return f"cd {HOME} && echo {shlex.quote(json.dumps(wish))} | {sys.executable} -m tests.lab.send_requests"
 
 
 def send(host: Host, **wish: Any) -> Facts:
-    """The answer of `tests.lab.errands` on that host."""
+    """The answer of `tests.lab.send_requests` on that host."""
     answer: Facts = json.loads(host.ssh(command({"hosts": ["w1"], "request": PLAN, **wish}), timeout=100))
     return answer
 
@@ -150,7 +150,7 @@ def test_it_uses_one_task_without_cpus_per_node_and_ray_stop_ignores_the_probe(c
         assert cluster.http.get("/api/cluster_status").json()["data"]["clusterStatus"]["loadMetricsReport"]["usage"]["CPU"][0] == 0
         sample = json.loads(w1.ssh(f"cd {HOME} && {sys.executable} -m cockpit.probe --no-lifeline --once").splitlines()[1])
         assert {process["kind"] for process in sample["processes"] if process["pid"] == probe.pid} <= {"child"}
-        for process in head.matching("tests.lab.errands"):  # as a kill -9 of cockpit
+        for process in head.matching("tests.lab.send_requests"):  # as a kill -9 of cockpit
             process.kill()
         eventually(lambda: not ours(head) and not ours(w1), within=120)
         assert stubborn.is_alive()

@@ -17,9 +17,9 @@ from cockpit.presets import read_preset
 from tests.lab import hosts
 from tests.lab.cluster import ENV, Cluster, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, by_nvml, run_json, screen, write_config
 from tests.lab.hosts import Host, Lab, is_alive
 from tests.lab.leftovers import OLD, leave_engine, leave_session
+from tests.lab.observe import COCKPIT, by_nvml, run_json, screen, write_config
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

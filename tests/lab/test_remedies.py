@@ -10,9 +10,9 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, Part, eventually
-from tests.lab.eyes import COCKPIT, Facts, Watcher, action, node, screen
 from tests.lab.hosts import Host
 from tests.lab.incidents import found, over, watching
+from tests.lab.observe import COCKPIT, Facts, Watcher, action, node, screen
 from tests.remedies.inventory import commands_in
 
 pytestmark = [pytest.mark.lab, pytest.mark.remedy, pytest.mark.timeout(1500)]

@@ -12,8 +12,8 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Screen, gone, once, screen, write_config
 from tests.lab.hosts import Lab
+from tests.lab.observe import Screen, gone, once, screen, write_config
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, Watcher, by_cockpit, by_nvml, kinds, listed, node, once, write_config
 from tests.lab.hosts import Host, Lab
+from tests.lab.observe import COCKPIT, Watcher, by_cockpit, by_nvml, kinds, listed, node, once, write_config
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

@@ -14,8 +14,8 @@ import pytest
 from tests.lab import hosts
 from tests.lab.cluster import ENV, JOBS, copy_job_files, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, Screen, action, once, screen
 from tests.lab.hosts import Host, Lab
+from tests.lab.observe import COCKPIT, Facts, Screen, action, once, screen
 from tests.lab.user import add_user
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]

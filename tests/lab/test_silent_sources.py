@@ -8,9 +8,9 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Watcher, node, once
 from tests.lab.hosts import stopped
 from tests.lab.incidents import found, over, watching
+from tests.lab.observe import Watcher, node, once
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 

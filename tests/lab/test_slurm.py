@@ -15,9 +15,9 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, action, kinds_on, once
 from tests.lab.hosts import Host, Lab
 from tests.lab.leftovers import leave_engine
+from tests.lab.observe import COCKPIT, action, kinds_on, once
 from tests.lab.slurm_ray import WITHOUT_HOSTS, Allocation, findings
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]

@@ -15,8 +15,8 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT
 from tests.lab.hosts import Lab
+from tests.lab.observe import COCKPIT
 from tests.lab.slurm import Slurm
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]

@@ -10,9 +10,9 @@ import pytest
 
 from tests.lab import hosts, slurm
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, action, once
 from tests.lab.hosts import Host, Lab
 from tests.lab.leftovers import leave_engine
+from tests.lab.observe import COCKPIT, action, once
 from tests.lab.slurm_ray import Allocation, findings
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]

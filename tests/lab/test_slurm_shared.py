@@ -14,9 +14,9 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, action, once
 from tests.lab.hosts import Host, Lab, Process
 from tests.lab.leftovers import leave_process
+from tests.lab.observe import COCKPIT, Facts, action, once
 from tests.lab.slurm import Slurm
 from tests.lab.user import User, add_user, can_run
 

@@ -16,8 +16,8 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, run_json
 from tests.lab.hosts import Host, Lab
+from tests.lab.observe import COCKPIT, run_json
 from tests.lab.slurm import FREEZER, Slurm
 from tests.lab.slurm_ray import PRESET, WITHOUT_HOSTS
 

@@ -13,12 +13,12 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, action, kinds_on, once, screen
 from tests.lab.hosts import Host, Lab, Process
 from tests.lab.leftovers import OLD, RAYLET, leave_engine
+from tests.lab.observe import COCKPIT, Facts, action, kinds_on, once, screen
 from tests.lab.slurm import Slurm
 from tests.lab.user import User, add_user, can_run
-from tests.probe.alone import dead_session
+from tests.probe.orphans import dead_session
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 

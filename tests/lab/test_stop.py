@@ -18,8 +18,8 @@ from cockpit.probe.actions.stop.parts import ORDER
 from tests.lab import hosts
 from tests.lab.cluster import ENV, eventually, start_patiently
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import ask_probe
 from tests.lab.hosts import Host, Lab, Process
+from tests.lab.observe import ask_probe
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

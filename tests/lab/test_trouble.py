@@ -12,8 +12,8 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, Watcher, by_cockpit, by_nvml, faults, kinds, listed, node, once, write_config
 from tests.lab.hosts import stopped
+from tests.lab.observe import Facts, Watcher, by_cockpit, by_nvml, faults, kinds, listed, node, once, write_config
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

@@ -191,7 +191,7 @@ def test_a_thousand_sessions_of_another_user_hide_none_of_ours(common, monkeypat
 
 @needs_root
 def test_temp_dirs_of_another_users_processes_hide_none_of_ours(common, monkeypatch):
-    from tests.probe.forests import process, table
+    from tests.probe.process_tables import process, table
 
     monkeypatch.setattr(sessions, "MAX_TEMPS", 10)
     theirs = [common / f"t{number}" for number in range(30)]

@@ -12,7 +12,7 @@ from cockpit.probe.actions.stop.steps import Stopping
 from cockpit.probe.sample.gpus import GpuReading
 from cockpit.probe.sample.process_kinds import KindVerdict
 from cockpit.probe.sample.sessions import Sessions
-from tests.probe.forests import SESSION, process, raylet, table, worker
+from tests.probe.process_tables import SESSION, process, raylet, table, worker
 
 pytestmark = pytest.mark.process
 

@@ -20,7 +20,7 @@ from cockpit.probe.sample.gpus import GpuReading
 from cockpit.probe.sample.process_kinds import KindVerdict, ProcessFacts
 from cockpit.probe.sample.processes import read_stat
 from cockpit.sources.probes import payload
-from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
+from tests.probe.orphans import Orphan, dead_session, ended_pid, left_variables
 from tests.probe.waiting import until
 from tests.pythons import python_or_skip
 
@@ -73,10 +73,10 @@ def orphan(tmp_path):
     raylet = ended_pid()
     with ExitStack() as kept:
 
-        def begin(*command: str, user: int | None = None) -> Alone:
+        def begin(*command: str, user: int | None = None) -> Orphan:
             if not (tmp_path / str(user) / "ray").exists():
                 dead_session(tmp_path / str(user) / "ray", raylet, user=user)
-            process = Alone(*(command or ("sleep", "60")), environ=left_variables(tmp_path / str(user), raylet), user=user)
+            process = Orphan(*(command or ("sleep", "60")), environ=left_variables(tmp_path / str(user), raylet), user=user)
             kept.callback(process.close)
             return process
 
@@ -87,7 +87,7 @@ def orphan(tmp_path):
 def action(start):
     """The answer of a new acting probe."""
 
-    def ask(stage: str, *processes: subprocess.Popen | Alone, gpus: dict[str, str] | None = None, **more: object) -> dict:
+    def ask(stage: str, *processes: subprocess.Popen | Orphan, gpus: dict[str, str] | None = None, **more: object) -> dict:
         named = {"named": [[process.pid, None] for process in processes]} if processes else {}
         return answer(start("act", json.dumps({"act": "kill", "stage": stage, "grace": 5, **named, **more}), **(gpus or {})))
 

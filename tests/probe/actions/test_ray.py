@@ -21,7 +21,7 @@ from cockpit.probe.actions import ray
 from cockpit.probe.actions.host_state import HostScanner
 from cockpit.probe.actions.ray import gcs
 from cockpit.sources.probes import payload
-from tests.probe.actions.grounds import program
+from tests.probe.actions.cleaning import program
 
 pytestmark = pytest.mark.process
 

@@ -8,7 +8,22 @@ import pytest
 
 from cockpit.probe.sample.process_kinds import SeenWorker, SocketListener
 from cockpit.probe.sample.processes import ScannedProcess
-from tests.probe.forests import NODE, OTHER, RAY, SESSION, USER, folder, gcs, judged, kinds, left, process, raylet, worker, worker_log
+from tests.probe.process_tables import (
+    NODE,
+    OTHER,
+    RAY,
+    SESSION,
+    USER,
+    folder,
+    gcs,
+    judged,
+    kinds,
+    left,
+    process,
+    raylet,
+    worker,
+    worker_log,
+)
 
 EVIL = 666
 ROOT = 0

@@ -20,7 +20,7 @@ from cockpit.probe.sample.oom_kills import KillScanner
 from cockpit.probe.sample.past import ProcessHistory
 from cockpit.probe.sample.proc import TICKS_PER_SECOND
 from cockpit.probe.sample.process_kinds import ProcessFacts
-from tests.probe.forests import process, raylet, table, worker
+from tests.probe.process_tables import process, raylet, table, worker
 from tests.probe.silent_kernel import SilentKernel
 
 RECORDED = Path(__file__).parents[2] / "recorded"

@@ -19,7 +19,7 @@ from cockpit.probe.sample.cgroups import parse_slurm_job
 from cockpit.probe.sample.processes import ScannedProcess, read_stat
 from cockpit.probe.sample.raylets import Fact, ServiceReader, frameworks, python_version, ray_version
 from cockpit.probe.sample.roots import resolve_links
-from tests.probe.forests import SESSION, process, raylet, table
+from tests.probe.process_tables import SESSION, process, raylet, table
 
 pytestmark = pytest.mark.process
 

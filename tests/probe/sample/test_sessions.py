@@ -18,7 +18,7 @@ from cockpit.probe.sample.process_kinds import SocketListener
 from cockpit.probe.sample.processes import ProcessScanner, ProcessTable, read_stat
 from cockpit.probe.sample.session_folder import answers
 from cockpit.probe.sample.sessions import SessionScanner, date_writes
-from tests.probe.forests import RAY, process, raylet, table
+from tests.probe.process_tables import RAY, process, raylet, table
 
 pytestmark = pytest.mark.process
 

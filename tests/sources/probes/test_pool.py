@@ -26,7 +26,7 @@ from cockpit.sources.probes.spawn import kill_and_reap, local_command, spawn, wa
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError
 from cockpit.times.clock import CLOCK
-from tests.sources.probes.audience import RecordingListener
+from tests.sources.probes.recording_listener import RecordingListener
 
 pytestmark = pytest.mark.process
 

@@ -20,8 +20,8 @@ from cockpit.probe.actions.clean import shm
 from cockpit.probe.actions.host_state import HostScanner
 from cockpit.probe.sample.processes import ProcessScanner
 from cockpit.probe.trust import FOLDER
-from tests.probe.actions.grounds import LONG_AGO, Ground, age, names_of, program
-from tests.probe.alone import ended_pid
+from tests.probe.actions.cleaning import LONG_AGO, Cleaner, age, names_of, program
+from tests.probe.orphans import ended_pid
 
 pytestmark = pytest.mark.process
 
@@ -41,8 +41,8 @@ KINDS = {
 class Leftovers:
     """Files in /dev/shm that only this test uses."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
+    def __init__(self, cleaner: Cleaner) -> None:
+        self.cleaner = cleaner
         self.made: list[Path] = []
 
     def make(self, kind: str = "python", size: int = 8192, old: float = LONG_AGO, name: str | None = None) -> Path:
@@ -53,12 +53,12 @@ class Leftovers:
 
     def plan(self) -> dict[str, list]:
         """A plan with these files only."""
-        answer = clean.plan(self.ground.request(), self.ground.scanner(), self.ground.tell)
+        answer = clean.plan(self.cleaner.request(), self.cleaner.scanner(), self.cleaner.tell)
         mine = {str(path) for path in self.made}
         return {key: [one for one in answer[key] if one["path"] in mine] for key in ("targets", "refused")}
 
     def do(self, targets) -> dict[str, list]:
-        return self.ground.do(targets)
+        return self.cleaner.do(targets)
 
 
 def once_it_is_done(leftovers: Leftovers, within: float = 60) -> list:
@@ -72,8 +72,8 @@ def once_it_is_done(leftovers: Leftovers, within: float = 60) -> list:
 
 
 @pytest.fixture
-def leftovers(ground) -> Iterator[Leftovers]:
-    found = Leftovers(ground)
+def leftovers(cleaner) -> Iterator[Leftovers]:
+    found = Leftovers(cleaner)
     yield found
     for path in found.made:
         path.unlink(missing_ok=True)
@@ -238,8 +238,8 @@ def test_without_leases_of_the_kernel_all_files_stay(leftovers, monkeypatch):
 
 def test_named_sessions_leave_shared_memory_alone(leftovers):
     path = leftovers.make()
-    request = leftovers.ground.request(sessions=["session_2026-01-01_00-00-00_000000_1"])
-    answer = clean.plan(request, leftovers.ground.scanner(), leftovers.ground.tell)
+    request = leftovers.cleaner.request(sessions=["session_2026-01-01_00-00-00_000000_1"])
+    answer = clean.plan(request, leftovers.cleaner.scanner(), leftovers.cleaner.tell)
     assert answer["targets"] == answer["refused"] == []
     assert path.exists()
 
@@ -255,13 +255,13 @@ def test_many_files_cost_one_scan_and_their_progress_is_reported(leftovers, monk
     monkeypatch.setattr(clean, "PROGRESS_INTERVAL_S", 0.0)
     assert len(leftovers.do(planned["targets"])["done"]) == 5
     assert len(looks) == 1
-    assert [text for text in leftovers.ground.progress if "of 5 done" in text] == [f"{done} of 5 done" for done in range(5)]
+    assert [text for text in leftovers.cleaner.progress if "of 5 done" in text] == [f"{done} of 5 done" for done in range(5)]
 
 
-def test_the_number_of_checked_processes_is_reported_while_one_hangs(ground, monkeypatch):
+def test_the_number_of_checked_processes_is_reported_while_one_hangs(cleaner, monkeypatch):
     monkeypatch.setattr(holders, "LOCKED_MAP_TIMEOUT_S", 0.1)
     monkeypatch.setattr(holders, "_opened_paths", lambda pid: time.sleep(5 if pid == hanging else 0) or ())
     with program() as hanging:
         table = {pid: process for pid, process in ProcessScanner().scan().items() if pid == hanging}
-        assert holders.find_file_uses(table, ground.tell) == ((), (hanging,))
-    assert ground.progress == ["open files of 0 of 1 processes checked"]
+        assert holders.find_file_uses(table, cleaner.tell) == ((), (hanging,))
+    assert cleaner.progress == ["open files of 0 of 1 processes checked"]

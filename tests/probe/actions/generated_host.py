@@ -103,7 +103,7 @@ class Node:
         return RECORD.pack(self.parent, self.flags, self.uid, 0, 0, 0, 0, *(text.encode() for text in texts))
 
 
-class World:
+class GeneratedHost:
     """The processes of one round."""
 
     def __init__(self, seed: int) -> None:

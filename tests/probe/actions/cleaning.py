@@ -67,7 +67,7 @@ def program(*argv: str, code: str = "import sys; print(flush=True); sys.stdin.re
         child.kill()
 
 
-class Ground:
+class Cleaner:
     """One temp dir, and actions that read only this one."""
 
     def __init__(self, temp: Path) -> None:
