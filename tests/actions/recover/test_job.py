@@ -192,14 +192,14 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"cockpit.actions.recover.job.{name}", seconds)
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 async def test_rays_own_lines_in_a_jobs_log_are_no_progress():
     with pytest.raises(StepError, match=r"showed no progress within 1 s$"):
         await followed(FakeMonitor([RUNS], RAYS))
     assert await followed(FakeMonitor([RUNS], [*RAYS, "loading the model"])) == "job ppo-1 is RUNNING; last log line: loading the model"
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 async def test_live_actors_are_progress_and_rays_own_are_not():
     trainers = tuple(Actor(str(one), "Trainer", state="ALIVE", job="02000000", needs={"GPU": 8.0}) for one in range(2))
     assert await followed(FakeMonitor([RUNS], RAYS, trainers)) == "job ppo-1 is RUNNING, 2 actors with 16 GPUs"
@@ -207,7 +207,7 @@ async def test_live_actors_are_progress_and_rays_own_are_not():
         await followed(FakeMonitor([RUNS], RAYS, (replace(trainers[0], internal=True),)))
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 async def test_a_traceback_as_first_line_is_no_progress_and_the_job_must_be_launched_again():
     message = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n" + "\n".join(RAYS)
     failed = replace(RUNS, status="FAILED", message=message)
@@ -240,7 +240,7 @@ class Started:
         """Returns at once."""
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 async def test_a_check_waits_until_a_new_ray_reports_its_used_resources():
     monitor: Any = Started()
     nobody: Any = SimpleNamespace()
@@ -250,7 +250,7 @@ async def test_a_check_waits_until_a_new_ray_reports_its_used_resources():
     assert monitor.asked == 3
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 async def test_an_error_in_the_command_is_not_reported_as_missing_resources(monkeypatch):
     mistake = Line("never", "--reward.remote_url is missing")
 
