@@ -47,8 +47,8 @@ def test_a_child_that_goes_on_does_not_delay_the_answer():
     assert ended.code == 0
 
 
-def test_what_a_login_shell_starts_keeps_no_limit_of_ours(monkeypatch: pytest.MonkeyPatch):
-    """A tmux that a profile starts would write no large file any more, in all its windows."""
+def test_a_login_shells_children_keep_none_of_our_limits(monkeypatch: pytest.MonkeyPatch):
+    """A tmux started by a profile could otherwise write no large file in any of its windows."""
     monkeypatch.setattr(programs, "MAX_BYTES", 5000)
     script = "sleep 600 >/dev/null & echo $!"
     ended = programs.run(["/bin/sh", "-c", script], programs.our_account(), ENVIRON, limit_s=20, limited=False)

@@ -26,7 +26,7 @@ from cockpit.sources.probes.spawn import kill_and_reap, local_command, spawn, wa
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError
 from cockpit.times.clock import CLOCK
-from tests.sources.probes.audience import RecordingListener
+from tests.sources.probes.recording_listener import RecordingListener
 
 pytestmark = pytest.mark.process
 
@@ -103,7 +103,7 @@ async def lab(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lab]:
     lab.task.cancel()
     with suppress(asyncio.CancelledError):
         await lab.task
-    for child in lab.children:  # nothing outlives cockpit
+    for child in lab.children:  # no child outlives cockpit
         with suppress(subprocess.TimeoutExpired):
             child.wait(60)
         assert child.returncode is not None
@@ -221,7 +221,7 @@ async def test_a_flood_neither_stops_the_loop_nor_hides_other_hosts(lab):
     while lab.listener.samples.count("well-1") < before + 10:
         await asyncio.sleep(0)
         turns += 1
-    assert turns > 10, "the loop stood still during the flood"
+    assert turns > 10, "the loop was blocked during the flood"
 
 
 async def test_a_strange_text_or_number_spoils_only_its_own_field_and_a_sample_that_cannot_be_read_is_a_fault(lab):
@@ -410,7 +410,7 @@ async def test_no_probe_is_reported_after_this_program_stood_still(lab):
     pids = lab.pid(HERE), lab.pid("well-1")
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    time.sleep(3)  # the whole program stands still, as in a suspended laptop
+    time.sleep(3)  # the whole program is blocked, as on a suspended laptop
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
     count = len(lab.listener.samples)
@@ -454,7 +454,7 @@ async def test_a_probe_that_ends_before_its_last_answer_is_an_error(lab):
         await anext(answers)
 
 
-async def test_a_question_is_answered_on_this_host_and_on_another_and_cancelling_one_ends_its_child(lab):
+async def test_this_host_and_another_answer_a_question_and_cancelling_ends_the_child(lab):
     known = (HostEntry("well-1"), HostEntry("silent-1"))
     hosts = lab.begin(config=Config(hosts=known, reach=f"{sys.executable} {FAKE} --read environ {{name}}"))
     assert await hosts.ask(HERE, ["environ", "7", "99"]) == {"pid": 7, "environ": {"A": "1"}}
