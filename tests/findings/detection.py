@@ -81,5 +81,5 @@ def only(findings: tuple[Finding, ...], code: str) -> Finding:
 
 
 def codes(findings: tuple[Finding, ...]) -> set[str]:
-    """The codes of the findings."""
+    """The codes of these findings."""
     return {finding.code for finding in findings}
