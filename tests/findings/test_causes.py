@@ -19,5 +19,5 @@ from cockpit.findings.causes import find_port_in_use
         ("connected to 127.0.0.1:6379", None),
     ],
 )
-def test_the_port_that_was_in_use_is_read_where_it_is_said(line, port):
+def test_the_port_in_use_is_read_from_the_line(line, port):
     assert find_port_in_use(line) == port

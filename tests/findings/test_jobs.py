@@ -10,7 +10,7 @@ from cockpit.findings.jobs import error_lines, failed_jobs, pending_jobs
 from cockpit.model import SUPERVISOR, Fault, Job
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray import actors, wire
-from tests.findings.detection import after_silence, looked, only
+from tests.findings.detection import after_silence, detect, only
 from tests.world import NOW, actor, snapshot
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "2.60" / "jobs.json"
@@ -29,8 +29,8 @@ def submitted(name="ppo", status="FAILED", **more):
 
 
 def seen(*jobs, actors=(), **more):
-    """The findings of a single look."""
-    return looked(snapshot(jobs=jobs, actors=actors, **more), 0, detectors=ALONE)
+    """The findings of one sample."""
+    return detect(snapshot(jobs=jobs, actors=actors, **more), 0, detectors=ALONE)
 
 
 def pending(seconds, message="Job has not started yet.", **more):
@@ -46,11 +46,11 @@ def recorded_jobs():
 
 
 @pytest.mark.parametrize(("seconds", "level"), [(9, None), (11, "info"), (299, "info"), (301, "warning"), (3600, "warning")])
-def test_a_job_that_does_not_start_is_told_and_later_warned_of(seconds, level):
+def test_a_pending_job_is_an_info_and_later_a_warning(seconds, level):
     assert [found.level for found in seen(pending(seconds))] == [level] * (level is not None)
 
 
-def test_a_pending_job_is_told_with_what_its_supervisor_waits_for():
+def test_a_pending_job_has_its_supervisors_reason():
     why = "never fits on these nodes: needs 99 GPUs on one node; node1 has 8"
     found = only(seen(pending(60), actors=(supervisor(why=why, wait="never"),)), "job-pending")
     assert found.text == f"Job ppo has not started: {why}"
@@ -71,7 +71,7 @@ def test_a_pending_job_is_told_with_what_its_supervisor_waits_for():
         (None, "read runtime_env_setup-"),
     ],
 )
-def test_no_action_is_offered_for_a_job_that_has_not_started_because_ray_can_not_stop_it(wait, begins):
+def test_no_action_is_offered_for_a_job_that_has_not_started(wait, begins):
     (found,) = seen(pending(400), actors=(supervisor(why="why", wait=wait),))
     assert found.remedy.text.startswith(begins)
     assert "`ray job stop` has no effect before it has started" in found.remedy.text
@@ -79,16 +79,16 @@ def test_no_action_is_offered_for_a_job_that_has_not_started_because_ray_can_not
     assert found.remedy.action is None
 
 
-def test_without_a_supervisor_rays_own_words_are_told_and_unknown_actors_say_nothing_of_supervisors():
+def test_without_a_supervisor_rays_words_are_shown_and_unknown_actors_say_nothing():
     (bare,) = seen(pending(60))
     assert (bare.text, bare.evidence[1]) == ("Job ppo has not started: Ray gives no reason", "Ray lists no supervisor for it")
-    (said,) = seen(pending(60, "Job has not started yet. It may be waiting for resources."))
-    assert said.text == "Job ppo has not started: It may be waiting for resources."
+    (finding,) = seen(pending(60, "Job has not started yet. It may be waiting for resources."))
+    assert finding.text == "Job ppo has not started: It may be waiting for resources."
     (unknown,) = seen(pending(60), actors=None, actors_complete=None)
     assert unknown.evidence == ("`ray job status ppo` reports PENDING: Job has not started yet.",)
 
 
-def test_the_ten_lines_that_ray_gives_of_an_out_of_memory_error_are_told_in_one():
+def test_rays_ten_lines_about_lacking_memory_become_one():
     users = "336\t0.04\tray::RuntimeEnvAgent\n13\t0.03\tgcs_server --log_dir=/tmp/ray/ses...\n"
     advice = "Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/. Consider more memory.\n"
     head = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n"
@@ -96,7 +96,7 @@ def test_the_ten_lines_that_ray_gives_of_an_out_of_memory_error_are_told_in_one(
     assert error_lines(head + users + advice + "RuntimeError: boom") == ("RuntimeError: boom",)
 
 
-def test_a_failed_job_is_told_with_how_it_ended_and_what_was_raised_the_newest_first():
+def test_failed_jobs_have_their_end_and_exception_the_newest_first():
     found = only(seen(submitted(message=TRACE, error_type="JOB_ENTRYPOINT_COMMAND_ERROR", exit_code=1)), "job-failed")
     assert found.text == "Job ppo failed: RuntimeError: boom (exit code 1)"
     assert found.evidence == ("RuntimeError: boom", "`ray job logs ppo` shows the whole log")
@@ -107,8 +107,8 @@ def test_a_failed_job_is_told_with_how_it_ended_and_what_was_raised_the_newest_f
         submitted(f"job{number}", entrypoint=f"python {number}.py", ended=NOW - 600 + number, message="ValueError: x")
         for number in range(3)
     ]
-    told = seen(*jobs)
-    assert [one.subject for one in told if one.code == "job-failed"] == ["job job2", "job job1", "job job0"]
+    reported = seen(*jobs)
+    assert [one.subject for one in reported if one.code == "job-failed"] == ["job job2", "job job1", "job job0"]
 
 
 MISMATCH = """RuntimeError: Version mismatch: The cluster was started with:
@@ -120,9 +120,9 @@ This process on 10.0.0.2:0 was started with:
 """
 
 
-def test_what_is_raised_in_several_lines_is_told_whole():
-    (told,) = error_lines(f"Traceback (most recent call last):\n  File x\n{MISMATCH}")
-    assert told == " ".join(MISMATCH.split())
+def test_an_exception_of_several_lines_is_complete():
+    (reported,) = error_lines(f"Traceback (most recent call last):\n  File x\n{MISMATCH}")
+    assert reported == " ".join(MISMATCH.split())
 
 
 NCCL = (
@@ -183,7 +183,7 @@ REGISTER = (
         ("RuntimeError: No available agent to submit job, please try again later.", "RuntimeError: No", "dashboard_agent.log", None),
     ],
 )
-def test_what_training_often_fails_of_is_told_with_what_helps(message, says, helps, action):
+def test_common_failures_of_training_have_a_remedy(message, says, helps, action):
     found = only(seen(submitted(message=message)), "job-failed")
     assert found.text.startswith(f"Job ppo failed: {says}")
     assert helps in found.remedy.text
@@ -194,18 +194,18 @@ def test_what_training_often_fails_of_is_told_with_what_helps(message, says, hel
     "message",
     ["BlockingIOError: [Errno 11] Resource temporarily unavailable", "ValueError: exit code 98", "INFO address: in use by rank 3"],
 )
-def test_what_only_looks_like_one_of_them_has_no_such_cause(message):
+def test_similar_messages_have_no_such_cause(message):
     found = only(seen(submitted(message=message)), "job-failed")
     assert found.remedy.text == "fix the error that its log shows, and start it again: that clears this finding"
 
 
-def test_what_ended_well_was_stopped_or_ended_long_ago_is_not_told():
+def test_successful_stopped_and_old_jobs_are_not_reported():
     long_ago = submitted(ended=NOW - 5 * 3600)
     assert seen(submitted("a", "SUCCEEDED"), submitted("b", "STOPPED", entrypoint="x"), long_ago, submitted(ended=None)) == ()
-    assert looked(snapshot(jobs=None), 0, detectors=ALONE) == ()
+    assert detect(snapshot(jobs=None), 0, detectors=ALONE) == ()
 
 
-def test_a_relaunch_that_runs_ends_it_and_one_that_failed_takes_its_place():
+def test_a_running_relaunch_ends_it_and_a_failed_one_replaces_it():
     first, later = submitted("first"), {"started": NOW - 300, "ended": NOW - 100}
     assert seen(first, submitted("second", "RUNNING", started=NOW - 300)) == ()
     assert seen(first, submitted("second", "SUCCEEDED", **later)) == ()
@@ -215,7 +215,7 @@ def test_a_relaunch_that_runs_ends_it_and_one_that_failed_takes_its_place():
     assert [each.subject for each in seen(first, submitted("other", "RUNNING", started=NOW - 5, entrypoint="x"))] == ["job first"]
 
 
-def test_of_recorded_failures_the_line_that_matters_is_found():
+def test_the_important_line_of_recorded_failures_is_found():
     jobs = recorded_jobs()
     assert error_lines(jobs["fail-1"].message) == ("entrypoint failing on purpose",)
     assert error_lines(jobs["zoo-1"].message)[-1].startswith("ValueError: Cannot schedule GpuHolder with the placement group")
@@ -234,11 +234,11 @@ def test_of_recorded_failures_the_line_that_matters_is_found():
         ("bash: line 1: 77 Killed  python train.py", "bash: line 1: 77 Killed python train.py"),
     ],
 )
-def test_what_was_raised_last_matters_most_and_else_the_last_line(message, line):
+def test_the_last_exception_counts_most_and_otherwise_the_last_line(message, line):
     assert error_lines(message)[-1] == line
 
 
-def test_a_message_without_words_tells_nothing_and_hostile_ones_are_short_clean_and_soon_read():
+def test_empty_messages_give_nothing_and_hostile_ones_are_short_clean_and_quick():
     assert error_lines(None) == error_lines("") == error_lines(" \n\t\n") == ()
     assert error_lines("\x1b]0;evil\x07" * 3000 + "\u202eX")[-1].isprintable()
     assert len(error_lines("A" * 21_000)[-1]) <= 300
@@ -248,6 +248,6 @@ def test_a_message_without_words_tells_nothing_and_hostile_ones_are_short_clean_
 
 
 def test_old_facts_are_dated():
-    heard = snapshot(jobs=(pending(100),), actors=(), as_of={"ray.jobs": NOW})
-    (found,) = after_silence(heard, 500, detectors=ALONE, faults=(Fault("ray.jobs", "silent", NOW + 5),))
+    known = snapshot(jobs=(pending(100),), actors=(), as_of={"ray.jobs": NOW})
+    (found,) = after_silence(known, 500, detectors=ALONE, faults=(Fault("ray.jobs", "silent", NOW + 5),))
     assert (found.level, found.seen) == ("info", NOW)
