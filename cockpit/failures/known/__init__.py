@@ -20,7 +20,7 @@ MAX_TRIES: Final = 50
 
 @cache
 def known_errors() -> tuple[KnownError, ...]:
-    """The table. Of several rows that match the same text the first one counts."""
+    """The table, general rows last. Of several rows that match the same text the first one counts."""
     # Only a failure needs these rows, and the start of the screen must not wait for them.
     from cockpit.failures.known.collectives import COLLECTIVES
     from cockpit.failures.known.configuration import CONFIGURATION
@@ -35,20 +35,21 @@ def known_errors() -> tuple[KnownError, ...]:
     from cockpit.failures.known.software import SOFTWARE
     from cockpit.failures.known.timeouts import TIMEOUTS
 
-    return (
-        *RAY_ERRORS,
-        *HOST_MEMORY,
-        *GPU_MEMORY,
-        *DRIVER,
-        *SOFTWARE,
-        *FILES,
-        *DATA_HUB,
-        *CONFIGURATION,
-        *COLLECTIVES,
-        *PORTS,
-        *ENGINES,
-        *TIMEOUTS,
+    tables = (
+        RAY_ERRORS,
+        HOST_MEMORY,
+        GPU_MEMORY,
+        DRIVER,
+        SOFTWARE,
+        FILES,
+        DATA_HUB,
+        CONFIGURATION,
+        COLLECTIVES,
+        PORTS,
+        ENGINES,
+        TIMEOUTS,
     )
+    return tuple(sorted((error for table in tables for error in table), key=lambda error: error.is_general))
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -73,8 +74,13 @@ class Match(msgspec.Struct, frozen=True):
 
 
 def find_known(text: str) -> Match | None:
-    """The first row that matches this text of one error."""
-    return next(find_all_known(text), None)
+    """The first row that matches this text of one error; one that can be the cause by itself comes before the others."""
+    first: Match | None = None
+    for match in find_all_known(text):
+        if match.error.is_certain:
+            return match
+        first = first or match
+    return first
 
 
 def find_all_known(text: str) -> Iterator[Match]:
