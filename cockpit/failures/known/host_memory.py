@@ -183,6 +183,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         matches=("[ERROR] failed (exitcode: -9) local_rank: 0 (pid: 438) of binary: /opt/conda/bin/python",),
         differs=("[ERROR] failed (exitcode: 1) local_rank: 0 (pid: 438) of binary: /opt/conda/bin/python",),
         look_up="oom-kill",
+        is_general=True,
     ),
     KnownError(
         name="torchrun-sigkill-summary",
@@ -194,6 +195,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         matches=("  exitcode  : -9 (pid: 8158)\n  error_file: <N/A>\n  traceback : Signal 9 (SIGKILL) received by PID 8158",),
         differs=("  traceback : Signal 15 (SIGTERM) received by PID 8158",),
         look_up="oom-kill",
+        is_general=True,
     ),
     KnownError(
         name="process-return-code-9",
