@@ -10,7 +10,7 @@ import msgspec
 
 MAX_LINE_CHARS: Final = 4000
 """Of a line; the rest of a longer one is dropped."""
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|.)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|.)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _DATE: Final = re.compile(r"(?P<open>\[)?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?(open)\]) ")
 """Kubernetes, docker and loggers write the time before each line."""
 _WRITER: Final = re.compile(
@@ -56,9 +56,9 @@ class LogLine(msgspec.Struct, frozen=True):
         return self.writer, self.pid, self.ip, self.rank
 
 
-def read_lines(lines: Iterable[str]) -> Iterator[LogLine]:
+def read_lines(lines: Iterable[str], first: int = 0) -> Iterator[LogLine]:
     """The lines of a log, each without escapes and marks. A line that was overwritten with `\\r` is what it was last."""
-    for number, raw in enumerate(lines):
+    for number, raw in enumerate(lines, first):
         text = _ESCAPES.sub("", raw.rstrip("\r\n ").rpartition("\r")[2][:MAX_LINE_CHARS])
         clock = _CLOCK.search(text, 0, _CLOCK_WITHIN)
         writer, pid, ip, rank, times = "", None, None, None, 1

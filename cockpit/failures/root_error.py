@@ -25,8 +25,12 @@ MAX_LINES_BETWEEN: Final = 20
 """Between two errors that one launcher prints together."""
 MAX_TAIL_LINES: Final = 400
 """At the end of the log, in which a known text counts if no error was raised."""
+MAX_LINES: Final = 100_000
+"""At the end of the log."""
 MAX_ERRORS: Final = 2_000
 """The last ones of a log; a log with more is a loop of caught errors."""
+MAX_KINDS: Final = 100
+"""Of errors that differ in more than numbers; the others are not looked up in the table."""
 
 
 class RootError(msgspec.Struct, frozen=True):
@@ -56,10 +60,16 @@ class RootError(msgspec.Struct, frozen=True):
 
 def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     """The root error of a failure that ends this log; `None`: the log shows none."""
-    lines = list(read_lines(raw_lines))
+    all_lines = list(raw_lines)
+    skipped = max(0, len(all_lines) - MAX_LINES)
+    lines = list(read_lines(all_lines[skipped:], skipped))
     burst = _last_burst(sorted(raised_errors(lines), key=lambda error: error.line.number)[-MAX_ERRORS:])
-    for error in burst:
-        error.known = find_known(error.text) or (find_known(f"{error.source}\n{error.text}") if error.source else None)
+    looked_up: dict[str, Match | None] = {}
+    for error in reversed(burst):
+        kind = _without_numbers(error.text)
+        if kind not in looked_up and len(looked_up) < MAX_KINDS:
+            looked_up[kind] = _find_known(error)
+        error.known = looked_up.get(kind)
     first = find_first_failure(lines)
     chosen = _choose(burst, lines, first)
     if chosen is not None:
@@ -81,6 +91,10 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
         return root if first is None else replace(root, line=replace(root.line, rank=first.rank, pid=first.pid))
     plain = min(found, key=lambda each: each[1].error.is_warning, default=None)
     return RootError(plain[1].text, plain[0], plain[1]) if plain else None
+
+
+def _find_known(error: RaisedError) -> Match | None:
+    return find_known(error.text) or (find_known(f"{error.source}\n{error.text}") if error.source else None)
 
 
 def _choose(burst: Sequence[RaisedError], lines: Sequence[LogLine], first: LogLine | None) -> RaisedError | None:
@@ -163,7 +177,7 @@ def _root(error: RaisedError, burst: Sequence[RaisedError]) -> RootError:
     return RootError(
         error.text,
         error.line,
-        error.known,
+        _find_known(error),
         error.raised_at,
         also,
         most[0].first_line if most else None,
@@ -174,7 +188,11 @@ def _root(error: RaisedError, burst: Sequence[RaisedError]) -> RootError:
 
 def _kind(error: RaisedError) -> str:
     """Equal for errors that differ only in numbers and ids."""
-    return re.sub(r"0x[0-9a-f]+|\d+", "#", error.first_line[:300])
+    return _without_numbers(error.first_line[:300])
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"0x[0-9a-f]+|\d+", "#", text)
 
 
 def _known_lines(lines: Sequence[LogLine]) -> Iterator[tuple[LogLine, Match]]:

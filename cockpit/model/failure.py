@@ -23,6 +23,10 @@ class Failure(Value, frozen=True):
     remedy: str | None = None
     action: str | None = None
     """The id of cockpit's action that helps."""
+    look_up: str | None = None
+    """What the cluster's present state can add: `port`, `gpu-memory`, …, as in `cockpit.failures.known.error.LookUp`."""
+    is_consequence: bool = False
+    """It only reports that something else has failed, and the log does not show what."""
     raised_at: str | None = None
     """`trainer.py:210 in fit`."""
     node: str | None = None
@@ -31,6 +35,8 @@ class Failure(Value, frozen=True):
     """The address of that node, if the log names it."""
     pid: int | None = None
     rank: int | None = None
+    is_notice: bool = False
+    """It is only a notice of something slow or unusual, the last that the log shows: by itself it ends no job."""
     parts: tuple[tuple[str, str], ...] = ()
     """The named parts of a known error, such as the port."""
     also: int = 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from cockpit.failures import RootError, describe, find_root_error
+from cockpit.findings.failures import reason_of
 
 
 def root_of(log: str) -> RootError:
@@ -527,7 +530,10 @@ def test_a_notice_alone_is_only_what_was_last_reported():
     wait = "INFO [shm_broadcast.py:501] No available shared memory broadcast block found in 60 seconds. This typically happens when some processes are hanging."
     failure = describe(root_of(wait))
     assert failure.cause is not None
-    assert failure.cause.startswith("it last reported: A vLLM worker has been busy")
+    assert failure.cause.startswith("A vLLM worker has been busy")
+    assert failure.is_notice
+    assert reason_of(replace(failure, moment=5.0)) == f"it last reported: {failure.cause}"
+    assert reason_of(failure) == failure.cause
     assert known_name(root_of(f"{wait}\nKilled\n")) == "word-killed"
 
 

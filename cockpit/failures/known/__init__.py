@@ -15,7 +15,7 @@ MAX_TEXT_LINES: Final = 11
 """The line with the marker, and the lines after it that a pattern may read."""
 MAX_TEXT_CHARS: Final = 6000
 MAX_TRIES: Final = 50
-"""Places of one marker that are tried."""
+"""Lines with one marker that are tried."""
 
 
 @cache
@@ -94,4 +94,4 @@ def find_all_known(text: str) -> Iterator[Match]:
                 parts = {name: " ".join(part.split()) for name, part in found.groupdict(default="").items()}
                 yield Match(error, lines, begin, parts)
                 break
-            at, tries = text.find(error.marker, at + 1), tries + 1
+            at, tries = text.find(error.marker, max(at + 1, text.find("\n", at))), tries + 1

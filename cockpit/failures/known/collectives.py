@@ -135,7 +135,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="vllm-node-addresses-not-unique",
         marker="Every node should have a unique IP address",
-        pattern=r"Every node should have a unique IP address\. Got (?P<nodes>\d{1,6})\s{1,2}nodes with node ids [^\n]{1,4000}? and (?P<addresses>\d{1,6}) unique IP",
+        pattern=r"Every node should have a unique IP address\. Got (?P<nodes>\d{1,6})\s{1,2}nodes with node ids [^\n]{1,1500}? and (?P<addresses>\d{1,6}) unique IP",
         cause="vLLM sees {nodes} nodes but {addresses} different IP addresses",
         remedy="VLLM_HOST_IP must be each node's own address, the one that `ray status -v` and `ray list nodes` show: unset it, or set it per node before "
         "`ray start --node-ip-address`; one value for all nodes (such as from a shared .bashrc) causes this",
@@ -294,8 +294,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="nccl-start-messages-differ",
         marker="Message truncated : received",
-        pattern=r"Message truncated : received (?P<got>\d{1,12}) bytes instead of (?P<wanted>\d{1,12})",
-        cause="The ranks exchanged start-up messages of different sizes ({got} and {wanted} bytes): they run different NCCL versions or settings",
+        pattern=r"Message truncated : received (?P<got>\d{1,12}) bytes instead of (?P<expected>\d{1,12})",
+        cause="The ranks exchanged start-up messages of different sizes ({got} and {expected} bytes): they run different NCCL versions or settings",
         remedy="Compare `python3 -c 'import torch; print(torch.cuda.nccl.version())'` and `env | grep NCCL_` on every node and make them the same; if they "
         "are, upgrade NCCL: 2.20.5 fails so for some subgroups of ranks",
         source="NVIDIA/nccl issues 1176, 1273; NVIDIA/nccl src/bootstrap.cc v2.12 to v2.30",
@@ -308,8 +308,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="nccl-collectives-differ",
         marker="message truncated : receiving",
-        pattern=r"message truncated : receiving (?P<got>\d{1,12}) bytes instead of (?P<wanted>\d{1,12})",
-        cause="Two ranks did not call the same collective, or not with the same size ({got} and {wanted} bytes)",
+        pattern=r"message truncated : receiving (?P<got>\d{1,12}) bytes instead of (?P<expected>\d{1,12})",
+        cause="Two ranks did not call the same collective, or not with the same size ({got} and {expected} bytes)",
         remedy="The code takes different paths on different ranks (a condition, an uneven batch, another model or dtype), or NCCL_ variables differ: "
         "`TORCH_DISTRIBUTED_DEBUG=DETAIL` names the collective of each rank; `NCCL_PROTO=Simple` working means that settings differ",
         source="NVIDIA/nccl issues 626, 268; NVIDIA/nccl pull request 605",
@@ -323,8 +323,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="nccl-ib-collectives-differ",
         marker="collective mismatch error, local size",
-        pattern=r"collective mismatch error, local size (?P<got>\d{1,12}) remote size (?P<wanted>\d{1,12})",
-        cause="Two ranks did not call the same collective, or not with the same size ({got} and {wanted} bytes)",
+        pattern=r"collective mismatch error, local size (?P<got>\d{1,12}) remote size (?P<expected>\d{1,12})",
+        cause="Two ranks did not call the same collective, or not with the same size ({got} and {expected} bytes)",
         remedy="The code takes different paths on different ranks (a condition, an uneven batch, another model or dtype), or NCCL_ variables differ: "
         "`TORCH_DISTRIBUTED_DEBUG=DETAIL` names the collective of each rank",
         source="NVIDIA/nccl src/transport/net_ib.cc v2.12.12, v2.18.3; NVIDIA/nccl pull request 605",

@@ -215,7 +215,7 @@ CONFIGURATION: tuple[KnownError, ...] = (
     KnownError(
         name="option-unknown",
         marker="error: unrecognized arguments: ",
-        pattern=r"(?P<program>[\w.-]{1,80}): error: unrecognized arguments: (?P<arguments>[^\n]{1,200})",
+        pattern=r"(?<![\w.-])(?P<program>[\w.-]{1,80}): error: unrecognized arguments: (?P<arguments>[^\n]{1,200})",
         cause="{program} does not know the arguments {arguments}",
         remedy="Compare with `--help` of the installed version: they are misspelt, were renamed or removed, or belong to another program; a missing quote or a space in a value of the launch script does this too",
         source="Python 3.11 argparse.py; sastpg/CoVo issue 1",
@@ -226,7 +226,7 @@ CONFIGURATION: tuple[KnownError, ...] = (
     KnownError(
         name="option-required",
         marker="error: the following arguments are required: ",
-        pattern=r"(?P<program>[\w.-]{1,80}): error: the following arguments are required: (?P<arguments>[^\n]{1,200})",
+        pattern=r"(?<![\w.-])(?P<program>[\w.-]{1,80}): error: the following arguments are required: (?P<arguments>[^\n]{1,200})",
         cause="The required arguments {arguments} of {program} are missing",
         remedy="Add them to the command; if the launch script has them, the command ends before them: a line without a backslash at its end, or with a space or comment after the backslash",
         source="Python 3.11 argparse.py",
@@ -236,7 +236,7 @@ CONFIGURATION: tuple[KnownError, ...] = (
     KnownError(
         name="option-choice",
         marker=": invalid choice: ",
-        pattern=r"(?P<program>[\w.-]{1,80}): error: argument (?P<option>[^\n:]{1,120}): invalid choice: (?P<value>'[^'\n]{0,100}'|\S{1,100}) \(choose from (?P<choices>[^\n]{1,300})\)",
+        pattern=r"(?<![\w.-])(?P<program>[\w.-]{1,80}): error: argument (?P<option>[^\n:]{1,120}): invalid choice: (?P<value>'[^'\n]{0,100}'|\S{1,100}) \(choose from (?P<choices>[^\n]{1,300})\)",
         cause="{program} does not know the value {value} of {option}",
         remedy="Use one of: {choices}",
         source="Python 3.11.7 argparse.py",
@@ -246,7 +246,7 @@ CONFIGURATION: tuple[KnownError, ...] = (
     KnownError(
         name="option-value",
         marker=": error: argument ",
-        pattern=r"(?P<program>[\w.-]{1,80}): error: argument (?P<option>[^\n:]{1,120}): (?P<reason>expected (?:one|at least one|\d{1,3}) arguments?|invalid \w{1,30} value: [^\n]{1,150})",
+        pattern=r"(?<![\w.-])(?P<program>[\w.-]{1,80}): error: argument (?P<option>[^\n:]{1,120}): (?P<reason>expected (?:one|at least one|\d{1,3}) arguments?|invalid \w{1,30} value: [^\n]{1,150})",
         cause="The option {option} of {program} has no valid value: {reason}",
         remedy="Check that option in the launch script: often a variable in it is empty or not set (`echo` it), or a value with a space or a leading minus has no quotes",
         source="Python 3.11.7 argparse.py",
@@ -527,8 +527,7 @@ CONFIGURATION: tuple[KnownError, ...] = (
         marker="is greater than the derived max_model_len",
         pattern=r"User-specified max_model_len \((?P<want>\d{1,9})\) is greater than the derived max_model_len \((?P<why>[^\n)]{1,120})",
         cause="The maximum length {want} is more than the model's config allows ({why})",
-        remedy="Lower it to that value: vLLM `--max-model-len`, veRL `data.max_prompt_length` + `data.max_response_length` (or `actor_rollout_ref.rollout.max_model_len`), OpenRLHF `--prompt_max_len` + `--generate_max_len`; for longer "
-        "contexts add rope scaling (YaRN) to config.json as the model card says; `VLLM_ALLOW_LONG_MAX_MODEL_LEN=1` only with that",
+        remedy="Lower it to that value: vLLM `--max-model-len`, veRL `data.max_prompt_length` + `data.max_response_length` (or `actor_rollout_ref.rollout.max_model_len`), OpenRLHF `--prompt_max_len` + `--generate_max_len`; for longer contexts add rope scaling (YaRN) to config.json as the model card says",
         source="vLLM config",
         matches=(
             "ValueError: User-specified max_model_len (131072) is greater than the derived max_model_len (max_position_embeddings=32768 or model_max_length=None in model's config.json). This may lead to incorrect model outputs or CUDA errors.",
@@ -725,7 +724,7 @@ CONFIGURATION: tuple[KnownError, ...] = (
     KnownError(
         name="python-script-missing",
         marker="can't open file '",
-        pattern=r"(?P<python>\S{0,250}python[\d.]{0,6}): can't open file '(?P<path>[^'\n]{1,400})': \[Errno (?P<number>2|13|20)\] (?P<reason>[^\n]{1,60})",
+        pattern=r"(?<!\S)(?P<python>\S{0,250}python[\d.]{0,6}): can't open file '(?P<path>[^'\n]{1,400})': \[Errno (?P<number>2|13|20)\] (?P<reason>[^\n]{1,60})",
         cause="Python cannot open the program {path} ({reason})",
         remedy="`ls -l '{path}'` on the node where the command runs: a relative path starts at the job's working directory; under `ray job submit` ship the code with `--working-dir .` or give an absolute path on a shared disk",
         source="Python 3.11.7 (run here)",

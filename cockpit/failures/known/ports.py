@@ -231,7 +231,7 @@ PORTS: tuple[KnownError, ...] = (
     KnownError(
         name="sglang-port",
         marker=" is not available in ",
-        pattern=r"(?P<what>\w{2,40}) at (?P<port>\d{1,5}) is not available in (?P<seconds>\d{1,5}) seconds\.",
+        pattern=r"(?<!\w)(?P<what>\w{2,40}) at (?P<port>\d{1,5}) is not available in (?P<seconds>\d{1,5}) seconds\.",
         cause="SGLang's {what} {port} was in use for {seconds} s",
         remedy="`ss -ltnp 'sport = :{port}'` shows who has it: end an engine that is left over from an earlier run, or give this one another port (`--port`, `--nccl-port`)",
         source="sgl-project/sglang python/sglang/srt/utils (wait_port_available)",

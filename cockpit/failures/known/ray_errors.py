@@ -247,8 +247,8 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-head-already-running",
         marker="Ray is trying to start at",
-        pattern=r"Ray is trying to start at (?P<wanted>[\w.:\[\]-]{3,80}), but is already running at (?P<running>[\w.:\[\]-]{3,80}?)\. Please",
-        cause="A Ray head runs already at {running} on this host, so `ray start --head` (for {wanted}) refused to start",
+        pattern=r"Ray is trying to start at (?P<new_address>[\w.:\[\]-]{3,80}), but is already running at (?P<running>[\w.:\[\]-]{3,80}?)\. Please",
+        cause="A Ray head runs already at {running} on this host, so `ray start --head` (for {new_address}) refused to start",
         remedy="To use it: leave out `ray start --head`, since jobs find it by `RAY_ADDRESS={running}`. If it is left over and nobody uses it: `ray stop` (it stops every "
         "Ray of this host). For a second head: `ray start --head --port=6380` with other dashboard and worker ports",
         source="ray scripts/scripts.py 2.60",
@@ -394,7 +394,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-no-node-info",
         marker="No node info found matching attributes",
         pattern=r"No node info found matching attributes: '(?P<attributes>[^'\n]{0,200})' when trying to resolve node to connect to",
-        cause="The driver found the cluster, but no living Ray node of it runs on this host or in this container (searched for: '{attributes}')",
+        cause="The driver found the cluster, but no living Ray node of it runs on this host or in this container",
         remedy=_NO_RAY_HERE,
         source="ray _private/services.py 2.60",
         matches=("RuntimeError: No node info found matching attributes: '' when trying to resolve node to connect to.",),
@@ -1024,7 +1024,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-disk-nearly-full",
         marker="Object creation will fail if spilling is required",
-        pattern=r"(?P<path>/\S{1,200}) is over (?P<percent>[\d.]{1,6})% full, available space: (?P<free>[\d.]{1,20}) GB; capacity: (?P<total>[\d.]{1,20}) GB",
+        pattern=r"(?<!\S)(?P<path>/\S{1,200}) is over (?P<percent>[\d.]{1,6})% full, available space: (?P<free>[\d.]{1,20}) GB; capacity: (?P<total>[\d.]{1,20}) GB",
         cause="The disk of {path} is over {percent} % full ({free} GB of {total} GB free); Ray only warns of this, and fails when it has to spill objects",
         remedy="`du -xsh /tmp/ray/session_*` on that node: remove directories of dead sessions (`cockpit clean`), old checkpoints and caches, or use a larger disk: `ray start --temp-dir=/data/ray`",
         source="raylet 2.60 (strings)",

@@ -152,8 +152,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         marker="undefined symbol: nccl",
         pattern=r"libtorch_cuda\.so: undefined symbol: (?P<symbol>nccl\w{1,60})",
         cause="torch needs a newer NCCL than the libnccl that was loaded (it lacks {symbol})",
-        remedy="Look for another NCCL in front: `env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'` and try `unset LD_LIBRARY_PATH LD_PRELOAD`; if another package downgraded it, "
-        "reinstall torch with its own NCCL (`python -m pip install --force-reinstall` with the same torch version); `python -m pip list | grep nccl` shows it",
+        remedy="Look for another NCCL in front: `env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'` and try `unset LD_LIBRARY_PATH LD_PRELOAD`; if another package downgraded it (`python -m pip list | grep nccl`), reinstall torch with its own NCCL: `python -m pip install --force-reinstall` with the same torch version",
         source="glibc's text for a missing symbol, in public logs of torch",
         matches=("ImportError: /root/.venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommResume",),
         differs=("NCCL WARN Cannot find symbol ncclCommResume",),
@@ -468,7 +467,7 @@ SOFTWARE: tuple[KnownError, ...] = (
     KnownError(
         name="package-version-required",
         marker="is required for a normal functioning of this module, but found",
-        pattern=r"(?P<want>[\w.-]{1,40}[<>=!~][^\s]{1,150}) is required for a normal functioning of this module, but found (?P<have>\S{1,60}?)\.?(?:\s|$)",
+        pattern=r"(?<![\w.-])(?P<want>[\w.-]{1,40}[<>=!~][^\s]{1,150}) is required for a normal functioning of this module, but found (?P<have>\S{1,60}?)\.?(?:\s|$)",
         cause="A package needs {want}, and {have} is installed",
         remedy="`python -m pip install '{want}'` on all nodes, unless another package pins the old version (`python -m pip check` shows that): then change the package that asks",
         source="transformers utils/versions.py",

@@ -125,7 +125,7 @@ TIMEOUTS: tuple[KnownError, ...] = (
     KnownError(
         name="vllm-placement-group",
         marker="Cannot provide a placement group ",
-        pattern=r"Cannot provide a placement group (?:of|requiring) [^\n]{1,4000}? within (?P<seconds>\d{1,6}) seconds",
+        pattern=r"Cannot provide a placement group (?:of|requiring) [^\n]{1,1500}? within (?P<seconds>\d{1,6}) seconds",
         cause="Ray could not place vLLM's workers within {seconds} s: GPUs (or CPUs) that fit are not free, or the asked node is not in the cluster",
         remedy="`ray status -v` shows what is free and what waits: end jobs that are left over or ask for fewer GPUs (tensor and pipeline parallel size); a part `node:` with an address needs a node of just that address: VLLM_HOST_IP must be the address that Ray uses",
         source="vllm-project/vllm vllm/v1/executor/ray_utils.py; vllm-project/vllm issue 13909",
