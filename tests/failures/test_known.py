@@ -137,7 +137,7 @@ def test_each_command_in_a_remedy_begins_with_a_known_program():
 
 def hostile_texts(error: KnownError) -> Iterator[str]:
     """Texts made of the row's own pieces, each as long as a text can be."""
-    for fill in ("a", " ", "0", "a.", "/a", "'", "\n", "a\n", "= "):
+    for fill in ("a", " ", "0.", "/a", "a\n"):
         yield (error.marker + fill * MAX_TEXT)[:MAX_TEXT]
         yield (fill * (MAX_TEXT - 200 - len(error.marker)))[: MAX_TEXT - 200] + error.marker + (fill * 200)[:200]
     for text in error.matches:
