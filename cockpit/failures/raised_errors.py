@@ -16,7 +16,7 @@ MAX_BLOCK_LINES: Final = 12
 """Of the text of an error, beginning with the line that names it."""
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _FRAME: Final = re.compile(r'\s{1,12}File "([^"\n]{1,400})", line (\d{1,7})(?:, in (\S{1,200}))?')
-_RAY_CALL: Final = re.compile(r"(?:^|: )\s{0,8}ray::[^\n(]{1,200}\(\) \(pid=(\d{1,10})(?:, ip=([\w.:\-]{1,100}))?")
+_RAY_CALL: Final = re.compile(r"(?:^|: |, )\s{0,8}ray::[^\n(]{1,200}\(\) \(pid=(\d{1,10})(?:, ip=([\w.:\-]{1,100}))?")
 """Begins the stack of a remote call: `ray::WorkerDict.fit() (pid=12, ip=10.0.0.2, actor_id=…)` (ray/exceptions.py: RayTaskError)."""
 _SGLANG_RANK: Final = re.compile(r"\[[^\]\n]{0,60}\bTP(\d{1,4})[^\]\n]{0,20}\]")
 """SGLang's logger writes it only before the first line: `[2025-01-01 12:00:00 TP0] Scheduler hit an exception: Traceback …`."""

@@ -165,10 +165,10 @@ def _root(error: RaisedError, burst: Sequence[RaisedError]) -> RootError:
     """The error, with what other processes report."""
     kind = _kind(error)
     same = [other for other in burst if _kind(other) == kind]
-    also = len({other.line.stream for other in same} - {error.line.stream}) + max((other.line.times for other in same), default=1) - 1
+    also = len({_process(other) for other in same} - {_process(error)}) + max((other.line.times for other in same), default=1) - 1
     others: dict[str, list[RaisedError]] = {}
     for other in burst:
-        if _kind(other) != kind and not other.is_wrapper and other.line.stream != error.line.stream:
+        if _kind(other) != kind and not other.is_wrapper and _process(other) != _process(error):
             others.setdefault(_kind(other), []).append(other)
     most = max(others.values(), key=len, default=[])
     earlier = None
@@ -181,9 +181,14 @@ def _root(error: RaisedError, burst: Sequence[RaisedError]) -> RootError:
         error.raised_at,
         also,
         most[0].first_line if most else None,
-        len({other.line.stream for other in most}) + (max((other.line.times for other in most), default=1) - 1 if most else 0),
+        len({_process(other) for other in most}) + (max((other.line.times for other in most), default=1) - 1 if most else 0),
         earlier if earlier is not None and earlier < 3600 else None,
     )
+
+
+def _process(error: RaisedError) -> object:
+    """Which process it is about: the driver repeats errors of workers, with their process ids."""
+    return error.line.stream if error.line.pid is None else error.line.pid
 
 
 def _kind(error: RaisedError) -> str:

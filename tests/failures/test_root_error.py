@@ -103,6 +103,28 @@ def test_what_the_dead_actor_wrote_before_is_the_cause():
     assert (root.line.pid, root.line.ip) == (5226, "10.7.34.138")
 
 
+def test_of_an_actor_that_was_not_constructed_it_is_the_exception_in_its_constructor():
+    stack = """\
+(pid=918378, ip=10.209.8.134, actor_id=27f2, repr=<slime.ray.rollout.RolloutManager object at 0x7141>)
+           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/app/slime/ray/rollout.py", line 37, in __init__
+    init_http_client(args)
+  File "/app/slime/utils/http_utils.py", line 124, in init_http_client
+    _client_concurrency = args.sglang_server_concurrency * args.rollout_num_gpus // args.rollout_num_gpus_per_engine
+                          ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~^~~~~~~~~~~~~~~~~~~~~~~
+TypeError: unsupported operand type(s) for *: 'int' and 'NoneType'
+""".splitlines()
+    died = "The actor died because of an error raised in its creation task, ray::RolloutManager.__init__() "
+    worker = "\n".join(
+        f"(RolloutManager pid=918378) {line}" for line in (f"Exception raised in creation task: {died}{stack[0]}", *stack[1:])
+    )
+    driver = "\n".join((f"ray.exceptions.ActorDiedError: {died}{stack[0]}", *stack[1:]))
+    root = root_of(f"{worker}\n{driver}")
+    assert first_line(root) == "TypeError: unsupported operand type(s) for *: 'int' and 'NoneType'"
+    assert (root.line.pid, root.raised_at) == (918378, "http_utils.py:124 in init_http_client")
+    assert (root.also, root.others) == (0, None)
+
+
 TORCHRUN_TABLE = """\
 W0325 20:57:20.000000 2606 site-packages/torch/distributed/elastic/multiprocessing/api.py:897] Sending process 2625 closing signal SIGTERM
 E0325 20:57:27.620000 2606 site-packages/torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: {code}) local_rank: 5 (pid: 2630) of binary: /usr/bin/python
