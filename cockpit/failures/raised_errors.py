@@ -14,6 +14,8 @@ from cockpit.failures.log_lines import LogLine
 
 MAX_BLOCK_LINES: Final = 12
 """Of the text of an error, beginning with the line that names it."""
+MAX_STRAY_LINES: Final = 30
+"""Other lines within a traceback; after more of them it has no end."""
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _FRAME: Final = re.compile(r'\s{1,12}File "([^"\n]{1,400})", line (\d{1,7})(?:, in (\S{1,200}))?')
 _RAY_CALL: Final = re.compile(r"(?:^|: |, )\s{0,8}ray::[^\n(]{1,200}\(\) \(pid=(\d{1,10})(?:, ip=([\w.:\-]{1,100}))?")
@@ -57,9 +59,10 @@ class RaisedError(msgspec.Struct):
 
     line: LogLine
     text: str
-    begin: int
-    """The number of its first line, where the traceback begins."""
-    end: int
+    lines: Sequence[LogLine]
+    """Its traceback and its message."""
+    is_harmless: bool = False
+    """Whether Python only reports it, and goes on."""
     raised_at: str | None = None
     source: str = ""
     """The line of code that raised it: an `assert` says there what was wrong."""
@@ -68,6 +71,16 @@ class RaisedError(msgspec.Struct):
     is_direct: bool = False
     """Whether the program says itself that the other error is the cause."""
     known: Match | None = None
+
+    @property
+    def begin(self) -> int:
+        """The number of its first line."""
+        return self.lines[0].number
+
+    @property
+    def end(self) -> int:
+        """The number of its last line."""
+        return self.lines[-1].number
 
     @property
     def first_line(self) -> str:
@@ -108,6 +121,7 @@ def _errors_of_stream(lines: Sequence[LogLine]) -> Iterator[RaisedError]:
     opened = 0
     """Tracebacks whose error has not been seen yet; more than one: two processes write at the same time."""
     begin: int | None = None
+    """The place of the first of them."""
     frame: str | None = None
     source = ""
     caller: LogLine | None = None
@@ -115,14 +129,14 @@ def _errors_of_stream(lines: Sequence[LogLine]) -> Iterator[RaisedError]:
     before: RaisedError | None = None
     link = ""
     is_harmless = is_in_stack = False
-    at = 0
+    strays = at = 0
     while at < len(lines):
         line = lines[at]
         text = line.text
         at += 1
         if _TRACEBACK in text:
-            begin = line.number if begin is None else begin
-            opened, frame, source, is_in_stack = opened + 1, None, "", False
+            begin = at - 1 if begin is None else begin
+            opened, frame, source, is_in_stack, strays = opened + 1, None, "", False, 0
             rank = _SGLANG_RANK.match(text)
             caller = replace(line, rank=int(rank[1])) if rank else None
             continue
@@ -133,35 +147,38 @@ def _errors_of_stream(lines: Sequence[LogLine]) -> Iterator[RaisedError]:
             link = _DIRECT if text.startswith(_DIRECT) else _DURING
             continue
         if (call := _RAY_CALL.search(text)) is not None:
-            begin = line.number if begin is None else begin
+            begin = at - 1 if begin is None else begin
             opened, frame, caller = max(opened, 1), None, replace(line, pid=int(call[1]), ip=call[2] or line.ip)
             continue
         if (stack := _FRAME.match(text)) is not None:
             frame = f"{stack[1].rpartition('/')[2]}:{stack[2]}{f' in {stack[3]}' if stack[3] else ''}"
-            is_in_stack = True
+            is_in_stack, strays = True, 0
             continue
         if not text or text[0].isspace() or text.startswith(("^", "|", "+")):
             source = text.strip() if frame is not None and text.strip(" ^~") else source
             continue
         native = _NATIVE.match(text)
         if native is None and not _names_error(text, opened > 0 and is_in_stack):
+            strays += 1
+            if strays > MAX_STRAY_LINES:
+                opened, begin, frame, caller = 0, None, None, None
             is_in_stack, is_harmless, link = False, False, link if opened else ""
             continue
 
         # The line that names the error, and the lines of its message.
+        named = at - 1
         block = [text if native is None else text[native.start("text") :]]
         while at < len(lines) and len(block) < MAX_BLOCK_LINES and _continues(lines[at], line):
             block.append(lines[at].text)
             at += 1
         place = line if caller is None else replace(caller, number=line.number, text=text, times=line.times)
-        error = RaisedError(place, "\n".join(block).rstrip(), line.number if begin is None else begin, lines[at - 1].number)
+        error = RaisedError(place, "\n".join(block).rstrip(), lines[named if begin is None else begin : at], is_harmless)
         if opened < 2 and native is None:
             error.raised_at, error.source = frame, source
         if link:
             error.cause, error.is_direct = before, link == _DIRECT
-        if not is_harmless:
-            yield error
-            before = error
+        yield error
+        before = before if is_harmless else error
         opened = max(0, opened - 1)
         begin, frame, source, caller, link, is_harmless, is_in_stack = None, None, "", None, "", False, opened > 0
 

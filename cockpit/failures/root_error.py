@@ -63,7 +63,8 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     all_lines = list(raw_lines)
     skipped = max(0, len(all_lines) - MAX_LINES)
     lines = list(read_lines(all_lines[skipped:], skipped))
-    burst = _last_burst(sorted(raised_errors(lines), key=lambda error: error.line.number)[-MAX_ERRORS:])
+    errors = sorted(raised_errors(lines), key=lambda error: error.line.number)[-MAX_ERRORS:]
+    burst = _last_burst([error for error in errors if not error.is_harmless])
     looked_up: dict[str, Match | None] = {}
     for error in reversed(burst):
         kind = _without_numbers(error.text)
@@ -76,15 +77,19 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
         return _root(chosen, burst)
 
     # Only wrappers were raised, or nothing: a known text in a plain line, such as a warning of NCCL before it, or torchrun's table.
-    begin = max(0, (burst[0].begin if burst else len(lines)) - MAX_TAIL_LINES)
-    found = list(_known_lines(lines[begin:]))
+    begin = (burst[0].begin - skipped if burst else len(lines)) - MAX_TAIL_LINES
+    survived = {
+        line.number for error in errors if error.is_harmless or error not in burst or not error.is_consequence for line in error.lines
+    }
+    tail = [line for line in lines[max(0, begin) :] if line.number not in survived]
+    found = list(_known_lines(tail))
     table = find_known(first.text) if first is not None else None
     certain = next((each for each in found if each[1].error.is_certain), None)
     if first is not None and table is not None and table.error.is_certain and (certain is None or certain[1].error.is_general):
         return RootError(first.text, first, table)
     if certain is not None:
         line, match = certain
-        return RootError(match.text, line, match, None, _count_same(line, match.error, lines[begin:]))
+        return RootError(match.text, line, match, None, _count_same(line, match.error, tail))
     wrapper = next((each for each in burst if each.known), burst[-1] if burst else None)
     if wrapper is not None:
         root = _root(wrapper, burst)

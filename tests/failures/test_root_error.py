@@ -489,6 +489,19 @@ def test_an_error_that_was_caught_early_is_not_the_cause_of_a_later_one():
         assert (first_line(root), root.raised_at) == ("ZeroDivisionError: division by zero", "b.py:9 in fit")
 
 
+def test_what_was_caught_or_ignored_is_no_reason_for_a_wrapper_either():
+    ignored = 'Exception ignored in: <f>\nTraceback (most recent call last):\n  File "/app/a.py", line 3, in f\nOSError: [Errno 28] No space left on device\n'
+    assert known_name(root_of(ignored + ACTOR_DIED)) == "ray-actor-ended-at-once"
+    caught = ignored.partition("\n")[2] + "step\n" * 250
+    assert known_name(root_of(caught + ACTOR_DIED)) == "ray-actor-ended-at-once"
+
+
+def test_a_traceback_without_an_end_does_not_reach_to_the_next_error():
+    log = 'Traceback (most recent call last):\n  File "/app/a.py", line 3, in f\n' + "step\n" * 300 + "ValueError: later\n"
+    root = root_of("KeyError: 'early'\n" + log)
+    assert (first_line(root), root.raised_at) == ("ValueError: later", None)
+
+
 def test_an_error_that_a_worker_survived_is_not_the_cause():
     caught = """\
 (RewardWorker pid=7) Traceback (most recent call last):

@@ -780,4 +780,16 @@ CONFIGURATION: tuple[KnownError, ...] = (
         is_consequence=True,
         is_general=True,
     ),
+    KnownError(
+        name="shell-directory-missing",
+        marker=": No such file or directory",
+        pattern=r": line (?P<line>\d{1,6}): cd: (?P<path>[^\n:]{1,300}): No such file or directory$",
+        cause="The launch script goes to the directory {path} at line {line}, which does not exist on that node",
+        remedy="`ls -d '{path}'` on the node where the command runs: correct the path, or mount the disk there; under `ray job submit` the script runs in a copy of the "
+        "working directory on the head",
+        source="bash on Linux (run here)",
+        matches=("run.sh: line 5: cd: /data/verl: No such file or directory",),
+        differs=("bash: nothere.sh: No such file or directory",),
+        is_general=True,
+    ),
 )

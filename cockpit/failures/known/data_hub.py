@@ -327,4 +327,57 @@ DATA_HUB: tuple[KnownError, ...] = (
         matches=("Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",),
         differs=("[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768",),
     ),
+    KnownError(
+        name="model-file-missing",
+        marker="does not appear to have a file named",
+        pattern=r"OSError: (?P<model>\S{1,300}) does not appear to have a file named (?P<file>[^\n]{1,200}?)\.(?: Checkout|\s|$)",
+        cause="The model {model} has no {file}",
+        remedy="A path: `ls -l {model}` on that node; a checkpoint of a trainer often lacks config and tokenizer: copy them from the base model, or convert it to "
+        "Hugging Face format first. A name on the Hub: delete the incomplete download in `HF_HOME`, and load it again",
+        source="transformers utils/hub.py",
+        matches=(
+            "OSError: /data/ckpt/global_step_100/actor does not appear to have a file named config.json. Checkout "
+            "'https://huggingface.co//data/ckpt/global_step_100/actor/tree/main' for available files.",
+        ),
+        differs=(
+            "[2026-05-14 09:44:58] Failed to load generation config for BAAI/x: BAAI/x does not appear to have a file named generation_config.json.",
+        ),
+    ),
+    KnownError(
+        name="gated-repository-refused",
+        marker="Cannot access gated repo for url",
+        pattern=r"Cannot access gated repo for url https://huggingface\.co/(?:api/models/)?(?P<repository>[\w.-]{1,100}/[\w.-]{1,100})",
+        cause="{repository} is gated, and this process has no token of an account that was granted access",
+        remedy="Ask for access at https://huggingface.co/{repository}, then `export HF_TOKEN=` with a token of that account before `ray start` on every node (or "
+        "`hf auth login`), or download it once and give the local path",
+        source="huggingface_hub utils/_http.py (GatedRepoError)",
+        matches=(
+            "huggingface_hub.errors.GatedRepoError: 403 Client Error. (Request ID: Root=1-6)\n\nCannot access gated repo for url "
+            "https://huggingface.co/meta-llama/Llama-3.1-8B/resolve/main/config.json.\nAccess to model meta-llama/Llama-3.1-8B is restricted.",
+        ),
+        differs=("OSError: You are trying to access a gated repo.",),
+        is_general=True,
+    ),
+    KnownError(
+        name="data-file-missing",
+        marker="FileNotFoundError: Unable to find '",
+        pattern=r"FileNotFoundError: Unable to find '(?P<path>[^'\n]{1,500})'",
+        cause="The data file {path} did not exist on the node where this process ran",
+        remedy="`ls -l '{path}'` on that node: under Ray the driver may run on another node than yours, so put the data on a disk that all nodes share, copy it to each, "
+        "or correct the path (`data.train_files`, `data.val_files`)",
+        source="datasets data_files.py",
+        matches=("FileNotFoundError: Unable to find '/home/ray/data/gsm8k/train.parquet'",),
+        differs=("FileNotFoundError: [Errno 2] No such file or directory: '/home/ray/data/gsm8k/train.parquet'",),
+    ),
+    KnownError(
+        name="tokenizer-class-unknown",
+        marker="does not exist or is not currently imported",
+        pattern=r"Tokenizer class (?P<name>\w{1,100}) does not exist or is not currently imported",
+        cause="The installed transformers has no tokenizer class {name}, which the model's tokenizer_config.json names",
+        remedy="Use the transformers version for which the model was saved (TokenizersBackend: `python -m pip install 'transformers>=5'` if the engine allows it, "
+        "`python -m pip check`); a tokenizer of the model's own code needs trust_remote_code; on all nodes",
+        source="transformers models/auto/tokenization_auto.py",
+        matches=("ValueError: Tokenizer class TokenizersBackend does not exist or is not currently imported.",),
+        differs=("ValueError: Unrecognized configuration class for this kind of AutoTokenizer.",),
+    ),
 )

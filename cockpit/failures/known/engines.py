@@ -234,4 +234,43 @@ ENGINES: tuple[KnownError, ...] = (
         is_consequence=True,
         is_general=True,
     ),
+    KnownError(
+        name="connection-refused",
+        marker="[Errno 111] Connection refused",
+        pattern=r"HTTPConnectionPool\(host='(?P<host>[^'\n]{1,200})', port=(?P<peer_port>\d{1,5})\): Max retries exceeded[^\n]{0,600}?\[Errno 111\] Connection refused",
+        cause="Nothing accepted the connection to {host}:{peer_port}: that server (rollout, reward, sandbox or tool) has ended, is not up yet, or listens on another address",
+        remedy="On the server's node `ss -ltnp 'sport = :{peer_port}'`: if nothing listens, its own log has the reason; if it listens on 127.0.0.1 only, start it with "
+        "`--host 0.0.0.0`; behind a proxy `NO_PROXY` must hold {host}",
+        source="urllib3's NewConnectionError, in public logs",
+        matches=(
+            "requests.exceptions.ConnectionError: HTTPConnectionPool(host='127.0.0.1', port=8000): Max retries exceeded with url: /generate (Caused by "
+            "NewConnectionError('<urllib3.connection.HTTPConnection object at 0x7f>: Failed to establish a new connection: [Errno 111] Connection refused'))",
+        ),
+        differs=("ConnectionRefusedError: [Errno 111] Connection refused",),
+        is_consequence=True,
+    ),
+    KnownError(
+        name="connection-refused-somewhere",
+        marker="Connect",
+        pattern=r"ConnectionRefusedError: \[Errno 111\]|(?:httpx|httpcore)\.ConnectError: All connection attempts failed",
+        cause="A server did not accept the connection: it has ended, is not up yet, or listens on another address; this line does not say which server",
+        remedy="The traceback names the request: look into the log of that server (rollout engine, reward, sandbox) for its first error, and test it with `curl -v` from that node",
+        source="CPython's ConnectionRefusedError; httpx, in public logs",
+        matches=("ConnectionRefusedError: [Errno 111] Connection refused", "httpx.ConnectError: All connection attempts failed"),
+        differs=("ConnectionResetError: [Errno 104] Connection reset by peer",),
+        is_consequence=True,
+        is_general=True,
+    ),
+    KnownError(
+        name="connection-lost",
+        marker="[Errno ",
+        pattern=r"(?:ConnectionResetError: \[Errno 104\] Connection reset by peer|BrokenPipeError: \[Errno 32\] Broken pipe)",
+        cause="The process at the other end of a connection or pipe has ended",
+        remedy="Look for the first error of the other processes at that time: a server, a worker or a child process that ended",
+        source="CPython's ConnectionResetError and BrokenPipeError",
+        matches=("ConnectionResetError: [Errno 104] Connection reset by peer", "BrokenPipeError: [Errno 32] Broken pipe"),
+        differs=("ConnectionRefusedError: [Errno 111] Connection refused",),
+        is_consequence=True,
+        is_general=True,
+    ),
 )

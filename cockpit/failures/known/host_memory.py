@@ -676,4 +676,16 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         matches=("OSError: [Errno 23] Too many open files in system: '/data/a'",),
         differs=("OSError: [Errno 24] Too many open files: '/data/part-00012.parquet'",),
     ),
+    KnownError(
+        name="shell-segfault",
+        marker="egmentation fault",
+        pattern=r"Segmentation fault\s{0,20}\(core dumped\)",
+        cause="A process crashed with a segmentation fault (SIGSEGV) in native code; the shell only reports it",
+        remedy="Run it once with `export PYTHONFAULTHANDLER=1`, which prints the Python stack of the crash: update or pin the library that it names, and compare "
+        "versions with other nodes. Always on one node: `dmesg -T | grep -iE 'xid|segfault'` there",
+        source="bash on Linux (its report of a crashed child)",
+        matches=("run.sh: line 9: 4711 Segmentation fault      (core dumped) python train.py",),
+        differs=("RuntimeError: DataLoader worker (pid 229) is killed by signal: Segmentation fault. ",),
+        is_general=True,
+    ),
 )

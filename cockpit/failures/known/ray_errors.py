@@ -1663,4 +1663,17 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         differs=("Exception x isn't serializable: cannot pickle '_thread.RLock' object.",),
         is_general=True,
     ),
+    KnownError(
+        name="ray-actor-died",
+        marker="The actor died unexpectedly before finishing this task",
+        pattern=r"The actor died unexpectedly before finishing this task",
+        cause="A worker process of Ray ended unexpectedly; the line does not say why",
+        remedy=_WHO_ENDED_IT,
+        source="ray exceptions.py (RayActorError)",
+        matches=("ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",),
+        differs=("ray.exceptions.RayActorError: The actor died because its node has died.",),
+        look_up="oom-kill",
+        is_consequence=True,
+        is_general=True,
+    ),
 )

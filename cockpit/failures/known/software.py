@@ -539,4 +539,27 @@ SOFTWARE: tuple[KnownError, ...] = (
         differs=('File "/x/torch/_inductor/compile_fx.py", line 1019, in _compile_fx_inner',),
         is_consequence=True,
     ),
+    KnownError(
+        name="extension-build-failed",
+        marker="Error building extension '",
+        pattern=r"Error building extension '(?P<extension>[\w.-]{1,100})'",
+        cause="The compiled extension {extension} could not be built on that node; the compiler's own error stands above or below",
+        remedy="Look for `error:` or `fatal` in the lines around it: a header or nvcc that is missing, a toolkit that does not fit torch, a compiler that is too old "
+        "(`gcc --version`, `nvcc --version`); after a build that was cut off: `rm -rf ~/.cache/torch_extensions`",
+        source="torch/utils/cpp_extension.py",
+        matches=("RuntimeError: Error building extension 'fused_adam'",),
+        differs=("Building extension module fused_adam...",),
+        is_consequence=True,
+    ),
+    KnownError(
+        name="flash-attention-dtype",
+        marker="FlashAttention only support fp16 and bf16",
+        pattern=r"FlashAttention only support fp16 and bf16 data type",
+        cause="FlashAttention got tensors in float32, and it computes in fp16 and bf16 only",
+        remedy="Load and train the model in bf16 (OpenRLHF `--bf16`, TRL `bf16=True`, veRL `actor_rollout_ref.actor.fsdp_config.model_dtype=bf16`), or use another attention: "
+        "`attn_implementation=sdpa`",
+        source="flash-attention csrc/flash_attn/flash_api.cpp",
+        matches=("RuntimeError: FlashAttention only support fp16 and bf16 data type",),
+        differs=("RuntimeError: FlashAttention only supports Ampere GPUs or newer.",),
+    ),
 )
