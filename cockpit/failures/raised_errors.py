@@ -61,6 +61,8 @@ class RaisedError(msgspec.Struct):
     text: str
     lines: Sequence[LogLine]
     """Its traceback and its message."""
+    lines_after: int
+    """The number of lines that the same process wrote after it."""
     is_harmless: bool = False
     """Whether Python only reports it, and goes on."""
     raised_at: str | None = None
@@ -172,7 +174,8 @@ def _errors_of_stream(lines: Sequence[LogLine]) -> Iterator[RaisedError]:
             block.append(lines[at].text)
             at += 1
         place = line if caller is None else replace(caller, number=line.number, text=text, times=line.times)
-        error = RaisedError(place, "\n".join(block).rstrip(), lines[named if begin is None else begin : at], is_harmless)
+        own_lines = lines[named if begin is None else begin : at]
+        error = RaisedError(place, "\n".join(block).rstrip(), own_lines, len(lines) - at, is_harmless)
         if opened < 2 and native is None:
             error.raised_at, error.source = frame, source
         if link:

@@ -72,45 +72,49 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
             looked_up[kind] = _find_known(error)
         error.known = looked_up.get(kind)
     first = find_first_failure(lines)
-    chosen = _choose(burst, lines, first)
+    fatal = _fatal_errors(burst)
+    chosen = _choose(burst, fatal, first)
     if chosen is not None:
         return _root(chosen, burst)
-
-    # Only wrappers were raised, or nothing: a known text in a plain line, such as a warning of NCCL before it, or torchrun's table.
-    begin = (burst[0].begin - skipped if burst else len(lines)) - MAX_TAIL_LINES
-    survived = {
-        line.number for error in errors if error.is_harmless or error not in burst or not error.is_consequence for line in error.lines
-    }
-    tail = [line for line in lines[max(0, begin) :] if line.number not in survived]
-    found = list(_known_lines(tail))
-    table = find_known(first.text) if first is not None else None
-    certain = next((each for each in found if each[1].error.is_certain), None)
-    if first is not None and table is not None and table.error.is_certain and (certain is None or certain[1].error.is_general):
-        return RootError(first.text, first, table)
-    if certain is not None:
-        line, match = certain
-        return RootError(match.text, line, match, None, _count_same(line, match.error, tail))
-    wrapper = next((each for each in burst if each.known), burst[-1] if burst else None)
+    reports = [error for error in burst if error.is_consequence]
+    ids = set(map(id, reports))
+    survived = {line.number for error in errors if id(error) not in ids for line in error.lines}
+    begin = (reports[0].begin if reports else lines[-1].number + 1 if lines else 0) - MAX_TAIL_LINES
+    tail = [line for line in lines[max(0, begin - skipped) :] if line.number not in survived]
+    if (root := _in_plain_lines(tail, first)) is not None:
+        return root
+    wrapper = next((each for each in reports if each.known), _first_cause(burst[-1]) if burst else None)
     if wrapper is not None:
         root = _root(wrapper, burst)
         return root if first is None else replace(root, line=replace(root.line, rank=first.rank, pid=first.pid))
-    plain = min(found, key=lambda each: each[1].error.is_warning, default=None)
+    plain = min(_known_lines(tail), key=lambda each: each[1].error.is_warning, default=None)
     return RootError(plain[1].text, plain[0], plain[1]) if plain else None
+
+
+def _in_plain_lines(lines: Sequence[LogLine], first: LogLine | None) -> RootError | None:
+    """A known cause that no exception names, such as a warning of NCCL, or what torchrun's table says of the first process."""
+    table = find_known(first.text) if first is not None else None
+    found = next((each for each in _known_lines(lines) if each[1].error.is_certain), None)
+    if first is not None and table is not None and table.error.is_certain and (found is None or found[1].error.is_general):
+        return RootError(first.text, first, table)
+    if found is None:
+        return None
+    line, match = found
+    return RootError(match.text, line, match, None, _count_same(line, match.error, lines))
 
 
 def _find_known(error: RaisedError) -> Match | None:
     return find_known(error.text) or (find_known(f"{error.source}\n{error.text}") if error.source else None)
 
 
-def _choose(burst: Sequence[RaisedError], lines: Sequence[LogLine], first: LogLine | None) -> RaisedError | None:
+def _choose(burst: Sequence[RaisedError], fatal: Sequence[RaisedError], first: LogLine | None) -> RaisedError | None:
     """The error that caused the others; `None`: all of them only report that something else has failed. `first`: from torchrun's table."""
-    fatal = _fatal_errors(burst, lines)
     last = burst[-1] if burst else None
     if first is not None:
         of_first = [error for error in fatal if (error.line.rank, error.line.pid) in ((first.rank, None), (first.rank, first.pid))]
         if first.rank is not None and of_first:
             return of_first[0]
-    if last is None or last.is_consequence:
+    if last is None or last.is_consequence or last.lines_after > MAX_LINES_AFTER:
         return fatal[0] if fatal else None
     # An error that many processes report may follow from the error of the process that failed first.
     if fatal and (last.line.times > 1 or len({error.line.stream for error in burst if _kind(error) == _kind(last)}) > 1):
@@ -120,19 +124,15 @@ def _choose(burst: Sequence[RaisedError], lines: Sequence[LogLine], first: LogLi
     return own if own.is_certain else next(elsewhere, own)
 
 
-def _fatal_errors(burst: Sequence[RaisedError], lines: Sequence[LogLine]) -> list[RaisedError]:
+def _fatal_errors(burst: Sequence[RaisedError]) -> list[RaisedError]:
     """Of each process the error that ended it, by its first cause; the earliest first."""
-    numbers: dict[object, list[int]] = {}
-    for line in lines:
-        numbers.setdefault(line.stream, []).append(line.number)
     streams: dict[object, list[RaisedError]] = {}
     for error in burst:
         streams.setdefault(error.line.stream, []).append(error)
     fatal = []
-    for stream, errors in streams.items():
+    for errors in streams.values():
         own = [error for error in errors if not error.is_consequence]
-        written = numbers.get(stream, [])
-        if not own or len(written) - bisect_right(written, own[-1].end) > MAX_LINES_AFTER:
+        if not own or own[-1].lines_after > MAX_LINES_AFTER:
             continue
         chosen = own[-1]
         if errors[-1].is_consequence:

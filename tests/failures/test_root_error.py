@@ -489,6 +489,12 @@ def test_an_error_that_was_caught_early_is_not_the_cause_of_a_later_one():
         assert (first_line(root), root.raised_at) == ("ZeroDivisionError: division by zero", "b.py:9 in fit")
 
 
+def test_a_kill_at_the_end_counts_more_than_an_error_that_the_same_process_survived():
+    caught = "Traceback (most recent call last):\n  File \"/app/a.py\", line 3, in f\n    y()\nModuleNotFoundError: No module named 'flash_attn'\n"
+    assert known_name(root_of(caught + "step\n" * 150 + "Killed\n")) == "word-killed"
+    assert known_name(root_of(caught + "step\n" * 150)) == "flash-attn-missing"
+
+
 def test_what_was_caught_or_ignored_is_no_reason_for_a_wrapper_either():
     ignored = 'Exception ignored in: <f>\nTraceback (most recent call last):\n  File "/app/a.py", line 3, in f\nOSError: [Errno 28] No space left on device\n'
     assert known_name(root_of(ignored + ACTOR_DIED)) == "ray-actor-ended-at-once"
