@@ -543,6 +543,11 @@ def test_argparse_and_the_shell_are_understood_without_python():
     assert known_name(root_of("loading\n./run.sh: line 32: 3376060 Killed                  python train.py\n")) == "shell-line-killed"
 
 
+def test_a_known_line_is_shown_without_the_lines_after_it():
+    root = root_of("loading\nbash: ray: command not found\nbye\n")
+    assert (root.text, root.line.number) == ("bash: ray: command not found", 1)
+
+
 def test_a_killed_line_of_the_shell_does_not_belong_to_the_error_before_it():
     log = "Traceback (most recent call last):\n  File \"/app/a.py\", line 3, in load\n    x()\nKeyError: 'shard'\n./run.sh: line 32: 37 Killed   python"
     root = root_of(log)

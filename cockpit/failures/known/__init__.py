@@ -92,6 +92,7 @@ def find_all_known(text: str) -> Iterator[Match]:
             lines = "\n".join(text[begin : begin + MAX_TEXT_CHARS].split("\n")[:MAX_TEXT_LINES])
             if (found := re.search(error.pattern, lines, re.MULTILINE)) is not None:
                 parts = {name: " ".join(part.split()) for name, part in found.groupdict(default="").items()}
-                yield Match(error, lines, begin, parts)
+                first, last = lines.rfind("\n", 0, found.start()) + 1, lines.find("\n", found.end())
+                yield Match(error, lines[first:] if last < 0 else lines[first:last], begin + first, parts)
                 break
             at, tries = text.find(error.marker, max(at + 1, text.find("\n", at))), tries + 1

@@ -39,8 +39,8 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-actor-name-taken",
         marker="is already taken. Please use a different name or get the existing actor",
-        pattern=r"The name (?P<actor_name>[^\n(]{1,120}) \(namespace=(?P<namespace>[^)\n]{0,80})\) is already taken\. Please use",
-        cause="An actor with the name {actor_name} exists already in the namespace (namespace={namespace}), so Ray refused to create a second one",
+        pattern=r"The name (?P<actor_name>[^\n(]{1,120}) \(namespace=(?:None|(?P<namespace>[^)\n]{0,80}))\) is already taken\. Please use",
+        cause="An actor with the name {actor_name} exists already in that namespace, so Ray refused to create a second one",
         remedy="`ray list actors --filter name={actor_name}` shows its job. A detached actor of a job that has ended keeps its name: `cockpit kill-actor {actor_name}`. "
         "An actor of this same job: the code creates it twice; use `get_if_exists=True` in `.options(...)`",
         source="ray actor.py 2.60",
