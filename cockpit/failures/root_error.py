@@ -72,8 +72,12 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
             looked_up[kind] = _find_known(error)
         error.known = looked_up.get(kind)
     first = find_first_failure(lines)
+    table = find_known(first.text) if first is not None else None
     fatal = _fatal_errors(burst)
     chosen = _choose(burst, fatal, first)
+    if first is not None and table is not None and table.error.is_certain and chosen is not None and not chosen.is_certain:
+        # A process that was killed wrote nothing; unknown errors of the others follow from it.
+        return RootError(first.text, first, table, others=chosen.first_line, others_count=len(fatal))
     if chosen is not None:
         return _root(chosen, burst)
     reports = [error for error in burst if error.is_consequence]
@@ -81,7 +85,7 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     survived = {line.number for error in errors if id(error) not in ids for line in error.lines}
     begin = (reports[0].begin if reports else lines[-1].number + 1 if lines else 0) - MAX_TAIL_LINES
     tail = [line for line in lines[max(0, begin - skipped) :] if line.number not in survived]
-    if (root := _in_plain_lines(tail, first)) is not None:
+    if (root := _in_plain_lines(tail, first, table)) is not None:
         return root
     wrapper = next((each for each in reports if each.known), _first_cause(burst[-1]) if burst else None)
     if wrapper is not None:
@@ -91,9 +95,8 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     return RootError(plain[1].text, plain[0], plain[1]) if plain else None
 
 
-def _in_plain_lines(lines: Sequence[LogLine], first: LogLine | None) -> RootError | None:
+def _in_plain_lines(lines: Sequence[LogLine], first: LogLine | None, table: Match | None) -> RootError | None:
     """A known cause that no exception names, such as a warning of NCCL, or what torchrun's table says of the first process."""
-    table = find_known(first.text) if first is not None else None
     found = next((each for each in _known_lines(lines) if each[1].error.is_certain), None)
     if first is not None and table is not None and table.error.is_certain and (found is None or found[1].error.is_general):
         return RootError(first.text, first, table)

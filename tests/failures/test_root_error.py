@@ -173,6 +173,13 @@ def test_torchruns_table_tells_which_rank_was_killed():
     assert "host: w1" in root.text
 
 
+def test_unknown_errors_of_other_ranks_follow_from_the_kill_of_one():
+    others = "".join(rank_error(rank, "RuntimeError: the others have left") for rank in (3, 4))
+    root = root_of(others + torchrun(-9, "Signal 9 (SIGKILL) received by PID 2630"))
+    assert (known_name(root), root.line.rank) == ("torchrun-sigkill-summary", 13)
+    assert (root.others, root.others_count) == ("RuntimeError: the others have left", 2)
+
+
 def rank_error(rank: int, error: str, clock: str = "") -> str:
     return (
         f"[rank{rank}]: Traceback (most recent call last):\n"
