@@ -135,6 +135,11 @@ def test_each_command_in_a_remedy_begins_with_a_known_program():
     assert unknown == []
 
 
+def test_every_repetition_in_a_pattern_has_a_limit():
+    without_sets = {error.name: re.sub(r"\[(?:\\.|[^\]\\])*\]|\\.", "x", error.pattern) for error in known_errors()}
+    assert [(name, pattern) for name, pattern in without_sets.items() if re.search(r"[*+]|\{\d*,\}", pattern)] == []
+
+
 def hostile_texts(error: KnownError) -> Iterator[str]:
     """Texts made of the row's own pieces, each as long as a text can be."""
     for fill in ("a", " ", "0.", "/a", "a\n"):

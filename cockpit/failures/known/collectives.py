@@ -962,7 +962,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="torchrun-rendezvous-timed-out",
         marker="RendezvousTimeoutError",
-        pattern=r"(?:^|\.|raise )RendezvousTimeoutError(?:\(|:|\s*$)",
+        pattern=r"(?:^|\.|raise )RendezvousTimeoutError(?:\(|:|\s{0,9}$)",
         cause="Not all nodes called torchrun with the same rendezvous in time",
         remedy="Start torchrun on all nodes (`--nnodes` of them) with the same --rdzv-id, --rdzv-endpoint and --nnodes; see the logs of those that are missing; wait longer with "
         "`--rdzv-conf timeout=1800`",

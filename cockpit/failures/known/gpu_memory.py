@@ -423,7 +423,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="cuda-out-of-memory-short",
         marker="CUDA out of memory",
-        pattern=r"(?:OutOfMemoryError|RuntimeError|AcceleratorError): CUDA out of memory(?:\.| *$)|CUDA out of memory\. Tried to allocate \d",
+        pattern=r"(?:OutOfMemoryError|RuntimeError|AcceleratorError): CUDA out of memory(?:\.| {0,9}$)|CUDA out of memory\. Tried to allocate \d",
         cause="CUDA ran out of memory on a GPU of this process",
         remedy="U" + _FEWER[1:] + "; `nvidia-smi` shows who else holds memory there",
         source="pytorch c10/cuda/CUDACachingAllocator.cpp, shortened as in vllm-project/vllm issues 7721 and 11560",

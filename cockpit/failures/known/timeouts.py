@@ -394,7 +394,7 @@ TIMEOUTS: tuple[KnownError, ...] = (
     KnownError(
         name="httpx-timed-out",
         marker="httpx.",
-        pattern=r"^(?:\S{1,40} )?httpx\.(?P<what>Read|Connect|Write|Pool)Timeout(?::|\s*$)",
+        pattern=r"^(?:\S{1,40} )?httpx\.(?P<what>Read|Connect|Write|Pool)Timeout(?::|\s{0,9}$)",
         cause="A request of a client (httpx) ended at its time limit ({what}Timeout)",
         remedy="The traceback above names the request: see whether that server lives and what it does (its log; `curl` to its /health); if it is only slow, raise the client's timeout or send it less at once",
         source="ogx-ai/llama-stack-apps issue 56; tenstorrent/tt-inference-server issue 3359",
@@ -405,7 +405,7 @@ TIMEOUTS: tuple[KnownError, ...] = (
     KnownError(
         name="asyncio-timed-out",
         marker="TimeoutError",
-        pattern=r"^(?:asyncio\.(?:exceptions\.)?)TimeoutError\s*$",
+        pattern=r"^(?:asyncio\.(?:exceptions\.)?)TimeoutError\s{0,9}$",
         cause="Something that the program waited for (asyncio) did not happen within its time limit; this line does not say what",
         remedy="The traceback above names it, such as a request to a server or a call of an engine: see whether that one hangs, ended or is only slow",
         source="InternLM/lmdeploy issue 2360; Python 3.11 asyncio",
