@@ -80,6 +80,8 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
         return RootError(first.text, first, table, others=chosen.first_line, others_count=len(fatal))
     if chosen is not None:
         return _root(chosen, burst)
+
+    # Only wrappers were raised, or nothing, or errors that their processes survived.
     reports = [error for error in burst if error.is_consequence]
     ids = set(map(id, reports))
     survived = {line.number for error in errors if id(error) not in ids for line in error.lines}
@@ -90,7 +92,7 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     wrapper = next((each for each in reports if each.known), _first_cause(burst[-1]) if burst else None)
     if wrapper is not None:
         root = _root(wrapper, burst)
-        return root if first is None else replace(root, line=replace(root.line, rank=first.rank, pid=first.pid))
+        return root if first is None or not reports else replace(root, line=replace(root.line, rank=first.rank, pid=first.pid))
     plain = min(_known_lines(tail), key=lambda each: each[1].error.is_warning, default=None)
     return RootError(plain[1].text, plain[0], plain[1]) if plain else None
 
