@@ -49,7 +49,8 @@ failure_in_message = TtlCache(_failure_in_message, 256)
 def reason_of(failure: Failure) -> str | None:
     """Why it failed, in one sentence without a full stop; `None`: no log shows it."""
     if failure.cause is not None:
-        return failure.cause
+        has_failed = failure.moment is not None
+        return f"it last reported: {failure.cause}" if failure.is_notice and has_failed else failure.cause
     return failure.text.partition("\n")[0] if failure.text else None
 
 

@@ -18,11 +18,17 @@ class Failure(Value, frozen=True):
     """The log in which it stands."""
     known: str | None = None
     """The name of the row in the table of known errors; `None`: there is none."""
+    is_notice: bool = False
+    """It is only a notice of something slow or unusual, the last that the log shows: by itself it ends no job."""
     cause: str | None = None
     """What went wrong, in one sentence; `None`: the error is not known."""
     remedy: str | None = None
     action: str | None = None
     """The id of cockpit's action that helps."""
+    look_up: str | None = None
+    """What the cluster's present state can add: `port`, `gpu-memory`, …, as in `cockpit.failures.known.error.LookUp`."""
+    is_consequence: bool = False
+    """It only reports that something else has failed, and the log does not show what."""
     raised_at: str | None = None
     """`trainer.py:210 in fit`."""
     node: str | None = None

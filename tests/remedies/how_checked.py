@@ -18,7 +18,7 @@ TYPED: Mapping[str, tuple[str, ...]] = {
         "ray list workers --detail --filter exit_type=NODE_OUT_OF_MEMORY", "ray list workers --detail --filter exit_type=SYSTEM_ERROR",
         "ray job status …", "ray job logs …", "ray job stop", "ps -fp …", "ps -ef", "ps aux --sort=-rss | head", "free -b",
         "ls -lS /dev/shm",
-        "ss -ltnp", "ss -ltnp …", "du -xh --max-depth … … | sort -h", "ulimit -n …", "ulimit -u", "unset CUDA_VISIBLE_DEVICES",
+        "ss -ltnp …", "du -xh --max-depth … … | sort -h", "ulimit -n …", "ulimit -u", "unset CUDA_VISIBLE_DEVICES",
     ),
     "lab/test_incidents_hosts.py::test_leftovers_of_ray_stop_and_limits_of_raylets_are_reported": ("cockpit kill-orphans …", "ray stop"),
     "lab/test_full_disk.py::test_a_driver_that_fills_the_disk_is_named_and_its_job_is_stopped": ("cockpit stop-job …",),
@@ -62,7 +62,7 @@ NEITHER: Mapping[str, tuple[str, ...]] = {
         "kubectl logs -p -n … … -c …", "kubectl port-forward -n … … …",
     ),
     "needs Slurm; what cockpit does there is tested in tests/lab/test_slurm*.py": (
-        "--mem", "--mem=…", "sbatch --mem=", "sbatch …", "scontrol show job …", "scontrol show node …",
+        "--mem=…", "sbatch --mem=", "sbatch …", "scontrol show job …", "scontrol show node …",
         "scontrol update JobId=… TimeLimit=+60", "sinfo", "squeue -h -j … -o %N", "srun --overlap --jobid=… -w … --pty cockpit",
     ),
     "is a flag of docker or podman when a container is made": ("--pids-limit", "--ulimit memlock=-1"),
