@@ -36,22 +36,37 @@ _NATIVE: Final = re.compile(
 _OTHER_LINE: Final = re.compile(
     r"Process \S{1,60}:$|[\[(]?\d{4}-\d\d-\d\d[ T]|(?:INFO|WARNING|ERROR|DEBUG)\b|\[?[IWEF]\d{3,4} |"
     r"Set the environment variable HYDRA_FULL_ERROR|Error executing job with overrides|"
+    r"\d{8}-\d\d:\d\d:\d\d|(?:/|<)\S{0,300}:\d{1,7}: \w{0,40}Warning: |[-=*#_]{10}|Ran \d{1,6} tests? in |Call stack:$|wandb: |"
     r"\S{1,100}: line \d{1,6}: |(?:srun|slurmstepd): |Killed$|.{0,80}\d%\|"
 )
-"""A line of a logger, of multiprocessing, of Hydra, of a shell, of Slurm, or of a progress bar."""
+"""A line of a logger, a warning, a separator, or a line of multiprocessing, Hydra, a test, a shell, Slurm, or a progress bar."""
 _DIRECT: Final = "The above exception was the direct cause of the following exception:"
 _DURING: Final = "During handling of the above exception, another exception occurred:"
-_HARMLESS: Final = ("Exception ignored in", "--- Logging error ---", "Exception ignored on")
+_HARMLESS: Final = ("Exception ignored in", "Exception ignored on")
 """Before a traceback that ends nothing."""
+_LOGGER_FAILED: Final = "Call stack:"
+"""Follows the error of a logger that could not write its line, which ends nothing either (logging/__init__.py: handleError)."""
 _WRAPPER: Final = re.compile(
     r"(?:[\w.]{0,80}\.)?(?:RayTaskError|RayActorError|ActorDiedError|ActorUnavailableError|WorkerCrashedError|TaskUnschedulableError|ChildFailedError|"
-    r"CalledProcessError|ProcessRaisedException|ProcessExitedException|EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError)\b"
+    r"CalledProcessError|ProcessRaisedException|ProcessExitedException|EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError|JobException)\b"
 )
 """Exceptions that only report that something else has failed."""
 _ENGINE_WRAPPER: Final = re.compile(
     r"RuntimeError: (?:Engine core initialization failed|Engine process failed to start|Engine core proc \S{1,60} died)|"
-    r"Exception: (?:WorkerProc|EngineCore) \S{0,20} ?(?:initialization )?failed|Failed core proc|terminate called after throwing"
+    r"Exception: (?:WorkerProc|EngineCore) \S{0,20} ?(?:initialization )?failed|Failed core proc|terminate called after throwing|"
+    r"Fatal Python error: Aborted|\*\*\* SIG(?:ABRT|TERM) received at time|"
+    r"[\w.]{1,120}: Caught \w{1,80} in (?:DataLoader worker process|pin memory thread|replica) "
 )
+_REPORT: Final = re.compile(
+    r"[\w.]{1,120}: [^\n]{0,120}\b(?:"
+    r"(?:process|server|worker|engine|subprocess|scheduler|router|child)\b[^\n]{0,60} "
+    r"(?:exited|terminated|died|(?:has |have )?stopped|crashed)\b(?: with| unexpectedly| before|[.!]?$)"
+    r"|(?:server|engine|process|worker)s? (?:launch|start(?:up)?|initiali[sz]ation) failed"
+    r"|failed to (?:start|launch)(?: the| a)? (?:\w{1,30} )?(?:server|engine|process|worker)\b(?![^\n]{0,20}: \S)"
+    r"|exited with (?:exit )?(?:code|status) -?\d)",
+    re.IGNORECASE,
+)
+"""Says of another process only that it ended: `Server process exited with code 1. Check server logs for errors.`, `server launch failed`."""
 
 
 class RaisedError(msgspec.Struct):
@@ -107,7 +122,7 @@ class RaisedError(msgspec.Struct):
 
 def is_wrapper_text(text: str) -> bool:
     """Whether this text of an error only reports that something else has failed."""
-    return _WRAPPER.match(text) is not None or _ENGINE_WRAPPER.match(text) is not None
+    return any(pattern.match(text) is not None for pattern in (_WRAPPER, _ENGINE_WRAPPER, _REPORT))
 
 
 def raised_errors(lines: Sequence[LogLine]) -> Iterator[RaisedError]:
@@ -173,6 +188,7 @@ def _errors_of_stream(lines: Sequence[LogLine]) -> Iterator[RaisedError]:
         while at < len(lines) and len(block) < MAX_BLOCK_LINES and _continues(lines[at], line):
             block.append(lines[at].text)
             at += 1
+        is_harmless = is_harmless or (at < len(lines) and lines[at].text.startswith(_LOGGER_FAILED))
         place = line if caller is None else replace(caller, number=line.number, text=text, times=line.times)
         own_lines = lines[named if begin is None else begin : at]
         error = RaisedError(place, "\n".join(block).rstrip(), own_lines, len(lines) - at, is_harmless)
@@ -197,6 +213,7 @@ def _continues(line: LogLine, error: LogLine) -> bool:
     text = line.text
     begins_other = (
         (line.is_dated and not error.is_dated)
+        or line.level != error.level
         or _TRACEBACK in text
         or text.startswith((_DIRECT, _DURING, *_HARMLESS))
         or _names_error(text, False)

@@ -89,7 +89,8 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     tail = [line for line in lines[max(0, begin - skipped) :] if line.number not in survived]
     if (root := _in_plain_lines(tail, first, table)) is not None:
         return root
-    wrapper = next((each for each in reports if each.known), _first_cause(burst[-1]) if burst else None)
+    survivor = next((each for each in reversed(burst) if each.is_certain), burst[-1] if burst else None)
+    wrapper = next((each for each in reports if each.known), _first_cause(survivor) if survivor else None)
     if wrapper is not None:
         root = _root(wrapper, burst)
         return root if first is None or not reports else replace(root, line=replace(root.line, rank=first.rank, pid=first.pid))
@@ -152,13 +153,20 @@ def _fatal_errors(burst: Sequence[RaisedError]) -> list[RaisedError]:
 
 def _first_cause(error: RaisedError) -> RaisedError:
     """The first error of a chain that the table knows; without any, the first one that the program itself calls the cause."""
+    if error.is_certain and error.first_line.startswith("hydra.errors."):
+        return error  # It names the argument of the command line; its cause names only a key.
     cause, is_direct = error, True
-    while error.cause is not None and (error.is_direct or not cause.is_certain):
+    while error.cause is not None and (error.is_direct or not cause.is_certain or _is_repeated_by_cuda(error)):
         is_direct = is_direct and error.is_direct
         error = error.cause
         if error.is_certain or (is_direct and not cause.is_certain and not error.is_consequence):
             cause = error
     return cause
+
+
+def _is_repeated_by_cuda(error: RaisedError) -> bool:
+    """Whether a process that CUDA had failed before asked it again: every later call of that process fails too, often with another text."""
+    return error.cause is not None and all("CUDA error: " in each.first_line for each in (error, error.cause))
 
 
 def _last_burst(errors: list[RaisedError]) -> list[RaisedError]:

@@ -613,3 +613,127 @@ def test_text_in_utf_16_and_escapes_are_read_all_the_same():
     assert known_name(root_of(wide)) == "cuda-out-of-memory"
     colored = "\n".join(f"\x1b[36m{line}\x1b[0m" for line in VERL.splitlines())
     assert known_name(root_of(colored)) == "cuda-out-of-memory"
+
+
+SERVER_PORT = """\
+Traceback (most recent call last):
+  File "/env/sglang/srt/server_args.py", line 5142, in init_new
+    wait_port_available(port_base, "port_base")
+ValueError: port_base at 21234 is not available in 30 seconds. port_base is used by a process already.
+"""
+"""Of an engine; its launcher writes into the same stream."""
+
+
+def test_a_launcher_that_only_says_that_its_server_ended_is_no_root():
+    for report in (
+        "Exception: Server process exited with code 1. Check server logs for errors.",
+        "RuntimeError: server launch failed",
+        "RuntimeError: Failed to start the SGLang server",
+        "areal.utils.launcher.JobException: Job a:trainer JobState.COMPLETED at node local",
+        "RuntimeError: Worker process 3 died unexpectedly",
+    ):
+        log = f'{SERVER_PORT}Traceback (most recent call last):\n  File "/app/launch.py", line 9, in launch\n    raise X(\n{report}\n'
+        assert known_name(root_of(log)) == "sglang-port", report
+        alone = root_of(f'Traceback (most recent call last):\n  File "/app/launch.py", line 9, in launch\n    raise X(\n{report}\n')
+        assert first_line(alone) == report
+        assert alone.is_consequence
+
+
+def test_an_error_that_says_itself_why_a_server_ended_is_no_mere_report():
+    why = "RuntimeError: Failed to launch the server: unsupported option --x"
+    log = f'{SERVER_PORT}Traceback (most recent call last):\n  File "/app/launch.py", line 9, in launch\n    raise X(\n{why}\n'
+    alone = root_of(f'Traceback (most recent call last):\n  File "/app/launch.py", line 9, in launch\n    raise X(\n{why}\n')
+    assert not alone.is_consequence
+    assert known_name(root_of(log)) in ("sglang-port", None)
+
+
+def test_an_error_that_a_data_loader_hands_on_is_the_one_of_its_worker():
+    log = """\
+Traceback (most recent call last):
+  File "/env/torch/_utils.py", line 769, in reraise
+    raise exception
+ValueError: Caught ValueError in DataLoader worker process 3.
+Original Traceback (most recent call last):
+  File "/env/torch/utils/data/_utils/fetch.py", line 52, in fetch
+    data = [self.dataset[idx] for idx in possibly_batched_index]
+  File "/app/dataset.py", line 36, in __getitem__
+    raise ValueError(f"no image in {row}")
+ValueError: no image in 17
+
+"""
+    root = root_of(log)
+    assert (first_line(root), root.raised_at) == ("ValueError: no image in 17", "dataset.py:36 in __getitem__")
+
+
+def test_an_abort_follows_from_what_was_reported_before():
+    watchdog = (
+        "(Worker pid=7) [rank3]:[E219 08:58:32.6 ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=31, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600031 milliseconds before timing out.\n"
+    )
+    abort = "(Worker pid=8) *** SIGABRT received at time=1739955512 on cpu 15 ***\n(Worker pid=8) Fatal Python error: Aborted\n"
+    assert known_name(root_of(watchdog + abort)) == "nccl-watchdog-timeout"
+    assert first_line(root_of("ZeroDivisionError: division by zero\n" + abort)) == "ZeroDivisionError: division by zero"
+    assert root_of(abort).is_consequence
+
+
+def test_a_second_error_of_cuda_in_a_process_follows_from_the_first():
+    illegal = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    busy = "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"
+    assert known_name(root_of(DURING.format(first=illegal, second=busy))) == "cuda-illegal-memory-access"
+    assert known_name(root_of(DURING.format(first="KeyError: 'x'", second=busy))) == "gpu-busy-or-unavailable"
+
+
+def test_an_error_that_a_program_logs_in_pieces_counts_although_its_logger_failed_too():
+    first = 'Traceback (most recent call last):\n  File "/app/core.py", line 207, in execute\n    run()\nRuntimeError: CUDA error: no kernel image is available for execution on the device\n'
+    own = '\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n  File "/app/dump.py", line 3, in dump\n    f()\nTypeError: not serializable\nCall stack:\n  File "/app/core.py", line 9, in f\n'
+    assert known_name(root_of("--- Logging error ---\n" + first)) == "cuda-no-kernel-image"
+    assert known_name(root_of("--- Logging error ---\n" + first + own)) == "cuda-no-kernel-image"
+
+
+def test_the_message_of_an_error_ends_where_other_programs_go_on():
+    error = "Traceback (most recent call last):\n  File \"/app/a.py\", line 3, in f\n    y()\nKeyError: 'shard'\n"
+    for after in (
+        "/env/verl/config.py:49: UserWarning: Torch profiler is not supported\n  warnings.warn(",
+        "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.",
+        "----------------------------------------------------------------------\nRan 0 tests in 20.007s",
+        "20250813-22:08:44.627 Local Scheduler INFO: Waiting for 0 local running processes, pids:",
+        "INFO 03-02 03:24:45 ray_distributed_executor.py:104] Shutting down Ray distributed executor.",
+    ):
+        assert root_of(f"{error}{after}\n").text == "KeyError: 'shard'", after
+
+
+def test_of_errors_that_were_all_survived_the_last_known_one_is_shown():
+    known = f'Traceback (most recent call last):\n  File "/app/a.py", line 3, in f\n{MEMORY}\n'
+    unknown = "Traceback (most recent call last):\n  File \"/app/a.py\", line 9, in g\nKeyError: 'x'\n"
+    assert known_name(root_of(known + unknown + "step\n" * 150)) == "cuda-out-of-memory"
+    assert first_line(root_of(unknown + "step\n" * 150)) == "KeyError: 'x'"
+
+
+def test_hydra_names_the_argument_and_not_only_the_key():
+    log = """\
+Traceback (most recent call last):
+  File "/env/omegaconf/_utils.py", line 797, in _raise
+    raise ex
+omegaconf.errors.ConfigAttributeError: Key 'loss' is not in struct
+    full_key: algorithm.loss
+    object_type=dict
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/env/hydra/_internal/config_loader_impl.py", line 389, in _apply_overrides_to_config
+    raise ConfigCompositionException(
+hydra.errors.ConfigCompositionException: Could not override 'algorithm.loss'.
+To append to your config use +algorithm.loss=x
+"""
+    assert known_name(root_of(log)) == "hydra-unknown-key"
+
+
+def test_a_name_that_no_node_knows_is_the_cause_of_a_connection_that_was_not_made():
+    log = """\
+(A pid=4, ip=10.0.0.3) [W socket.cpp:558] [c10d] The IPv4 network addresses of (head-7x, 48211) cannot be retrieved (gai error: -2 - Name or service not known).
+(A pid=4, ip=10.0.0.3) Traceback (most recent call last):
+(A pid=4, ip=10.0.0.3)   File "/env/torch/distributed/rendezvous.py", line 159, in _create_c10d_store
+(A pid=4, ip=10.0.0.3) RuntimeError: The client socket has failed to connect to any network address of (head-7x, 48211).
+"""
+    assert known_name(root_of(log)) == "c10d-name-unknown"

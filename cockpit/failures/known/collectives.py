@@ -212,7 +212,6 @@ COLLECTIVES: tuple[KnownError, ...] = (
             "[rank3]:[W610 12:00:01 socket.cpp:755] [c10d] The IPv4 network addresses of (w1.local, 44685) cannot be retrieved (gai error: -3 - Temporary failure in name resolution).",
         ),
         differs=("[W socket.cpp:601] [c10d] The IPv6 network addresses of (w1, 44685) cannot be retrieved (gai error: -2 - Name or service not known).",),
-        is_warning=True,
     ),
     # NCCL connects.
     KnownError(

@@ -227,8 +227,8 @@ DATA_HUB: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="verl-sequence-too-long",
-        marker="is larger than max_length=",
-        pattern=r"NotImplementedError: sequence_length=(?P<length>\d{1,9}) is larger than max_length=(?P<limit>\d{1,9})",
+        marker="sequence_length=",
+        pattern=r"NotImplementedError: sequence_length=(?P<length>\d{1,9}) is larger than (?:self\.)?max_length=(?P<limit>\d{1,9})",
         cause="A prompt of {length} tokens is longer than the allowed {limit}, and truncation is set to error",
         remedy="`data.filter_overlong_prompts=True` drops such prompts; or `data.truncation=left` (or right) cuts them; or raise `data.max_prompt_length`",
         source="veRL utils/torch_functional.py",

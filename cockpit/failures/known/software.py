@@ -378,7 +378,7 @@ SOFTWARE: tuple[KnownError, ...] = (
     KnownError(
         name="package-attribute",
         marker="AttributeError: module '",
-        pattern=r"AttributeError: module '(?P<module>(?P<package>vllm|sglang|transformers|torch|triton|deepspeed|trl|peft|ray|flash_attn|numpy|megatron|verl)[\w.]{0,100})' has no attribute "
+        pattern=r"AttributeError: module '(?P<module>(?P<package>vllm|sglang|transformers|torch_memory_saver|torch|triton|deepspeed|trl|peft|ray|flash_attn|numpy|megatron|verl)(?:\.[\w.]{0,100})?)' has no attribute "
         r"'(?P<name>\w{1,100})'",
         cause="The imported {module} has no {name}: another version of {package} than the code expects, or a directory with that name hides the package",
         remedy="`python -c \"import {package}; print({package}.__path__, getattr({package}, '__version__', None))\"` from the job's directory: if it is not in site-packages, start "
@@ -387,6 +387,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         matches=(
             "AttributeError: module 'vllm' has no attribute '__version__'",
             "AttributeError: module 'torch.library' has no attribute 'register_fake'",
+            "AttributeError: module 'torch_memory_saver' has no attribute 'torch_memory_saver'. Did you mean: 'TorchMemorySaver'?",
         ),
         differs=("AttributeError: module 'reward_function' has no attribute 'compute_score'",),
         is_general=True,
