@@ -23,7 +23,8 @@ _RANK: Final = re.compile(r"\[?(?:rank|default)(?P<rank>\d{1,5})\]?:? ?")
 _REPEATED: Final = re.compile(r" \[repeated (?P<times>\d{1,6})x across (?:cluster|all nodes)\].{0,200}$")
 """Ray's driver prints equal lines of many workers once (ray/_private/ray_logging/__init__.py)."""
 _LOGGED: Final = re.compile(
-    r"(?:(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:\d\d-)?\d\d-\d\d \d\d:\d\d:\d\d (?:\[[\w./]{1,80}:\d{1,6}\]|[\w./]{1,80}:\d{1,6}\]) ?)"
+    r"(?:(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:\d\d-)?\d\d-\d\d \d\d:\d\d:\d\d "
+    r"(?:\[[\w./]{1,80}:\d{1,6}\]|[\w./]{1,80}:\d{1,6}\]) ?)"
 )
 """vLLM's logger writes its mark before each line of a traceback too: `ERROR 11-27 10:00:00 [core.py:700] `."""
 _CLOCK: Final = re.compile(r"\b([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:[.,](\d{1,9}))?")

@@ -66,7 +66,7 @@ _REPORT: Final = re.compile(
     r"|exited with (?:exit )?(?:code|status) -?\d)",
     re.IGNORECASE,
 )
-"""Says of another process only that it ended: `Server process exited with code 1. Check server logs for errors.`, `server launch failed`."""
+"""Says of another process only that it ended: `Server process exited with code 1. Check server logs for errors.`"""
 
 
 class RaisedError(msgspec.Struct):

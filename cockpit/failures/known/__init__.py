@@ -34,6 +34,7 @@ def known_errors() -> tuple[KnownError, ...]:
     from cockpit.failures.known.ray_errors import RAY_ERRORS
     from cockpit.failures.known.software import SOFTWARE
     from cockpit.failures.known.timeouts import TIMEOUTS
+    from cockpit.failures.known.training import TRAINING
 
     tables = (
         RAY_ERRORS,
@@ -48,6 +49,7 @@ def known_errors() -> tuple[KnownError, ...]:
         PORTS,
         ENGINES,
         TIMEOUTS,
+        TRAINING,
     )
     return tuple(sorted((error for table in tables for error in table), key=lambda error: error.is_general))
 

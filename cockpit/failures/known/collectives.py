@@ -1155,4 +1155,14 @@ COLLECTIVES: tuple[KnownError, ...] = (
         matches=("ncclInvalidArgument: Invalid value for an argument.",),
         differs=("ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",),
     ),
+    KnownError(
+        name="nccl-nvml-foreign-gpu",
+        marker="NCCL WARN nvmlDeviceGetHandleByPciBusId() failed",
+        pattern=r"NCCL WARN nvmlDeviceGetHandleByPciBusId\(\) failed: (?P<why>[^\n]{1,80})",
+        cause="NCCL looked up a GPU by its PCI address and NVML does not show it to this process ({why}): another rank on the same host uses a GPU that this container does not see",
+        remedy="Give all containers of one host the same GPUs (`--gpus all`, and CUDA_VISIBLE_DEVICES to choose), or a different `NCCL_HOSTID` each, so that NCCL takes them for two hosts",
+        source="vllm-project/vllm issue 14093; nccl src/misc/nvmlwrap.cc",
+        matches=("w1:301:301 [0] misc/nvmlwrap.cc:187 NCCL WARN nvmlDeviceGetHandleByPciBusId() failed: Not Found",),
+        differs=("w1:301:301 [0] NCCL INFO nvmlDeviceGetHandleByPciBusId",),
+    ),
 )  # fmt: skip

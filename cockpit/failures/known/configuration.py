@@ -792,4 +792,27 @@ CONFIGURATION: tuple[KnownError, ...] = (
         differs=("bash: nothere.sh: No such file or directory",),
         is_general=True,
     ),
+    KnownError(
+        name="marlin-partition-not-divisible",
+        marker="is not divisible by min_thread_",
+        pattern=r"Weight (?P<side>input|output)_size_per_partition = (?P<size>\d{1,9}) is not divisible by ?min_thread_(?:k|n) = (?P<step>\d{1,6})",
+        cause="With this tensor parallel size a weight has {size} {side} columns per GPU, and the Marlin kernel needs a multiple of {step}",
+        remedy="Use a smaller tensor parallel size (`--tp 1`, `--tensor-parallel-size 1`) or another one for which it is divisible, or the kernel without that limit (`--quantization awq` or gptq)",
+        source="vLLM and SGLang marlin_utils.py; sgl-project/sglang issue 3571",
+        matches=(
+            "ValueError: Weight input_size_per_partition = 14784 is not divisible by min_thread_k = 128. Consider reducing tensor_parallel_size or running with --quantization gptq.",
+            "ValueError: Weight output_size_per_partition = 32 is not divisible by min_thread_n = 64.",
+        ),
+        differs=("RuntimeError: size_n = 32, is not divisible by min_thread_n = 64",),
+    ),
+    KnownError(
+        name="sglang-nodes-divide-tp",
+        marker="tp_size must be divisible by number of nodes",
+        pattern=r"tp_size must be divisible by number of nodes",
+        cause="SGLang's tp_size x pp_size is not a multiple of the number of nodes (--nnodes)",
+        remedy="Choose `--tp-size` (x `--pp-size`) as a multiple of `--nnodes`: nodes x GPUs per node for one engine on all of them",
+        source="sglang srt/server_args.py",
+        matches=("AssertionError: tp_size must be divisible by number of nodes",),
+        differs=("AssertionError: dp_size must be divisible by tp_size",),
+    ),
 )

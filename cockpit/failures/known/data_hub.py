@@ -380,4 +380,28 @@ DATA_HUB: tuple[KnownError, ...] = (
         matches=("ValueError: Tokenizer class TokenizersBackend does not exist or is not currently imported.",),
         differs=("ValueError: Unrecognized configuration class for this kind of AutoTokenizer.",),
     ),
+    KnownError(
+        name="hub-offline-mode",
+        marker="offline mode is enabled",
+        pattern=r"OfflineModeIsEnabled: Cannot (?:reach|access|connect to)? ?(?P<url>\S{1,300}?):? ?offline mode is enabled",
+        cause="A file is not in the local cache, and offline mode (HF_HUB_OFFLINE) forbids to fetch it: {url}",
+        remedy="Download the whole repository once with a connection: `hf download REPO` with the same HF_HOME; or `unset HF_HUB_OFFLINE` for one run; some versions ask for optional files that the repository lacks: then give a local path or update",
+        source="huggingface_hub utils/_http.py; sgl-project/sglang issue 5386",
+        matches=(
+            "huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach https://huggingface.co/a/b/resolve/main/hf_quant_config.json: offline mode is enabled. To disable it, please unset the `HF_HUB_OFFLINE` environment variable.",
+        ),
+        differs=("INFO offline mode is enabled, cached files are used",),
+    ),
+    KnownError(
+        name="model-path-wrong",
+        marker="Incorrect path_or_model_id",
+        pattern=r"Incorrect path_or_model_id: '(?P<path>[^'\n]{1,300})'",
+        cause="{path} is neither a directory on that node nor the name of a model on the Hub",
+        remedy="`ls -d {path}` on the node of that worker: correct the path, put the model on a disk that all nodes share, or give NAMESPACE/NAME of the Hub",
+        source="transformers utils/hub.py",
+        matches=(
+            "OSError: Incorrect path_or_model_id: '/models/x'. Please provide either the path to a local folder or the repo_id of a model on the Hub.",
+        ),
+        differs=("OSError: /models/x does not appear to have a file named config.json.",),
+    ),
 )

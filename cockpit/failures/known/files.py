@@ -387,4 +387,26 @@ FILES: tuple[KnownError, ...] = (
         differs=("cp: -r not specified; omitting directory '/data'",),
         is_general=True,
     ),
+    KnownError(
+        name="triton-cache-race",
+        marker=".triton/cache/",
+        pattern=r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<path>[^'\n]{0,300}\.triton/cache/[^'\n]{1,200}(?:\.tmp\.pid_\d{1,9}_\w{1,40}|/__grp__[^'\n]{1,100}))'",
+        cause="Processes that wrote the same Triton cache at the same time took a file of it from each other: {path}",
+        remedy="Start the job again: what is compiled stays. Lasting: a cache of its own for each process on a local disk (`export TRITON_CACHE_DIR=/tmp/triton_$RANK`, not on NFS), and a newer Triton",
+        source="vllm-project/vllm issue 6276",
+        matches=(
+            "FileNotFoundError: [Errno 2] No such file or directory: '/root/.triton/cache/de758c429c9ff1f18930bbd9c3004506/fused_moe_kernel.json.tmp.pid_1528_587007'",
+        ),
+        differs=("FileNotFoundError: [Errno 2] No such file or directory: '/data/gsm8k/train.parquet'",),
+    ),
+    KnownError(
+        name="user-id-unknown",
+        marker="getpwuid(): uid not found",
+        pattern=r"getpwuid\(\): uid not found: (?P<uid>\d{1,10})",
+        cause="The process runs as user id {uid}, which has no entry in /etc/passwd, and a library (torch's compile cache, getpass) asked for its name",
+        remedy="Set `USER`, `LOGNAME`, `HOME` (writable) and `TORCHINDUCTOR_CACHE_DIR` in the container, or mount /etc/passwd into it (`-v /etc/passwd:/etc/passwd:ro`), or use a user that the image has",
+        source="CPython Modules/pwdmodule.c; vllm-project/vllm issue 19504",
+        matches=("KeyError: 'getpwuid(): uid not found: 1001'",),
+        differs=("KeyError: \"getpwnam(): name not found: 'ray'\"",),
+    ),
 )
