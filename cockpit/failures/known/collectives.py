@@ -1165,4 +1165,15 @@ COLLECTIVES: tuple[KnownError, ...] = (
         matches=("w1:301:301 [0] misc/nvmlwrap.cc:187 NCCL WARN nvmlDeviceGetHandleByPciBusId() failed: Not Found",),
         differs=("w1:301:301 [0] NCCL INFO nvmlDeviceGetHandleByPciBusId",),
     ),
+    KnownError(
+        name="hccl-socket-timeout",
+        marker="Getting socket times out",
+        pattern=r"(?P<code>EI0006)[^\n]{0,80}Getting socket times out",
+        cause="Ascend's HCCL waited in vain for the connection of another rank",
+        remedy="Find the rank that is missing (its own first error); if all run, the NPUs' network: `hccn_tool -i 0 -link -g` and `hccn_tool -i 0 -ip -g` on each node, `HCCL_IF_IP` and `HCCL_SOCKET_IFNAME`, and `HCCL_CONNECT_TIMEOUT=1200` if ranks are only late",
+        source="Ascend CANN's error codes",
+        matches=("EI0006: [PID: 799] 2024-01-01-10:00:00.000.000 Getting socket times out. Reason: Remote Rank did not send the data in time.",),
+        differs=("EI0004: The ranktable is invalid",),
+        is_consequence=True,
+    ),
 )  # fmt: skip
