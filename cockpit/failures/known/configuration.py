@@ -860,4 +860,18 @@ CONFIGURATION: tuple[KnownError, ...] = (
         ),
         differs=("Error in call to target 'x.y':",),
     ),
+    KnownError(
+        name="size-not-divisible",
+        marker=" is not divisible by ",
+        pattern=r"AssertionError: (?P<size>\d{1,9}) is not divisible by (?P<parts>\d{1,6})$",
+        cause="A size of the model or the batch, {size}, cannot be divided into {parts} parts; mostly {parts} is the tensor parallel size",
+        remedy="The line above names what is divided: choose a parallel size that divides {size} (heads, hidden size, vocabulary, experts); for a vocabulary in Megatron pad it (`--make-vocab-size-divisible-by`)",
+        source="Megatron-LM megatron/core/utils.py and vLLM distributed/utils.py (ensure_divisibility); vllm-project/vllm issue 8097",
+        matches=(
+            "AssertionError: 151665 is not divisible by 2",
+            "AssertionError: 25 is not divisible by 4",
+        ),
+        differs=("AssertionError: rollout world_size: 2 is not divisible by infer_tp: 4",),
+        is_general=True,
+    ),
 )
