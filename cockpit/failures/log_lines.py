@@ -10,7 +10,9 @@ import msgspec
 
 MAX_LINE_CHARS: Final = 4000
 """Of a line; the rest of a longer one is dropped."""
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|.)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_ESCAPES: Final = re.compile(
+    r"\[(?:36|39|0)m|\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|.)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+)
 _DATE: Final = re.compile(r"(?P<open>\[)?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?(open)\]) ")
 """Kubernetes, docker and loggers write the time before each line."""
 _WRITER: Final = re.compile(
@@ -23,8 +25,8 @@ _RANK: Final = re.compile(r"\[?(?:rank|default)(?P<rank>\d{1,5})\]?:? ?")
 _REPEATED: Final = re.compile(r" \[repeated (?P<times>\d{1,6})x across (?:cluster|all nodes)\].{0,200}$")
 """Ray's driver prints equal lines of many workers once (ray/_private/ray_logging/__init__.py)."""
 _LOGGED: Final = re.compile(
-    r"(?:(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:\d\d-)?\d\d-\d\d \d\d:\d\d:\d\d "
-    r"(?:\[[\w./]{1,80}:\d{1,6}\]|[\w./]{1,80}:\d{1,6}\]) ?)"
+    r"(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:\d\d-)?\d\d-\d\d \d\d:\d\d:\d\d "
+    r"\[?(?P<place>[\w./]{1,80}:\d{1,6})\] ?)"
 )
 """vLLM's logger writes its mark before each line of a traceback too: `ERROR 11-27 10:00:00 [core.py:700] `."""
 _CLOCK: Final = re.compile(r"\b([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:[.,](\d{1,9}))?")
@@ -50,8 +52,8 @@ class LogLine(msgspec.Struct, frozen=True):
     """The number of processes that wrote it, by Ray's count."""
     is_dated: bool = False
     """Whether it begins with a date, as the lines of a logger do."""
-    level: str = ""
-    """Of vLLM's logger; empty: another program wrote it."""
+    logged_at: str = ""
+    """The file and line that vLLM's logger names; empty: another program wrote it."""
 
     @property
     def stream(self) -> tuple[str, int | None, str | None, int | None]:
@@ -64,7 +66,7 @@ def read_lines(lines: Iterable[str], first: int = 0) -> Iterator[LogLine]:
     for number, raw in enumerate(lines, first):
         text = _ESCAPES.sub("", raw.rstrip("\r\n ").rpartition("\r")[2][:MAX_LINE_CHARS])
         clock = _CLOCK.search(text, 0, _CLOCK_WITHIN)
-        writer, pid, ip, rank, times, level = "", None, None, None, 1, ""
+        writer, pid, ip, rank, times, logged_at = "", None, None, None, 1, ""
         if (mark := _DATE.match(text)) is not None:
             text = text[mark.end() :]
         is_dated = mark is not None
@@ -77,8 +79,8 @@ def read_lines(lines: Iterable[str], first: int = 0) -> Iterator[LogLine]:
         if (mark := _REPEATED.search(text)) is not None:
             times, text = int(mark["times"]), text[: mark.start()]
         if (mark := _LOGGED.match(text)) is not None:
-            level, text = mark["level"], text[mark.end() :]
-        yield LogLine(number, text, writer, pid, ip, rank, _seconds(clock) if clock else None, times, is_dated, level)
+            logged_at, text = mark["place"], text[mark.end() :]
+        yield LogLine(number, text, writer, pid, ip, rank, _seconds(clock) if clock else None, times, is_dated, logged_at)
 
 
 def _seconds(clock: re.Match[str]) -> float:

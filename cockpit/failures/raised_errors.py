@@ -17,7 +17,7 @@ MAX_BLOCK_LINES: Final = 12
 MAX_STRAY_LINES: Final = 30
 """Other lines within a traceback; after more of them it has no end."""
 _TRACEBACK: Final = "Traceback (most recent call last):"
-_FRAME: Final = re.compile(r'\s{1,12}File "([^"\n]{1,400})", line (\d{1,7})(?:, in (\S{1,200}))?')
+_FRAME: Final = re.compile(r'\s{0,12}File "([^"\n]{1,400})", line (\d{1,7})(?:, in (\S{1,200}))?')
 _RAY_CALL: Final = re.compile(r"(?:^|: |, )\s{0,8}ray::[^\n(]{1,200}\(\) \(pid=(\d{1,10})(?:, ip=([\w.:\-]{1,100}))?")
 """Begins the stack of a remote call: `ray::WorkerDict.fit() (pid=12, ip=10.0.0.2, actor_id=…)` (ray/exceptions.py: RayTaskError)."""
 _SGLANG_RANK: Final = re.compile(r"\[[^\]\n]{0,60}\bTP(\d{1,4})[^\]\n]{0,20}\]")
@@ -42,6 +42,7 @@ _OTHER_LINE: Final = re.compile(
 """A line of a logger, a warning, a separator, or a line of multiprocessing, Hydra, a test, a shell, Slurm, or a progress bar."""
 _DIRECT: Final = "The above exception was the direct cause of the following exception:"
 _DURING: Final = "During handling of the above exception, another exception occurred:"
+_NOT_SOURCE: Final = (_TRACEBACK, _DIRECT, _DURING)
 _HARMLESS: Final = ("Exception ignored in", "Exception ignored on")
 """Before a traceback that ends nothing."""
 _LOGGER_FAILED: Final = "Call stack:"
@@ -172,6 +173,11 @@ def _errors_of_stream(lines: Sequence[LogLine]) -> Iterator[RaisedError]:
         if (stack := _FRAME.match(text)) is not None:
             frame = f"{stack[1].rpartition('/')[2]}:{stack[2]}{f' in {stack[3]}' if stack[3] else ''}"
             is_in_stack, strays = True, 0
+            has_source = at < len(lines) and not text[0].isspace() and not _names_error(lines[at].text, False)
+            if has_source and not lines[at].text.startswith(("File ", *_NOT_SOURCE)):
+                # Copied logs have lost their indentation: the line of code looks like any other line.
+                source = lines[at].text
+                at += 1
             continue
         if not text or text[0].isspace() or text.startswith(("^", "|", "+")):
             source = text.strip() if frame is not None and text.strip(" ^~") else source
@@ -215,12 +221,13 @@ def _continues(line: LogLine, error: LogLine) -> bool:
     text = line.text
     begins_other = (
         (line.is_dated and not error.is_dated)
-        or line.level != error.level
+        or line.logged_at != error.logged_at
         or _TRACEBACK in text
         or text.startswith((_DIRECT, _DURING, *_HARMLESS))
         or _names_error(text, False)
         or _NATIVE.match(text) is not None
         or _RAY_CALL.search(text) is not None
+        or (_FRAME.match(text) is not None and _NATIVE.match(error.text) is None)
         or _OTHER_LINE.match(text) is not None
     )
     return not begins_other

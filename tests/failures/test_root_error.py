@@ -737,3 +737,17 @@ def test_a_name_that_no_node_knows_is_the_cause_of_a_connection_that_was_not_mad
 (A pid=4, ip=10.0.0.3) RuntimeError: The client socket has failed to connect to any network address of (head-7x, 48211).
 """
     assert known_name(root_of(log)) == "c10d-name-unknown"
+
+
+def test_a_traceback_that_lost_its_indentation_is_read_all_the_same():
+    log = """\
+Traceback (most recent call last):
+File "/app/main.py", line 22, in main
+raise
+File "<frozen importlib._bootstrap>", line 1027, in _find_and_load
+File "/app/trainer.py", line 716, in fit
+start_epoch = global_step // self.steps_per_epoch
+ZeroDivisionError: integer division or modulo by zero
+"""
+    root = root_of(log)
+    assert (known_name(root), root.raised_at) == ("verl-sft-steps-zero", "trainer.py:716 in fit")
