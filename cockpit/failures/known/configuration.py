@@ -874,4 +874,17 @@ CONFIGURATION: tuple[KnownError, ...] = (
         differs=("AssertionError: rollout world_size: 2 is not divisible by infer_tp: 4",),
         is_general=True,
     ),
+    KnownError(
+        name="rope-scaling-format",
+        marker="rope_scaling",
+        pattern=r"`?rope_scaling`?(?:'s|s?) (?:must be a dictionary with|should have a 'rope_type' key|factor field must be)",
+        cause="rope_scaling in the model's config.json has a form that the installed version does not understand",
+        remedy="`python -m pip install -U transformers` as far as the framework and engine allow (Llama 3.1 needs 4.43 or later), or write it as that version wants; an override of your own: give rope_type and factor",
+        source="transformers modeling_rope_utils.py and older configuration files; vLLM config.py",
+        matches=(
+            "ValueError: `rope_scaling` must be a dictionary with two fields, `type` and `factor`, got {'factor': 8.0, 'rope_type': 'llama3'}",
+            "ValueError: rope_scaling should have a 'rope_type' key",
+        ),
+        differs=("rope_scaling is set to None",),
+    ),
 )

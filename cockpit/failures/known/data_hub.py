@@ -404,4 +404,29 @@ DATA_HUB: tuple[KnownError, ...] = (
         ),
         differs=("OSError: /models/x does not appear to have a file named config.json.",),
     ),
+    KnownError(
+        name="tokenizer-not-loaded",
+        marker="Can't load ",
+        pattern=r"OSError: Can't load (?:the )?(?P<part>tokenizer|configuration|image processor|feature extractor|processor|model)(?: for| of)? '(?P<path>[^'\n]{1,300})'",
+        cause="transformers could not load the {part} of {path}: it is neither a complete local directory nor a repository on the Hub that this node reaches",
+        remedy="`ls {path}` on the node of that worker: correct the path (a local directory with that name hides a name of the Hub), or copy the missing files from the base model into it",
+        source="transformers tokenization_utils_base.py and configuration_utils.py",
+        matches=(
+            "OSError: Can't load tokenizer for '/ckpt/x'. If you were trying to load it from 'https://huggingface.co/models'",
+            "OSError: Can't load the configuration of 'Qwen/x'. If you were trying to load it from",
+        ),
+        differs=("Can't load library 'x'",),
+    ),
+    KnownError(
+        name="vllm-model-path-invalid",
+        marker="Invalid repository ID or local directory specified",
+        pattern=r"Invalid repository ID or local directory specified:\s{1,3}'(?P<path>[^'\n]{1,300})'",
+        cause="vLLM found no model in {path}: no such directory in this container, no config.json in it, or no such repository",
+        remedy="`ls -L {path}/config.json` where vLLM runs: mount the directory (with the blobs that a Hub cache links to), give the snapshot directory itself, or convert a trainer's checkpoint into a model first",
+        source="vLLM transformers_utils/config.py",
+        matches=(
+            "ValueError: Invalid repository ID or local directory specified: '/model-store'\nPlease verify the following requirements:",
+        ),
+        differs=("Invalid repository name",),
+    ),
 )

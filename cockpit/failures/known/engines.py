@@ -610,4 +610,14 @@ ENGINES: tuple[KnownError, ...] = (
         matches=("KeyError: 'invalid tool call parser: gemma4 (chose from { deepseek_v3,hermes })'",),
         differs=("Invalid tool call parser: x. Valid parsers are",),
     ),
+    KnownError(
+        name="vllm-node-without-free-gpu",
+        marker="Current node has no GPU available",
+        pattern=r"Current node has no GPU available\.",
+        cause="No GPU is free for Ray on the node where vLLM starts: none is there, or actors and placement groups hold them",
+        remedy="`ray status` shows what is reserved: end what is left over (its placement groups too), start vLLM on a node with free GPUs, or inside one actor use the executor mp (`--distributed-executor-backend mp`)",
+        source="vLLM executor/ray_utils.py",
+        matches=("ValueError: Current node has no GPU available. current_node_resource={'CPU': 8}. vLLM engine cannot start without GPU.",),
+        differs=("WARNING The number of required GPUs exceeds the total number of available GPUs in the placement group.",),
+    ),
 )
