@@ -118,6 +118,11 @@ class RaisedError(msgspec.Struct):
         return is_wrapper_text(self.text)
 
     @property
+    def is_abort(self) -> bool:
+        """Whether it only says that a process ended itself; what it says before is the reason."""
+        return self.text.startswith(("Fatal Python error: Aborted", "*** SIGABRT received at time"))
+
+    @property
     def is_consequence(self) -> bool:
         """Whether it only reports that something else has failed."""
         return not self.known.error.is_certain if self.known else self.is_wrapper

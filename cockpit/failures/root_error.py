@@ -89,8 +89,9 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     tail = [line for line in lines[max(0, begin - skipped) :] if line.number not in survived]
     if (root := _in_plain_lines(tail, first, table)) is not None:
         return root
-    survivor = next((each for each in reversed(burst) if each.is_certain), burst[-1] if burst else None)
-    wrapper = next((each for each in reports if each.known), _first_cause(survivor) if survivor else None)
+    # The last known cause, else the last error that says more than that a process ended itself.
+    last = max(reversed(burst), key=lambda each: (each.is_certain, not each.is_abort), default=None)
+    wrapper = next((each for each in reports if each.known and not each.is_abort), _first_cause(last) if last else None)
     if wrapper is not None:
         root = _root(wrapper, burst)
         return root if first is None or not reports else replace(root, line=replace(root.line, rank=first.rank, pid=first.pid))

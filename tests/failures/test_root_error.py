@@ -751,3 +751,17 @@ ZeroDivisionError: integer division or modulo by zero
 """
     root = root_of(log)
     assert (known_name(root), root.raised_at) == ("verl-sft-steps-zero", "trainer.py:716 in fit")
+
+
+def test_of_a_process_that_aborted_it_is_what_it_said_before():
+    log = """\
+terminate called after throwing an instance of 'std::runtime_error'
+  what():  no such kernel
+(Worker pid=8) *** SIGABRT received at time=1739955512 on cpu 15 ***
+Fatal Python error: Aborted
+
+Thread 0x1 (most recent call first):
+  File "/app/b.py", line 3 in f
+"""
+    assert "no such kernel" in root_of(log).text
+    assert root_of(log).is_consequence
