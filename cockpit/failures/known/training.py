@@ -136,7 +136,7 @@ TRAINING: tuple[KnownError, ...] = (
         marker="modified by an inplace operation",
         pattern=r"one of the variables needed for gradient computation has been modified by an inplace operation",
         cause="A tensor that backward() needs was changed in place after the forward pass used it",
-        remedy="`export TORCH_SHOW_CPP_STACKTRACES=1` does not show it: run once with torch.autograd.set_detect_anomaly(True), which names the forward line; replace `+=`, `x[...] =` or `relu_` there by a new tensor",
+        remedy="Run once with torch.autograd.set_detect_anomaly(True), which names the line of the forward pass; replace `+=`, `x[...] =` or `relu_` there by a new tensor",
         source="pytorch/pytorch torch/csrc/autograd/saved_variable.cpp",
         matches=(
             "RuntimeError: one of the variables needed for gradient computation has been modified by an inplace operation: [torch.cuda.FloatTensor [4, 8]], which is output 0 of ViewBackward0, is at version 2; expected version 1 instead.",
