@@ -77,8 +77,8 @@ def last_reason(job: Job, snapshot: Snapshot) -> str:
 
 
 def last_report(about: str, snapshot: Snapshot) -> Failure | None:
-    """What the log of a running job, or of an actor's process before its restart, last reported; `None`: not read, or no error there."""
-    return next((each for each in snapshot.failures if each.about == about and (each.text or each.cause)), None)
+    """What the log of a running job, or of an actor's process before its restart, last reported; `None`: it was not read."""
+    return next((each for each in snapshot.failures if each.about == about and each.unread is None), None)
 
 
 def group_key(failure: Failure) -> str | None:
