@@ -16,6 +16,8 @@ MIN_LINES: Final = 20
 """Fewer equal lines say nothing."""
 MAX_CHARS: Final = 200
 """Of a line, that are compared."""
+MAX_RAW_CHARS: Final = 600
+"""Of a line with the marks before its text."""
 MAX_KINDS: Final = 3
 """A server writes its requests and its statistics in turn."""
 _VARIES: Final = re.compile(
@@ -43,7 +45,7 @@ class Repetition(msgspec.Struct, frozen=True):
 def find_repetition(raw_lines: Sequence[str]) -> Repetition | None:
     """The repetition that ends this log; `None`: its lines differ, or a number in them counts upwards or changes as a loss does."""
     skipped = max(0, len(raw_lines) - MAX_LINES)
-    lines = [line for line in read_lines(raw_lines[skipped:]) if line.text.strip()]
+    lines = [line for line in read_lines(raw[:MAX_RAW_CHARS] for raw in raw_lines[skipped:]) if line.text.strip()]
     fixed = [_VARIES.sub("…", line.text[:MAX_CHARS]) for line in lines]
     kinds = [_NUMBER.sub("#", text) for text in fixed]
     last = frozenset(kinds[-MIN_LINES:])

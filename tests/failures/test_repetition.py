@@ -13,7 +13,10 @@ HEALTH = 'INFO: 127.0.0.1:{port} - "GET /health HTTP/1.1" 200 OK'
 
 def test_health_checks_of_half_an_hour_are_one_line_that_began_after_the_last_step():
     steps = [f"2026-11-28 09:{minute:02}:00 step {minute} loss 0.{minute}" for minute in range(30)]
-    checks = [f"2026-11-28 10:{second // 60:02}:{second % 60:02} {HEALTH.format(port=40000 + 7919 * second % 20000)}" for second in range(0, 1800, 5)]
+    checks = [
+        f"2026-11-28 10:{second // 60:02}:{second % 60:02} {HEALTH.format(port=40000 + 7919 * second % 20000)}"
+        for second in range(0, 1800, 5)
+    ]
     found = find_repetition([*steps, *checks])
     assert found is not None
     assert "GET /health" in found.line
@@ -21,7 +24,11 @@ def test_health_checks_of_half_an_hour_are_one_line_that_began_after_the_last_st
 
 
 def test_three_lines_in_turn_repeat_too_and_a_fourth_kind_does_not():
-    turn = [HEALTH.format(port=1), "Avg prompt throughput: 0.0 tokens/s, Running: 0 reqs", "(Critic pid=12) waiting for actors, 30 s so far"]
+    turn = [
+        HEALTH.format(port=1),
+        "Avg prompt throughput: 0.0 tokens/s, Running: 0 reqs",
+        "(Critic pid=12) waiting for actors, 30 s so far",
+    ]
     found = find_repetition(turn * 20)
     assert found is not None
     assert found.seconds is None
