@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,11 +18,10 @@ from cockpit.times.ttl_cache import TtlCache
 MAX_REASON_CHARS: Final = 300
 MAX_MESSAGE_LINES: Final = 200
 """Of Ray's message, from its end. It has ten lines of a log, or the output of a pip that failed."""
-_HEAD: Final = (
-    r"^(?:Job entrypoint command failed with exit code -?\d+, last available logs.*"
-    r"|Running entrypoint for job .*|.{0,40}job_manager\.py:.*)$"
+_HEAD: Final = re.compile(
+    r"Job entrypoint command failed with exit code -?\d{1,20}, last available logs|(Running entrypoint for job )|.{0,60}\bjob_manager\.py:"
 )
-"""Lines of a job's message that Ray adds (dashboard/modules/job/job_manager.py)."""
+"""Lines of a job's message and log that Ray adds (dashboard/modules/job/job_manager.py)."""
 _OOM: Final = "Refer to the documentation on how to address the out of memory issue"
 """The end of an OutOfMemoryError's message. Ray gives only the last ten lines of a log, so the beginning is often missing."""
 _OOM_CAUSE: Final = "Ray's memory monitor killed one of its workers because the node was low on memory"
@@ -31,7 +30,7 @@ _OOM_CAUSE: Final = "Ray's memory monitor killed one of its workers because the 
 def failure_of(job: Job, snapshot: Snapshot) -> Failure:
     """The failure of a failed job. `text` and `cause` are `None` if neither log, message nor exit code shows a reason."""
     read = next((each for each in snapshot.failures if each.about == job.key and each.moment == job.ended), None)
-    found = read if read is not None and read.text is not None else failure_in_message(job.message or "")
+    found = read if read is not None and read.text is not None else failure_in_message((job.message or "", job.entrypoint or ""))
     exit_code = meaning_of(job.exit_code)
     if exit_code is not None and found.known is None:
         # What a signal ends raises no error: an unknown error in the log was an earlier one. A shell, too, says more with 126 and 127.
@@ -44,8 +43,19 @@ def failure_of(job: Job, snapshot: Snapshot) -> Failure:
     return replace(found, about=job.key, moment=job.ended, node=node, file=file, unread=read.unread if read else None)
 
 
-def _failure_in_message(message: str) -> Failure:
-    lines = re.sub(_HEAD, "", message, flags=re.MULTILINE).splitlines()[-MAX_MESSAGE_LINES:]
+def without_ray_lines(lines: Sequence[str], entrypoint: str) -> list[str]:
+    """These lines of a job, empty where Ray has written them: the command of an entrypoint may contain the words of an error."""
+    found = list(lines)
+    for number, line in enumerate(lines):
+        if (head := _HEAD.match(line)) is not None:
+            count = entrypoint.count("\n") + 1 if head[1] else 1
+            found[number : number + count] = [""] * len(found[number : number + count])
+    return found
+
+
+def _failure_in_message(message_and_entrypoint: tuple[str, str]) -> Failure:
+    message, entrypoint = message_and_entrypoint
+    lines = without_ray_lines(message.splitlines(), entrypoint)[-MAX_MESSAGE_LINES:]
     if (error := find_root_error(lines)) is not None:
         return describe(error)
     if _OOM in message:
@@ -55,6 +65,7 @@ def _failure_in_message(message: str) -> Failure:
 
 
 failure_in_message = TtlCache(_failure_in_message, 256)
+"""Of a message and its job's entrypoint."""
 
 
 def _clean_line(raw: str) -> str:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cockpit.failures import RootError, describe, find_root_error
 from cockpit.failures.repetition import Repetition, find_repetition
 from cockpit.findings.actors import RESTARTING_CODE
-from cockpit.findings.failures import failure_in_message
+from cockpit.findings.failures import failure_in_message, without_ray_lines
 from cockpit.findings.ports import last_failures
 from cockpit.findings.stalls import STALL_CODES, jobs_with_still_gpus
 from cockpit.model import Actor, Failure, Job, Node, Process, Snapshot
@@ -192,10 +192,10 @@ class FailureReader:
     async def _error_of_job(self, job: Job) -> tuple[RootError | None, str | None]:
         if job.driver_node is None:
             # Its entrypoint never ran. Ray's message has the reason, except where a runtime environment failed without words.
-            if failure_in_message(job.message or "").known is None and "runtime_env" in (job.message or ""):
+            if failure_in_message((job.message or "", job.entrypoint or "")).known is None and "runtime_env" in (job.message or ""):
                 return await _first_error(await self._logs.setup_logs_of(job))
             return None, None
-        error, file = await _first_error([self._logs.log_until_now(job)])
+        error, file = await _first_error([self._logs.log_until_now(job)], entrypoint=job.entrypoint or "")
         if error is None or not error.is_consequence:
             return error, file
         # The log only says that something else has failed. What a dead worker wrote itself is nearer to the cause.
@@ -216,7 +216,7 @@ class FailureReader:
     async def _read_running(self, job: Job) -> Failure:
         """What the log of a running job last reported, and whether it only repeats a line."""
         log = self._logs.log_until_now(job)
-        lines = await read_end(log, MAX_LOG_LINES)
+        lines = without_ray_lines(await read_end(log, MAX_LOG_LINES), job.entrypoint or "")
         repeated = await asyncio.to_thread(find_repetition, lines)
         before = lines[: repeated.begin] if repeated is not None else lines
         error = await asyncio.to_thread(find_root_error, before[-MAX_RUNNING_LINES:])
@@ -265,10 +265,13 @@ def _dead_worker(error: RootError) -> tuple[int, str] | None:
     return (int(found[1]), found[2]) if found else None
 
 
-async def _first_error(logs: Iterable[Log], near: float | None = None) -> tuple[RootError | None, str | None]:
+async def _first_error(
+    logs: Iterable[Log], near: float | None = None, entrypoint: str | None = None
+) -> tuple[RootError | None, str | None]:
     """The root error of the first log that shows one, and the file. Raises `SourceError` if none of them can be read.
 
     `near`: only an error at about this time of day counts, in seconds; a log of Ray has those of other jobs too.
+    `entrypoint`: of the job whose log it is.
     """
     file, why = None, None
     for log in logs:
@@ -278,6 +281,8 @@ async def _first_error(logs: Iterable[Log], near: float | None = None) -> tuple[
             why = why or refused
             continue
         file = file or log.file
+        if entrypoint is not None:
+            lines = without_ray_lines(lines, entrypoint)
         error = await asyncio.to_thread(find_root_error, lines)
         is_near = near is None or (error is not None and error.line.clock is not None and abs(error.line.clock - near) <= NEAR_S)
         if error is not None and is_near:

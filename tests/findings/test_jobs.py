@@ -367,6 +367,15 @@ def test_a_message_without_words_tells_nothing_and_hostile_ones_are_short_clean_
     assert seen(odd) == ()
 
 
+def test_the_command_of_an_entrypoint_is_no_error_of_its_job():
+    entrypoint = "python train.py || echo Killed\necho 'ValueError: of the command'\nexit 137"
+    message = (
+        f"2026-11-28 10:00:00,000\tINFO job_manager.py:568 -- Runtime env is set up.\nRunning entrypoint for job ppo: {entrypoint}\nstep 5"
+    )
+    found = only(seen(submitted(message=message, exit_code=1, entrypoint=entrypoint)), "job-failed")
+    assert (found.text, found.evidence[0]) == ("step 5; job ppo failed (exit code 1)", "step 5")
+
+
 def test_old_facts_are_dated():
     heard = snapshot(jobs=(pending(100),), actors=(), as_of={"ray.jobs": NOW})
     (found,) = after_silence(heard, 500, detectors=ALONE, faults=(Fault("ray.jobs", "silent", NOW + 5),))

@@ -125,6 +125,13 @@ async def test_the_log_of_a_failed_job_is_read_once_and_the_error_is_where_and_w
     assert world.ray.read == ["job-driver-ppo.log"]
 
 
+async def test_the_command_of_the_entrypoint_in_the_log_is_no_error():
+    world = World(failed(entrypoint="python x.py\nexit 137"))
+    world.put("job-driver-ppo.log", [*TRACE, "Running entrypoint for job ppo: python x.py", "exit 137"])
+    await world.read()
+    assert world.texts == {"job:ppo": "OddError: boom"}
+
+
 async def test_logs_are_read_one_at_a_time_the_newest_failure_first():
     jobs = [failed(f"job{number}", 100.0 - number) for number in range(5)]
     world = World(*jobs)
