@@ -58,7 +58,7 @@ class Question(msgspec.Struct, frozen=True):
 
     thing: Job | Actor
     moment: float | None
-    """When it failed; `None`: it runs."""
+    """When it failed; `None`: it runs, or is restarted again and again, so that its log is read again."""
 
     @property
     def id(self) -> tuple[str, float | None]:
@@ -151,7 +151,7 @@ class FailureReader:
         yield from (Question(job, job.ended) for job in failed if job.submission)
         about = {key for finding in snapshot.findings if finding.code == RESTARTING_CODE for key in finding.about[:MAX_RESTARTING]}
         actors = (actor for actor in snapshot.actors or () if actor.key in about) if about else ()
-        yield from (Question(actor, float(actor.restarts or 0)) for actor in actors)
+        yield from (Question(actor, None) for actor in actors)
         still = {key for finding in snapshot.findings if finding.code in STALL_CODES for key in finding.about}
         still |= {key for key, since in list(self._still.items())[:MAX_STILL] if now - since >= STILL_FOR_S}
         yield from (Question(job, None) for job in snapshot.jobs or () if job.key in still and job.running and job.submission)

@@ -278,7 +278,7 @@ async def test_the_gpu_of_the_process_that_failed_is_taken_from_the_last_list_th
     assert (found.rank, found.pid, found.ip, found.gpus) == (3, 12, "10.0.0.2", (3,))
 
 
-async def test_the_log_before_a_restart_is_read_for_an_actor_in_a_restart_loop_again_after_each_restart():
+async def test_the_log_before_a_restart_is_read_for_an_actor_in_a_restart_loop_again_every_minute():
     one = actor(1, restarts=3)
     loop = finding(code=RESTARTING_CODE, about=(one.key,))
     world = World(actors=(one,), findings=(loop,))
@@ -287,9 +287,10 @@ async def test_the_log_before_a_restart_is_read_for_an_actor_in_a_restart_loop_a
     await world.read()
     assert world.texts == {one.key: "OddError: boom"}
     reads = len(world.ray.read)
-    await world.read()
-    assert len(world.ray.read) == reads
     world.show(seen(actors=(replace(one, restarts=4),), findings=(loop,)))
+    await world.read()
+    assert (len(world.ray.read), world.texts) == (reads, {one.key: "OddError: boom"})
+    world.poller.now += AGAIN_AFTER_S
     await world.read()
     assert len(world.ray.read) > reads
 
