@@ -108,7 +108,7 @@ class Choosable(Protocol):
         """Return why it can't be done to this row, in a sentence, or `None`."""
         return None
 
-    def make_target(self, rows: Sequence[Any]) -> ActionTarget | str:
+    def combine_into_target(self, rows: Sequence[Any]) -> ActionTarget | str:
         """Return the target for rows of the type that it takes, or why they can't be one target together."""
         if self.max_rows is not None and len(rows) > self.max_rows:
             most = "one" if self.max_rows == 1 else f"at most {self.max_rows}"

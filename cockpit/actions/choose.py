@@ -33,7 +33,7 @@ class Choice(msgspec.Struct, frozen=True):
 
     action: Action | Runbook
     target: ActionTarget
-    is_remedy: bool = False
+    is_remedy_of_finding: bool = False
     """Whether it is the remedy of a selected finding."""
 
 
@@ -58,11 +58,11 @@ def choose_action(actions: Sequence[Action | Runbook], selection: Selection) -> 
         target = _target_of_findings(action, mended, rows, selection.snapshot)
     elif action.takes is not None:
         own = _of_type(action.takes, rows)
-        target = next((reason for row in own if (reason := action.why_not(row))), None) or action.make_target(own)
+        target = next((reason for row in own if (reason := action.why_not(row))), None) or action.combine_into_target(own)
     else:
         own = _of_type(action.also_takes, rows)
-        target = action.make_target(own) if own else ActionTarget(hosts=selection.hosts)
-    return target if isinstance(target, str) else Choice(action, target, is_remedy=mending is not None)
+        target = action.combine_into_target(own) if own else ActionTarget(hosts=selection.hosts)
+    return target if isinstance(target, str) else Choice(action, target, is_remedy_of_finding=mending is not None)
 
 
 def _target_of_findings(
@@ -76,7 +76,7 @@ def _target_of_findings(
     if action.takes is not None and named and not able:
         return str(action.why_not(named[0]))
     if able:
-        return action.make_target(able)
+        return action.combine_into_target(able)
 
     # No subject is a possible target itself: the target is the hosts of the subjects.
     nodes = {node.id: node for node in snapshot.nodes or () if node.id}

@@ -51,7 +51,7 @@ class Clean(HostAction):
         more = {"older_than": requested.older_than, "protected": list(requested.protected), "ended": list(requested.ended)}
         return without_none(act="clean", sessions=sessions, **more)
 
-    def make_target(self, rows: Sequence[Session]) -> ActionTarget | str:
+    def combine_into_target(self, rows: Sequence[Session]) -> ActionTarget | str:
         return ActionTarget(rows=tuple(rows), hosts=tuple(dict.fromkeys(session.host for session in rows)))
 
     def hosts(self, requested: ActionTarget, context: ActionContext) -> tuple[str, ...]:

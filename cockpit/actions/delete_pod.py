@@ -41,8 +41,8 @@ class DeletePod(Action):
     def why_not(self, row: Node) -> str | None:
         return None if row.pod is not None else f"{row.title} is not a pod of a RayCluster that cockpit knows"
 
-    def make_target(self, rows: Sequence[Node]) -> ActionTarget | str:
-        target = super().make_target(rows)
+    def combine_into_target(self, rows: Sequence[Node]) -> ActionTarget | str:
+        target = super().combine_into_target(rows)
         return target if isinstance(target, str) else ActionTarget(rows=tuple(rows), id=rows[0].pod)
 
     async def plan(self, requested: ActionTarget, context: ActionContext, on_progress: OnProgress) -> Plan:

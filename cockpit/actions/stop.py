@@ -46,7 +46,7 @@ class Stop(HostAction):
             act="stop", session=requested.session, everything=requested.everything, force=requested.force, grace=requested.grace, **more
         )
 
-    def make_target(self, rows: Sequence[Session]) -> ActionTarget | str:
+    def combine_into_target(self, rows: Sequence[Session]) -> ActionTarget | str:
         """Allow rows of one session, on any number of hosts."""
         names = tuple(dict.fromkeys(row.name for row in rows))
         return (

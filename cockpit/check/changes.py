@@ -12,10 +12,10 @@ from cockpit.budget import Budget
 from cockpit.check.nodes import Site
 from cockpit.check.queue import Queue, place_queue
 from cockpit.check.runs import GroupRun
-from cockpit.placement import SCALE, Ask, FreeCapacity, Place, Shape, amount
+from cockpit.placement import SCALE, FreeCapacity, PlacementNode, Request, Shape, amount
 from cockpit.text import gpus_words
 
-MAX_GROUPS_TRIED, MAX_PLACES_TRIED = 500, 20_000
+MAX_GROUPS_TRIED, MAX_GROUPS_TIMES_NODES_TRIED = 500, 20_000
 """Smaller jobs are tried only up to so many groups, and groups times nodes: some ten tries place every group on the nodes."""
 _ENGINES = "vLLM"
 _HYDRA = "trainer.n_gpus_per_node and trainer.nnodes"
@@ -25,7 +25,7 @@ class Changes(msgspec.Struct, frozen=True):
     """Finds changes for a job on these nodes, behind the queue."""
 
     runs: Sequence[GroupRun]
-    places: Sequence[Place]
+    nodes: Sequence[PlacementNode]
     queue: Queue
     site: Site
     budget: Budget
@@ -35,40 +35,40 @@ class Changes(msgspec.Struct, frozen=True):
 
         `lacks_cpus`: the CPUs have a line of their own, so the proposed number of GPUs only has to fit on nodes with more CPUs.
         """
-        with_cpus = replace(self, places=self._with_cpus(self._most_cpus))
+        with_cpus = replace(self, nodes=self._with_cpus(self._most_cpus))
         if lacks_cpus:
             return with_cpus._fewer_gpus() if "GPU" in lacking else self._more_cpus() if "CPU" in lacking else None
         ways = []
         if "GPU" in lacking and (fewer := self._fewer_gpus()):
             ways.append(fewer)
-        if "CPU" in lacking and (len(lacking) == 1 or (self._can_be_tried and self._fits(self.runs, with_cpus.places))):
+        if "CPU" in lacking and (len(lacking) == 1 or (self._can_be_tried and self._fits(self.runs, with_cpus.nodes))):
             ways.append(self._more_cpus())
         if not ways and {"GPU", "CPU"} <= set(lacking) and (fewer := with_cpus._fewer_gpus()):
             return f"{fewer}; and {self._more_cpus()}"
         return ", or ".join(ways) or None
 
-    def _fits(self, runs: Sequence[GroupRun], places: Sequence[Place]) -> bool:
-        capacity = FreeCapacity(places, [*(run.sure for run in runs), *(ahead.ask for ahead in self.queue.first)])
+    def _fits(self, runs: Sequence[GroupRun], nodes: Sequence[PlacementNode]) -> bool:
+        capacity = FreeCapacity(nodes, [*(run.sure for run in runs), *(ahead.request for ahead in self.queue.first)])
         place_queue(capacity, self.queue)
         return all(capacity.take(run.sure) is not None for run in runs for _ in range(run.number) if run.sure.names)
 
     @property
     def _can_be_tried(self) -> bool:
         groups = sum(run.number for run in self.runs)
-        return groups <= MAX_GROUPS_TRIED and groups * len(self.places) <= MAX_PLACES_TRIED
+        return groups <= MAX_GROUPS_TRIED and groups * len(self.nodes) <= MAX_GROUPS_TIMES_NODES_TRIED
 
     @property
     def _most_cpus(self) -> int:
         """A number of CPUs for each node that is certainly enough."""
         need = sum(run.number * run.sure.sum("CPU") for run in self.runs)
-        return -(-(need + max((place.used.get("CPU", 0) for place in self.places), default=0)) // SCALE)
+        return -(-(need + max((node.used.get("CPU", 0) for node in self.nodes), default=0)) // SCALE)
 
-    def _with_cpus(self, cpus: int) -> Sequence[Place]:
+    def _with_cpus(self, cpus: int) -> Sequence[PlacementNode]:
         """Return the nodes, each with at least this number of CPUs."""
-        return [replace(place, total={**place.total, "CPU": max(place.total.get("CPU", 0), cpus * SCALE)}) for place in self.places]
+        return [replace(node, total={**node.total, "CPU": max(node.total.get("CPU", 0), cpus * SCALE)}) for node in self.nodes]
 
     def _more_cpus(self) -> str:
-        cpus, many = self._most_cpus, len(self.places) > 1
+        cpus, many = self._most_cpus, len(self.nodes) > 1
         if self._can_be_tried and self._fits(self.runs, self._with_cpus(cpus)):
             cpus = bisect_left(range(cpus), True, key=lambda fewer: self._fits(self.runs, self._with_cpus(fewer)))
         if self.site.planned and self.site.allocation is None:
@@ -91,7 +91,7 @@ class Changes(msgspec.Struct, frozen=True):
         if ways:
             return ", or ".join(ways[:2])
         fewest = [replace(_with_bundles(run, 1), number=1) if run.sure.sum("GPU") else run for run in self.runs]
-        if not self._fits(fewest, self.places):
+        if not self._fits(fewest, self.nodes):
             return None
         parts = [f"{run.group.name} ({amount('GPU', run.number * run.sure.sum('GPU'))}: {self._flags(run)})" for run in known]
         return f"ask for fewer GPUs in several groups: {', '.join(parts)}"
@@ -110,7 +110,7 @@ class Changes(msgspec.Struct, frozen=True):
         """Return the largest number below `now` with which everything fits, or 0."""
 
         def is_too_large(number: int) -> bool:
-            return not self._fits([smaller(number) if each is run else each for each in self.runs], self.places)
+            return not self._fits([smaller(number) if each is run else each for each in self.runs], self.nodes)
 
         return bisect_left(range(1, now), True, key=is_too_large)
 
@@ -130,7 +130,7 @@ class Changes(msgspec.Struct, frozen=True):
         names = [run.group.name for run in asking]
         if self.budget.framework != "OpenRLHF" or dotted is None or len(sizes) != 1 or len(asking) < 2 or is_shared or "actor" not in names:
             return None
-        if not self._fits([asking[names.index("actor")]], self.places):
+        if not self._fits([asking[names.index("actor")]], self.nodes):
             return None
         flag = "--train.colocate_all" if dotted else "--colocate_all_models"
         return f"let all models share the same {gpus_words(sizes.pop() / SCALE)}: {flag}"
@@ -169,12 +169,12 @@ def _is_dotted(budget: Budget) -> bool | None:
 
 def _with_bundles(run: GroupRun, size: int) -> GroupRun:
     """Return the run with this number of bundles in each group; unchanged if its bundles differ."""
-    [*others, (each, _)] = run.ask.shapes
-    return run if others else replace(run, ask=Ask(((each, size),), run.ask.strategy))
+    [*others, (each, _)] = run.request.shapes
+    return run if others else replace(run, request=Request(((each, size),), run.request.strategy))
 
 
 def _with_gpus(run: GroupRun, gpus: int) -> GroupRun:
     """Return the run with this number of GPUs in its only bundle."""
-    [(each, number)] = run.ask.shapes
+    [(each, number)] = run.request.shapes
     less = Shape(tuple((name, gpus * SCALE if name == "GPU" else has) for name, has in each.amounts), each.labels)
-    return replace(run, ask=Ask(((less, number),), run.ask.strategy))
+    return replace(run, request=Request(((less, number),), run.request.strategy))

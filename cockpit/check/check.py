@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group, Line, entrypoint_groups
 from cockpit.check.gpus import gpu_memory
-from cockpit.check.groups import PlacedGroups, names, place_groups
+from cockpit.check.groups import PlacedGroups, place_groups, resource_names
 from cockpit.check.hosts import host_lines
 from cockpit.check.nodes import site_of
 from cockpit.check.paths import path_lines
@@ -29,7 +29,7 @@ def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | N
     budget = _with_needs_of_preset(preset, budget)
     if preset.job is not None:
         budget = _trust_running_job(preset.job.entrypoint, budget, snapshot)
-    site = site_of(preset, snapshot, names(budget.groups or ()))
+    site = site_of(preset, snapshot, resource_names(budget.groups or ()))
     lines: list[Line] = []
     if isinstance(preset.ray, RayStart) and site.planned:
         lines += port_lines(preset.ray, taken)

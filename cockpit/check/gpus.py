@@ -48,7 +48,7 @@ class MemoryNeed(msgspec.Struct, frozen=True):
 class NodeGpus(msgspec.Struct, frozen=True):
     """The GPUs of a node on which the job would run."""
 
-    place: str
+    node: str
     title: str
     candidates: tuple[Gpu, ...]
     """GPUs that no process of Ray uses."""
@@ -61,29 +61,29 @@ class NodeGpus(msgspec.Struct, frozen=True):
 
 def gpu_memory(placed: PlacedGroups, site: Site, snapshot: Snapshot, budget: Budget, needs: Needs, limits: Limits) -> Iterator[Line]:
     """Lines about the nodes whose GPUs the job would get."""
-    homes = [place for place in placed.homes if placed.on(place, "GPU") >= 1]
-    if line := _too_small(site, needs.gpu_memory_free, sum(placed.on(place, "GPU") for place in homes)):
+    node_ids = [node for node in placed.amounts_by_node if placed.amount_on(node, "GPU") >= 1]
+    if line := _too_small_line(site, needs.gpu_memory_free, sum(placed.amount_on(node, "GPU") for node in node_ids)):
         yield line
         return
 
     wants = tuple(_memory_needs(budget, needs, limits))
     nodes = []
-    for home in homes:
-        node, host = site.nodes.get(home), site.hosts.get(home)
-        key = node.key if node else f"node:{host.name if host else home}"
-        gpus = site.gpus(home) or ()
+    for node_id in node_ids:
+        node, host = site.nodes.get(node_id), site.hosts.get(node_id)
+        key = node.key if node else f"node:{host.name if host else node_id}"
+        gpus = site.gpus(node_id) or ()
         holders = {gpu.index: [process for process, _ in snapshot.index.gpu_holders.get((key, gpu.index), ())] for gpu in gpus}
         candidates = tuple(gpu for gpu in gpus if not any(map(is_at_work, holders[gpu.index])))
-        counted = site.by_id[home].total.get("GPU", 0) == SCALE * len(gpus)
+        counted = site.by_id[node_id].total.get("GPU", 0) == SCALE * len(gpus)
         known = bool(gpus) and all(gpu.memory_used is not None or gpu.fault for gpu in candidates)
-        nodes.append(NodeGpus(home, site.title(home), candidates, holders, counted, known))
+        nodes.append(NodeGpus(node_id, site.title(node_id), candidates, holders, counted, known))
 
     bad: list[Line] = []
     for each in nodes:
         if not each.known:
             continue
         # Only the worst line of each node is shown.
-        judged = [_judge_need(each, want, ceil(placed.on(each.place, "GPU", want.groups))) for want in wants]
+        judged = [_judge_need(each, want, ceil(placed.amount_on(each.node, "GPU", want.groups))) for want in wants]
         lines = [line for line in judged if line is not None]
         if lines:
             bad.append(next((line for line in lines if line.level == "later"), lines[0]))
@@ -95,7 +95,7 @@ def gpu_memory(placed: PlacedGroups, site: Site, snapshot: Snapshot, budget: Bud
     if unknown := [each.title for each in nodes if not each.known]:
         text = f"free GPU memory is unknown on {join_first(unknown)}: neither a probe nor Ray's agent reports it"
         yield Line("doubt" if needs.gpu_memory_free is None else "unknown", text)
-    elif homes and not bad:
+    elif node_ids and not bad:
         free = [left for each in nodes for gpu in each.candidates if (left := _free_bytes(gpu)) is not None]
         reasons = "; ".join(want.why for want in wants)
         yield Line("fine", f"GPU memory: at least {size(min(free, default=None))} free on each GPU that the job may get; {reasons}")
@@ -114,11 +114,11 @@ def _memory_needs(budget: Budget, needs: Needs, limits: Limits) -> Iterator[Memo
         yield MemoryNeed(f"a GPU counts as free with at most {limits.gpu_free:.0%} in use", share=1 - limits.gpu_free, strict=False)
 
 
-def _too_small(site: Site, need: int | None, wanted: float) -> Line | None:
+def _too_small_line(site: Site, need: int | None, wanted: float) -> Line | None:
     """Return a line if too few GPUs have that much memory, even when they are empty."""
     if need is None:
         return None
-    known = [site.gpus(place.id) for place in site.places]
+    known = [site.gpus(node.id) for node in site.placement_nodes]
     gpus = [gpu for each in known for gpu in each or ()]
     if not gpus or None in known or site.more or any(gpu.memory_total is None for gpu in gpus):
         return None
@@ -148,14 +148,14 @@ def _judge_need(node: NodeGpus, want: MemoryNeed, needed: int) -> Line | None:
     sure = needed - (there - len(short)) if node.counted else 0
     which = f"{len(short)} of the {plural(there, 'GPU')} that Ray does not use on {node.title}"
     holders = [node.holders.get(gpu.index, ()) for gpu in short]
-    described = "; ".join(map(_describe, short[:MAX_HOLDERS], holders))
+    described = "; ".join(map(_describe_gpu, short[:MAX_HOLDERS], holders))
     more = f"; and {len(short) - MAX_HOLDERS} more" if len(short) > MAX_HOLDERS else ""
     chance = f"the job would get at least {sure} of them" if sure > 0 else "the job may get one of them"
     text = f"{which} {'has' if len(short) == 1 else 'have'} too little free memory ({want.why}), {chance}: {described}{more}"
-    return Line("later" if sure > 0 and want.strict else "doubt", text, _change(chain.from_iterable(holders), node.title))
+    return Line("later" if sure > 0 and want.strict else "doubt", text, _suggest_change(chain.from_iterable(holders), node.title))
 
 
-def _describe(gpu: Gpu, holders: Sequence[Process]) -> str:
+def _describe_gpu(gpu: Gpu, holders: Sequence[Process]) -> str:
     """Describe a GPU's free memory, and the processes that hold the rest."""
     if gpu.fault:
         return f"GPU {gpu.label} can't be reached by NVML ({clean(gpu.fault)[:60]})"
@@ -169,7 +169,7 @@ def _describe(gpu: Gpu, holders: Sequence[Process]) -> str:
     return f"GPU {gpu.label} has {size(_free_bytes(gpu))} free of {size(gpu.memory_total)} ({held_by})"
 
 
-def _change(holders: Iterable[Process], host: str) -> str:
+def _suggest_change(holders: Iterable[Process], host: str) -> str:
     """Return the way to free the GPUs: kill leftovers, or ask the owners."""
     every = {process.key: process for process in holders}.values()
     left = [process for process in every if process.left_over]

@@ -35,8 +35,8 @@ class FreeAmount(msgspec.Struct, frozen=True):
 
 def host_lines(placed: PlacedGroups, site: Site, preset: Preset, budget: Budget, limits: Limits) -> Iterator[Line]:
     """Lines about the nodes that the job would run on; about all nodes if the job's nodes are unknown."""
-    homes = [place.id for place in site.places if place.id in placed.homes] or [place.id for place in site.places]
-    machines = [(site.title(home), site.machines.get(home, UNKNOWN_MACHINE)) for home in homes]
+    node_ids = [node.id for node in site.placement_nodes if node.id in placed.amounts_by_node] or [node.id for node in site.placement_nodes]
+    machines = [(site.title(node_id), site.machines.get(node_id, UNKNOWN_MACHINE)) for node_id in node_ids]
     yield from _memory_lines(machines, placed, site, preset, budget, limits)
     yield from _shm_lines(machines, preset)
     yield from _disk_lines(machines, preset, limits)
@@ -68,14 +68,14 @@ def _memory_lines(
     # The memory of the job's GPUs may not fit into the host memory, if the job moves it there.
     switched_on = [key for key, value in budget.settings.items() if key.endswith(OFFLOADS) and value.lower() not in OFF]
     tight = []
-    for place in site.places if switched_on else ():
-        amount = next((each for each in amounts if each.name == place.name), None)
-        gpus = site.machines.get(place.id, UNKNOWN_MACHINE).gpus
+    for node in site.placement_nodes if switched_on else ():
+        amount = next((each for each in amounts if each.name == node.name), None)
+        gpus = site.machines.get(node.id, UNKNOWN_MACHINE).gpus
         sizes = [gpu.memory_total for gpu in gpus or () if gpu.memory_total]
-        most = placed.on(place.id, "GPU") * max(sizes, default=0)
+        most = placed.amount_on(node.id, "GPU") * max(sizes, default=0)
         if amount is not None and amount.free is not None and amount.free < most:
             free = size(amount.free)
-            tight.append(f"{place.name} has {free} free below Ray's kill line, but this job's GPUs there have {size(most)} of memory")
+            tight.append(f"{node.name} has {free} free below Ray's kill line, but this job's GPUs there have {size(most)} of memory")
     if tight:
         key = switched_on[0]
         yield Line("doubt", f"{key} moves GPU memory to host memory: {join_first(tight)}", f"turn {key} off, or use fewer GPUs per node")

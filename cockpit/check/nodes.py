@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cockpit.findings.ray_gpus import NO_DEVICES
 from cockpit.model import UNKNOWN_MACHINE, Gpu, Host, Machine, Node, RayProcess, Snapshot
 from cockpit.monitor.pending_reasons import Reasons, WaitFacts
-from cockpit.placement import Place, scale_amount
+from cockpit.placement import PlacementNode, scale_amount
 from cockpit.presets import Preset, RayNode, SlurmStart
 from cockpit.presets.allocation import NO_NODES
 from cockpit.sources.ray.client import NodeFacts, StatusFacts
@@ -26,9 +26,9 @@ AUTOMATIC = ("GPU", "CPU", "memory", "object_store_memory")
 
 
 class Site(msgspec.Struct, frozen=True, dict=True):
-    """The nodes for a placement, and the facts about them and their hosts. The keys are ids of places."""
+    """The nodes for a placement, and the facts about them and their hosts. The keys are ids of nodes."""
 
-    places: tuple[Place, ...]
+    placement_nodes: tuple[PlacementNode, ...]
     nodes: Mapping[str, Node] = msgspec.field(default_factory=dict)
     machines: Mapping[str, Machine] = msgspec.field(default_factory=dict)
     """The machines of the nodes."""
@@ -45,19 +45,19 @@ class Site(msgspec.Struct, frozen=True, dict=True):
     """Why the placement is unknown; `None`: it is known."""
 
     @cached_property
-    def by_id(self) -> Mapping[str, Place]:
-        """The places by their ids."""
-        return {place.id: place for place in self.places}
+    def by_id(self) -> Mapping[str, PlacementNode]:
+        """The nodes of the placement by their ids."""
+        return {node.id: node for node in self.placement_nodes}
 
-    def title(self, place: str) -> str:
+    def title(self, node_id: str) -> str:
         """Return the node's name for people."""
-        known = self.by_id.get(place)
-        return known.name if known else place
+        known = self.by_id.get(node_id)
+        return known.name if known else node_id
 
     def raylets(self) -> Iterator[tuple[str, RayProcess]]:
         """Yield each raylet that a probe sees, with the title of its node."""
-        for place, host in self.hosts.items():
-            yield from ((self.title(place), ray) for ray in host.rays or () if ray.role == "raylet" and ray.node == place)
+        for node_id, host in self.hosts.items():
+            yield from ((self.title(node_id), ray) for ray in host.rays or () if ray.role == "raylet" and ray.node == node_id)
 
     def raylets_by(self, value: Callable[[RayProcess], str | None]) -> dict[str, list[str]]:
         """Return the titles of the raylets' nodes, grouped by a value of the raylet; unknown values are left out."""
@@ -67,9 +67,9 @@ class Site(msgspec.Struct, frozen=True, dict=True):
                 found.setdefault(known, []).append(name)
         return found
 
-    def gpus(self, place: str) -> tuple[Gpu, ...] | None:
+    def gpus(self, node_id: str) -> tuple[Gpu, ...] | None:
         """Return the node's GPUs that Ray may assign; `None` if they are unknown."""
-        gpus, devices = self.machines.get(place, UNKNOWN_MACHINE).gpus, self.devices.get(place)
+        gpus, devices = self.machines.get(node_id, UNKNOWN_MACHINE).gpus, self.devices.get(node_id)
         if gpus is None or devices is None:
             return gpus
         named = list_devices(devices)
@@ -122,18 +122,18 @@ def _running_site(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -
     if more is None and absent and len(absent) < len(preset.nodes):
         more = f"{join_first(absent)} of the preset {'has' if len(absent) == 1 else 'have'} not joined"
     devices = {ray.node: ray.visible for host in hosts.values() for ray in host.rays or () if ray.node in hosts and ray.visible is not None}
-    return Site(world.places, nodes, _machines(nodes, snapshot), hosts, more=more, devices=devices, why=why)
+    return Site(world.nodes, nodes, _machines(nodes, snapshot), hosts, more=more, devices=devices, why=why)
 
 
 def _machines(nodes: Mapping[str, Node], snapshot: Snapshot) -> Mapping[str, Machine]:
-    return {place: snapshot.index.machine(node) for place, node in nodes.items()}
+    return {node_id: snapshot.index.machine(node) for node_id, node in nodes.items()}
 
 
 def _planned_site(starts: Sequence[RayNode], env: Mapping[str, str], snapshot: Snapshot, wanted: Collection[str]) -> Site:
     """Return the nodes that would be started on these hosts."""
     nodes = {start.host: node for start in starts if (node := _find_node(start, snapshot.nodes or ()))}
     hosts = {start.host: host for start in starts if (host := find_host(start, snapshot.hosts.values()))}
-    machines, places = _machines(nodes, snapshot), []
+    machines, planned_nodes = _machines(nodes, snapshot), []
     for start in starts:
         host = hosts.get(start.host)
         total = _planned_resources(start, env.get(DEVICES), host)
@@ -141,10 +141,10 @@ def _planned_site(starts: Sequence[RayNode], env: Mapping[str, str], snapshot: S
             why = f"the {lacking[0]} resource of {start.host} is unknown: no flag of its `ray start` sets it, and the host is not probed"
             return Site((), nodes, machines, hosts, planned=True, why=why)
         labels = {str(key): str(value) for key, value in _read_map(start.flags.get("labels")).items()}
-        places.append(Place(start.host, start.host, total, dict.fromkeys(total, 0), labels))
+        planned_nodes.append(PlacementNode(start.host, start.host, total, dict.fromkeys(total, 0), labels))
     visible = env.get(DEVICES)
-    devices = {} if visible is None or "$" in visible else {place.id: visible for place in places}
-    return Site(tuple(places), nodes, machines, hosts, planned=True, devices=devices)
+    devices = {} if visible is None or "$" in visible else {node.id: visible for node in planned_nodes}
+    return Site(tuple(planned_nodes), nodes, machines, hosts, planned=True, devices=devices)
 
 
 def _planned_resources(start: RayNode, devices: str | None, host: Host | None) -> dict[str, int]:

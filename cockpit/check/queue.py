@@ -8,7 +8,7 @@ import msgspec
 
 from cockpit.model import Actor, Snapshot
 from cockpit.monitor.pending_reasons import STRATEGIES, is_waiting
-from cockpit.placement import Ask, FreeCapacity, Strategy, ask, shape
+from cockpit.placement import FreeCapacity, Request, Strategy, make_request, shape
 
 WHO = "what waits ahead of it"
 PASSED = ("held", "fragmented", "short", "label", "deadlock", "itself")
@@ -19,7 +19,7 @@ class Ahead(msgspec.Struct, frozen=True):
     """A waiting placement group, or all waiting actors of one kind."""
 
     what: str
-    ask: Ask
+    request: Request
     number: int
     whole: bool
     """All of it is placed together."""
@@ -47,7 +47,9 @@ def queue_of(snapshot: Snapshot) -> Queue:
         unplaced = [shape(bundle.needs, bundle.labels) for bundle in group.bundles if bundle.node not in alive]
         if group.state in ("PENDING", "RESCHEDULING") and unplaced:
             strategy: Strategy = next((known for known in STRATEGIES if known == group.strategy), "PACK")
-            waiting.append((group.since, group.wait, Ahead(f"group {group.name or group.id[:8]}", ask(unplaced, strategy), 1, whole=True)))
+            waiting.append(
+                (group.since, group.wait, Ahead(f"group {group.name or group.id[:8]}", make_request(unplaced, strategy), 1, whole=True))
+            )
 
     # Actors, equal ones together.
     equal: dict[tuple[object, ...], list[Actor]] = {}
@@ -56,7 +58,7 @@ def queue_of(snapshot: Snapshot) -> Queue:
             equal.setdefault((actor.class_, actor.wait, *sorted(actor.needs.items()), *sorted(actor.labels.items())), []).append(actor)
     for actors in equal.values():
         one = actors[0]
-        wanted = ask({shape(one.needs or {"CPU": 1.0}, one.labels): len(actors)}, "PACK")
+        wanted = make_request({shape(one.needs or {"CPU": 1.0}, one.labels): len(actors)}, "PACK")
         since = min((actor.since for actor in actors if actor.since is not None), default=None)
         waiting.append((since, one.wait, Ahead(f"actor {one.class_}", wanted, len(actors), whole=False)))
 
@@ -68,8 +70,8 @@ def queue_of(snapshot: Snapshot) -> Queue:
 def place_queue(capacity: FreeCapacity, queue: Queue) -> None:
     """Give the waiting groups and actors the resources that Ray would give them."""
     for ahead in queue.first:
-        if not ahead.ask.names:
+        if not ahead.request.names:
             continue
-        number = ahead.number if ahead.whole else min(ahead.number, capacity.most(ahead.ask))
+        number = ahead.number if ahead.whole else min(ahead.number, capacity.count_fitting(ahead.request))
         if number:
-            capacity.take(ahead.ask if ahead.whole else ask({ahead.ask.shapes[0][0]: number}, "PACK"), WHO, ahead.what)
+            capacity.take(ahead.request if ahead.whole else make_request({ahead.request.shapes[0][0]: number}, "PACK"), WHO, ahead.what)

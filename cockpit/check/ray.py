@@ -51,9 +51,9 @@ def _version_lines(what: str, key: str, wanted: str | None, found: Mapping[str, 
     if not found:
         yield Line("unknown", f"{key} asks for {wanted}; the version of {what} is unknown")
         return
-    wrong = {version: places for version, places in found.items() if not version_matches(wanted, version)}
+    wrong = {version: nodes for version, nodes in found.items() if not version_matches(wanted, version)}
     if wrong:
-        versions = ", ".join(f"{version} on {join_first(places)}" for version, places in wrong.items())
+        versions = ", ".join(f"{version} on {join_first(nodes)}" for version, nodes in wrong.items())
         change = f"start Ray from an environment with {what} {wanted}, or change {key}"
         yield Line("never", f"{key} asks for {wanted}, but {what} is {versions}", change)
     else:
@@ -80,9 +80,9 @@ def _open_files_lines(site: Site, needs: Needs, limits: Limits) -> Iterator[Line
 
 def _finding_lines(placed: PlacedGroups, site: Site, snapshot: Snapshot) -> Iterator[Line]:
     """One line for each finding that concerns the job, the worst first. `cockpit doctor` shows all findings."""
-    keys = {node.key for place, node in site.nodes.items() if place in placed.homes or not placed.homes}
+    keys = {node.key for node_id, node in site.nodes.items() if node_id in placed.amounts_by_node or not placed.amounts_by_node}
     everywhere = EVERYWHERE if site.nodes and not site.planned else frozenset()
-    on_nodes = ON_NODES if len(placed.homes) == 1 else ON_NODES | BETWEEN_NODES
+    on_nodes = ON_NODES if len(placed.amounts_by_node) == 1 else ON_NODES | BETWEEN_NODES
     relevant = [
         finding
         for finding in snapshot.findings

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from cockpit.budget import Budget, Level
-from cockpit.check.groups import bundles
+from cockpit.check.groups import describe_bundles
 from cockpit.check.result import CheckOutcome
 from cockpit.text import clean, count, plural
 
@@ -64,10 +64,10 @@ def _budget_lines(budget: Budget) -> Iterator[str]:
         yield framework
 
     rows: list[tuple[str, ...]] = [TITLES]
-    for _, equal in groupby(budget.groups, key=lambda group: (group.name, bundles(group), group.strategy)):
+    for _, equal in groupby(budget.groups, key=lambda group: (group.name, describe_bundles(group), group.strategy)):
         group, *more = equal
         number = 1 + len(more)
-        times = f"{number} x ({bundles(group)})" if number > 1 else bundles(group)
+        times = f"{number} x ({describe_bundles(group)})" if number > 1 else describe_bundles(group)
         shares = (group.amount("GPU"), group.amount("CPU"))
         gpus, cpus = (count(None if share is None else number * share) for share in shares)
         rows.append((group.name, times, group.strategy or "one by one", gpus, cpus))

@@ -9,7 +9,7 @@ from itertools import groupby
 import msgspec
 
 from cockpit.budget import Group
-from cockpit.placement import Ask, Shape, ask, shape
+from cockpit.placement import Request, Shape, make_request, shape
 
 
 class GroupRun(msgspec.Struct, frozen=True):
@@ -17,18 +17,18 @@ class GroupRun(msgspec.Struct, frozen=True):
 
     group: Group
     number: int
-    ask: Ask
+    request: Request
 
     @property
-    def sure(self) -> Ask:
+    def sure(self) -> Request:
         """The request without the resources whose amount depends on the framework's release, which is unknown."""
         unsure = self.group.unsure
         if not unsure:
-            return self.ask
+            return self.request
         counted: Counter[Shape] = Counter()
-        for each, number in self.ask.shapes:
+        for each, number in self.request.shapes:
             counted[Shape(tuple(one for one in each.amounts if one[0] not in unsure), each.labels)] += number
-        return ask(counted, self.ask.strategy)
+        return make_request(counted, self.request.strategy)
 
     @property
     def title(self) -> str:
@@ -48,4 +48,4 @@ def runs_of(groups: Iterable[Group]) -> Iterator[GroupRun]:
         for each, number in shapes:
             counted[each] += number
         if counted:
-            yield GroupRun(group, 1 + sum(1 for _ in same), ask(counted, strategy or "PACK"))
+            yield GroupRun(group, 1 + sum(1 for _ in same), make_request(counted, strategy or "PACK"))

@@ -19,7 +19,7 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
     if preset.job is not None and DEVICES in preset.job.env:
         yield Line("doubt", f"job.env sets {DEVICES}, but Ray sets it for each worker itself", f"remove {DEVICES} from job.env")
     if site.allocation is not None:
-        text = f"no Ray runs: checked against the {_amount(site, len(site.places))} of Slurm job {site.allocation}"
+        text = f"no Ray runs: checked against the {_amount(site, len(site.placement_nodes))} of Slurm job {site.allocation}"
         yield Line(
             "later",
             text,
@@ -42,8 +42,8 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
 
 
 def _amount(site: Site, nodes: int) -> str:
-    gpus = sum(place.total.get("GPU", 0) for place in site.places) / SCALE
-    return plural(nodes, "node") + (f", {gpus_words(gpus)}" if site.places else "")
+    gpus = sum(node.total.get("GPU", 0) for node in site.placement_nodes) / SCALE
+    return plural(nodes, "node") + (f", {gpus_words(gpus)}" if site.placement_nodes else "")
 
 
 def _device_lines(start: RayNode, devices: str | None) -> Iterator[Line]:

@@ -14,23 +14,23 @@ from cockpit.text import gpus_words, plural
 
 def worker_port_lines(placed: PlacedGroups, site: Site, preset: Preset) -> Iterator[Line]:
     """One line for each node with fewer ports than the job's GPUs there. A job may have more workers than GPUs, and seldom has fewer."""
-    for home in placed.homes:
-        ranges, gpus = _worker_ports(home, site, preset), placed.on(home, "GPU")
+    for node_id in placed.amounts_by_node:
+        ranges, gpus = _worker_ports(node_id, site, preset), placed.amount_on(node_id, "GPU")
         if ranges and count_ports(ranges) < gpus:
             text = (
-                f"the job would hold {gpus_words(gpus)} on {site.title(home)}, whose raylet has {plural(count_ports(ranges), 'port')} "
+                f"the job would hold {gpus_words(gpus)} on {site.title(node_id)}, whose raylet has {plural(count_ports(ranges), 'port')} "
                 f"for workers ({write_ranges(ranges)}): Ray needs a port for each worker"
             )
             yield Line("doubt", text, "a wider range from min_worker_port to max_worker_port, or more ports in worker_port_list")
 
 
-def _worker_ports(home: str, site: Site, preset: Preset) -> Ranges:
+def _worker_ports(node_id: str, site: Site, preset: Preset) -> Ranges:
     """Return the ports for workers of the running raylet, or else of the planned one; empty: any port, or unknown."""
     if not site.planned:
-        host = site.hosts.get(home)
-        return next((ray.ports.workers for ray in (host.rays or () if host else ()) if ray.node == home and ray.ports), ())
+        host = site.hosts.get(node_id)
+        return next((ray.ports.workers for ray in (host.rays or () if host else ()) if ray.node == node_id and ray.ports), ())
     starts = preset.ray.nodes if isinstance(preset.ray, RayStart) else ()
-    start = next((start for start in starts if start.host == home), None)
+    start = next((start for start in starts if start.host == node_id), None)
     if start is None:
         return ()
     # Ray's rule: a list overrules the range; the default range is 10002 to 19999 (2.60, scripts.py).

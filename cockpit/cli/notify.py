@@ -36,7 +36,7 @@ def attach_notifier(config: Config, monitor: ClusterMonitor) -> Notifier | None:
             monitor.poller.report_fault("notify", text)
 
     notifier = Notifier(config.notify, notify_path(), show_fault)
-    monitor.poller.subscribe(notifier.hear)
+    monitor.poller.subscribe(notifier.on_snapshot)
     monitor.ending.append(notifier.close)
     return notifier
 

@@ -92,14 +92,14 @@ async def confirm_and_run(recovery: Recovery, ending: EndSignal, *, as_json: boo
     if is_aborted:
         # Actions end on hosts when their connection ends; a `ray start` that has begun continues.
         aborted = next((step.name for step in recovery.steps if step.state == "running"), NAMES[0])
-        left = [*recovery.left, *(["a `ray start` that had begun continues on its host"] if aborted == "start" else [])]
+        left = [*recovery.state_now, *(["a `ray start` that had begun continues on its host"] if aborted == "start" else [])]
         state = "".join(f"\n  {clean(line)}" for line in left)
         return print_error(f"aborted in step {aborted}{state}\n{_continue_with(recovery, aborted)}", NOT_ALL)
     failed: Step | None = recovery.failed
     if failed is None:
         return DONE
     if not as_json:
-        for line in recovery.left:
+        for line in recovery.state_now:
             output.print_line(f"  {line}")
     return print_error(f"step {failed.name} failed: {clean(failed.error or '')}\n{_continue_with(recovery, failed.go_on)}", NOT_ALL)
 
@@ -151,6 +151,6 @@ def _print_json(recovery: Recovery, plan: Plan) -> None:
         "notes": plan.notes,
         **rows,
         "steps": steps,
-        "left": recovery.left,
+        "left": recovery.state_now,
     }
     output.print_json(recovery.hide(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()))

@@ -72,7 +72,7 @@ async def serve(config: Config, attach: Attach, *, every: float = CHECK_INTERVAL
 def attach_line_writer(config: Config, monitor: ClusterMonitor) -> None:
     """Write each snapshot as a line for `status --line`; a read-only cockpit writes no file."""
     if not config.readonly:
-        monitor.poller.subscribe(LineWriter([host.name for host in config.hosts]).hear)
+        monitor.poller.subscribe(LineWriter([host.name for host in config.hosts]).on_snapshot)
 
 
 def write_line_of(config: Config, snapshot: Snapshot) -> None:

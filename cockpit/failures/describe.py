@@ -17,6 +17,9 @@ MAX_CHARS: Final = 300
 def describe(error: RootError) -> Failure:
     """The failure of a root error. The caller adds whose it is, and when it was."""
     known = error.known
+    parts = {name: _safe(part) for name, part in known.parts.items()} if known else {}
+    has_other_process = bool(parts.get("node_ip"))
+    pid, rank = parts.get("pid", ""), parts.get("rank", "")
     return Failure(
         about="",
         text="\n".join(filter(None, map(_safe, error.text.split("\n")[:MAX_LINES]))),
@@ -27,10 +30,12 @@ def describe(error: RootError) -> Failure:
         look_up=known.error.look_up if known else None,
         is_consequence=error.is_consequence,
         raised_at=_safe(error.raised_at) if error.raised_at else None,
-        ip=error.line.ip,
-        pid=error.line.pid,
-        rank=error.line.rank,
-        parts=tuple((name, _safe(part)) for name, part in known.parts.items()) if known else (),
+        ip=parts.get("node_ip") or error.line.ip,
+        # An error such as "the actor died" is reported by another process than the one that it is about.
+        pid=int(pid) if has_other_process and pid.isdecimal() else error.line.pid,
+        rank=int(rank) if error.line.rank is None and rank.isdecimal() else error.line.rank,
+        is_notice=known is not None and known.error.is_warning,
+        parts=tuple(parts.items()),
         also=error.also,
         others=_safe(error.others) if error.others else None,
         others_count=error.others_count,

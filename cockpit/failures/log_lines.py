@@ -10,12 +10,14 @@ import msgspec
 
 MAX_LINE_CHARS: Final = 4000
 """Of a line; the rest of a longer one is dropped."""
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|.)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|.)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_DATE: Final = re.compile(r"(?P<open>\[)?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?(open)\]) ")
+"""Kubernetes, docker and loggers write the time before each line."""
 _WRITER: Final = re.compile(
-    r"\((?:(?:(?P<name>[\w.:\-\[\]]{1,100}) )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\w.:]{1,60}))?"
+    r"\((?:(?:(?P<name>[\w.:\-\[\]]{1,100}) )?(?:rank=(?P<rank>\d{1,5}) )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\w.:\-]{1,100}))?"
     r"|(?P<part>raylet|autoscaler|gcs_server)[^)\n]{0,80})\) ?"
 )
-"""Ray writes `(WorkerDict pid=12, ip=10.0.0.2) ` before a line of a worker, vLLM `(EngineCore_0 pid=12) `."""
+"""Before a line Ray writes `(WorkerDict pid=12, ip=10.0.0.2) `, vLLM `(EngineCore_0 pid=12) ` or `(VllmWorker rank=0 pid=12) `."""
 _RANK: Final = re.compile(r"\[?(?:rank|default)(?P<rank>\d{1,5})\]?:? ?")
 """torch writes `[rank3]: ` before an uncaught error, torchrun `[default3]:` before each line."""
 _REPEATED: Final = re.compile(r" \[repeated (?P<times>\d{1,6})x across (?:cluster|all nodes)\].{0,200}$")
@@ -24,8 +26,8 @@ _LOGGED: Final = re.compile(
     r"(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:\d\d-)?\d\d-\d\d \d\d:\d\d:\d\d (?:\[[\w./]{1,80}:\d{1,6}\]|[\w./]{1,80}:\d{1,6}\]) ?)"
 )
 """vLLM's logger writes its mark before each line of a traceback too: `ERROR 11-27 10:00:00 [core.py:700] `."""
-_CLOCK: Final = re.compile(r"\b([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?\b")
-_CLOCK_WITHIN: Final = 80
+_CLOCK: Final = re.compile(r"\b([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:[.,](\d{1,9}))?")
+_CLOCK_WITHIN: Final = 120
 """Characters at the begin of a line in which its time is looked for."""
 
 
@@ -45,6 +47,8 @@ class LogLine(msgspec.Struct, frozen=True):
     """Seconds since midnight by the line's own time."""
     times: int = 1
     """The number of processes that wrote it, by Ray's count."""
+    is_dated: bool = False
+    """Whether it begins with a date, as the lines of a logger do."""
 
     @property
     def stream(self) -> tuple[str, int | None, str | None, int | None]:
@@ -52,15 +56,18 @@ class LogLine(msgspec.Struct, frozen=True):
         return self.writer, self.pid, self.ip, self.rank
 
 
-def read_lines(lines: Iterable[str]) -> Iterator[LogLine]:
+def read_lines(lines: Iterable[str], first: int = 0) -> Iterator[LogLine]:
     """The lines of a log, each without escapes and marks. A line that was overwritten with `\\r` is what it was last."""
-    for number, raw in enumerate(lines):
-        text = _ESCAPES.sub("", raw[:MAX_LINE_CHARS]).rstrip("\r\n ")
-        text = text.rpartition("\r")[2]
+    for number, raw in enumerate(lines, first):
+        text = _ESCAPES.sub("", raw.rstrip("\r\n ").rpartition("\r")[2][:MAX_LINE_CHARS])
         clock = _CLOCK.search(text, 0, _CLOCK_WITHIN)
         writer, pid, ip, rank, times = "", None, None, None, 1
+        if (mark := _DATE.match(text)) is not None:
+            text = text[mark.end() :]
+        is_dated = mark is not None
         while (mark := _WRITER.match(text)) is not None:
             writer, pid, ip = mark["name"] or mark["part"] or "", int(mark["pid"]) if mark["pid"] else None, mark["ip"]
+            rank = int(mark["rank"]) if mark["rank"] else rank
             text = text[mark.end() :]
         if (mark := _RANK.match(text)) is not None:
             rank, text = int(mark["rank"]), text[mark.end() :]
@@ -68,7 +75,7 @@ def read_lines(lines: Iterable[str]) -> Iterator[LogLine]:
             times, text = int(mark["times"]), text[: mark.start()]
         if (mark := _LOGGED.match(text)) is not None:
             text = text[mark.end() :]
-        yield LogLine(number, text, writer, pid, ip, rank, _seconds(clock) if clock else None, times)
+        yield LogLine(number, text, writer, pid, ip, rank, _seconds(clock) if clock else None, times, is_dated)
 
 
 def _seconds(clock: re.Match[str]) -> float:

@@ -1,4 +1,4 @@
-"""Finds the error in a log that caused the others: the first cause of a chain, below the wrappers, of the rank that failed first."""
+"""Finds the error in a log that caused the others: the first cause of a chain, below the wrappers, of the process that failed first."""
 
 from __future__ import annotations
 
@@ -9,42 +9,28 @@ from itertools import accumulate
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from cockpit.failures.known import Match, find_all_known, find_known
 from cockpit.failures.known.error import KnownError
 from cockpit.failures.log_lines import LogLine, read_lines
+from cockpit.failures.raised_errors import RaisedError, is_wrapper_text, raised_errors
+from cockpit.failures.torchrun_table import find_first_failure
 
-MAX_BLOCK_LINES: Final = 12
-"""Of the text of an error, beginning with the line that names it."""
 MAX_GAP_LINES: Final = 200
 """Errors with more other lines between them belong to different failures: a job may go on after the first."""
+MAX_LINES_AFTER: Final = 100
+"""A process that writes more than this after an error has survived it."""
+MAX_LINES_BETWEEN: Final = 20
+"""Between two errors that one launcher prints together."""
 MAX_TAIL_LINES: Final = 400
 """At the end of the log, in which a known text counts if no error was raised."""
-_TRACEBACK: Final = "Traceback (most recent call last):"
-_FRAME: Final = re.compile(r'\s{1,12}File "([^"\n]{1,400})", line (\d{1,7})(?:, in (\S{1,200}))?')
-_RAY_CALL: Final = re.compile(r"(?:^|: )\s{0,8}ray::[^\n(]{1,200}\(\) \(pid=(\d{1,10})(?:, ip=([\w.:]{1,60}))?")
-"""Begins the stack of a remote call: `ray::WorkerDict.fit() (pid=12, ip=10.0.0.2, actor_id=…)` (ray/exceptions.py: RayTaskError)."""
-_RAISED: Final = re.compile(
-    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,80}(?:Error|Exception|Exit|Interrupt|Timeout|Fault|Refused|Unavailable|Died|Crashed|Full)"
-    r"(?:\([\w.]{1,80}\))?(?::|$)"
-)
-_NAME_IN_TRACEBACK: Final = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,80}(?:\([\w.]{1,80}\))?(?:: |:$|$)")
-"""After a traceback any name is an exception: not all of them end with `Error`."""
-_OTHER_LINE: Final = re.compile(r"Process \S{1,60}:$|[\[(]?\d{4}-\d\d-\d\d[ T]|(?:INFO|WARNING|ERROR|DEBUG)\b|\[?[IWEF]\d{4} ")
-"""A line of a logger, or of multiprocessing."""
-_DIRECT: Final = "The above exception was the direct cause of the following exception:"
-_DURING: Final = "During handling of the above exception, another exception occurred:"
-_HARMLESS: Final = ("Exception ignored in", "--- Logging error ---", "Exception ignored on")
-"""Before a traceback that ends nothing."""
-_WRAPPER: Final = re.compile(
-    r"(?:[\w.]{0,80}\.)?(?:RayTaskError|RayActorError|ActorDiedError|ActorUnavailableError|WorkerCrashedError|TaskUnschedulableError|ChildFailedError|"
-    r"CalledProcessError|ProcessRaisedException|ProcessExitedException|EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError)\b"
-)
-"""Exceptions that only report that something else has failed."""
-_ENGINE_WRAPPER: Final = re.compile(
-    r"RuntimeError: (?:Engine core initialization failed|Engine process failed to start|Engine core proc \S{1,60} died)|"
-    r"Exception: (?:WorkerProc|EngineCore) \S{0,20} ?(?:initialization )?failed|Failed core proc"
-)
+MAX_LINES: Final = 100_000
+"""At the end of the log."""
+MAX_ERRORS: Final = 2_000
+"""The last ones of a log; a log with more is a loop of caught errors."""
+MAX_KINDS: Final = 100
+"""Of errors that differ in more than numbers; the others are not looked up in the table."""
 
 
 class RootError(msgspec.Struct, frozen=True):
@@ -69,167 +55,130 @@ class RootError(msgspec.Struct, frozen=True):
     @property
     def is_consequence(self) -> bool:
         """Whether it only reports that something else has failed."""
-        return self.known.error.is_consequence if self.known else _is_wrapper(self.text)
-
-
-class _Error(msgspec.Struct):
-    """An error that was raised."""
-
-    line: LogLine
-    text: str
-    end: int
-    """The number of its last line."""
-    frames: list[str]
-    direct_cause: _Error | None = None
-    known: Match | None = None
-
-    @property
-    def first_line(self) -> str:
-        return self.text.partition("\n")[0]
-
-    @property
-    def is_wrapper(self) -> bool:
-        return _is_wrapper(self.text)
-
-    @property
-    def is_consequence(self) -> bool:
-        """Whether it only reports that something else has failed."""
-        return self.known.error.is_consequence if self.known else self.is_wrapper
-
-
-def _is_wrapper(text: str) -> bool:
-    return _WRAPPER.match(text) is not None or _ENGINE_WRAPPER.match(text) is not None
+        return not self.known.error.is_certain if self.known else is_wrapper_text(self.text)
 
 
 def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     """The root error of a failure that ends this log; `None`: the log shows none."""
-    lines = list(read_lines(raw_lines))
-    errors = sorted(_raised_errors(lines), key=lambda error: error.line.number)
-    for error in errors:
-        error.known = find_known(error.text)
-    burst = _last_burst(errors)
-    certain = [error for error in burst if error.known and not error.known.error.is_consequence]
+    all_lines = list(raw_lines)
+    skipped = max(0, len(all_lines) - MAX_LINES)
+    lines = list(read_lines(all_lines[skipped:], skipped))
+    errors = sorted(raised_errors(lines), key=lambda error: error.line.number)[-MAX_ERRORS:]
+    burst = _last_burst([error for error in errors if not error.is_harmless])
+    looked_up: dict[str, Match | None] = {}
+    for error in reversed(burst):
+        kind = _without_numbers(error.text)
+        if kind not in looked_up and len(looked_up) < MAX_KINDS:
+            looked_up[kind] = _find_known(error)
+        error.known = looked_up.get(kind)
+    first = find_first_failure(lines)
+    table = find_known(first.text) if first is not None else None
+    fatal = _fatal_errors(burst)
+    chosen = _choose(burst, fatal, first)
+    if first is not None and table is not None and table.error.is_certain and chosen is not None and not chosen.is_certain:
+        # A process that was killed wrote nothing; unknown errors of the others follow from it.
+        return RootError(first.text, first, table, others=chosen.first_line, others_count=len(fatal))
+    if chosen is not None:
+        return _root(chosen, burst)
+
+    # Only wrappers were raised, or nothing, or errors that their processes survived.
+    reports = [error for error in burst if error.is_consequence]
+    ids = set(map(id, reports))
+    survived = {line.number for error in errors if id(error) not in ids for line in error.lines}
+    begin = (reports[0].begin if reports else lines[-1].number + 1 if lines else 0) - MAX_TAIL_LINES
+    tail = [line for line in lines[max(0, begin - skipped) :] if line.number not in survived]
+    if (root := _in_plain_lines(tail, first, table)) is not None:
+        return root
+    wrapper = next((each for each in reports if each.known), _first_cause(burst[-1]) if burst else None)
+    if wrapper is not None:
+        root = _root(wrapper, burst)
+        return root if first is None or not reports else replace(root, line=replace(root.line, rank=first.rank, pid=first.pid))
+    plain = min(_known_lines(tail), key=lambda each: each[1].error.is_warning, default=None)
+    return RootError(plain[1].text, plain[0], plain[1]) if plain else None
+
+
+def _in_plain_lines(lines: Sequence[LogLine], first: LogLine | None, table: Match | None) -> RootError | None:
+    """A known cause that no exception names, such as a warning of NCCL, or what torchrun's table says of the first process."""
+    found = next((each for each in _known_lines(lines) if each[1].error.is_certain), None)
+    if first is not None and table is not None and table.error.is_certain and (found is None or found[1].error.is_general):
+        return RootError(first.text, first, table)
+    if found is None:
+        return None
+    line, match = found
+    return RootError(match.text, line, match, None, _count_same(line, match.error, lines))
+
+
+def _find_known(error: RaisedError) -> Match | None:
+    return find_known(error.text) or (find_known(f"{error.source}\n{error.text}") if error.source else None)
+
+
+def _choose(burst: Sequence[RaisedError], fatal: Sequence[RaisedError], first: LogLine | None) -> RaisedError | None:
+    """The error that caused the others; `None`: all of them only report that something else has failed. `first`: from torchrun's table."""
     last = burst[-1] if burst else None
-    if certain:
-        return _root(certain[0], burst)
-    unknown = [error for error in burst if not error.is_consequence]
-    if last is not None and not last.is_consequence:
-        # An error that many ranks report may follow from the error of the rank that failed first.
-        is_of_many = len({error.line.stream for error in burst if _kind(error) == _kind(last)}) > 1
-        return _root(unknown[0] if is_of_many else _first_cause(last), burst)
-    if unknown:
-        return _root(unknown[0], burst)
-
-    # Only wrappers were raised, or nothing: a known text in a plain line is the reason, such as a warning of NCCL before the exception.
-    begin = max(0, (burst[0].line.number if burst else len(lines)) - MAX_TAIL_LINES)
-    found = [(line, match) for line, match in _known_lines(lines[begin:]) if not match.error.is_consequence]
-    if found:
-        line, match = found[0]
-        return RootError(match.text, line, match, None, _count_same(line, match.error, lines[begin:]))
-    known = [error for error in burst if error.known]
-    if known:
-        return _root(known[0], burst)
-    plain = next(iter(_known_lines(lines[begin:])), None)
-    if plain is not None:
-        return RootError(plain[1].text, plain[0], plain[1])
-    return _root(last, burst) if last else None
+    if first is not None:
+        of_first = [error for error in fatal if (error.line.rank, error.line.pid) in ((first.rank, None), (first.rank, first.pid))]
+        if first.rank is not None and of_first:
+            return of_first[0]
+    if last is None or last.is_consequence or last.lines_after > MAX_LINES_AFTER:
+        return fatal[0] if fatal else None
+    # An error that many processes report may follow from the error of the process that failed first.
+    if fatal and (last.line.times > 1 or len({error.line.stream for error in burst if _kind(error) == _kind(last)}) > 1):
+        return fatal[0]
+    own = _first_cause(last)
+    elsewhere = (error for error in fatal if error.is_certain and error.line.stream != last.line.stream)
+    return own if own.is_certain else next(elsewhere, own)
 
 
-def _raised_errors(lines: Sequence[LogLine]) -> Iterator[_Error]:
-    """All errors that were raised, by stream; a traceback of one process may be cut into pieces by lines of others."""
-    streams: dict[object, list[LogLine]] = {}
-    for line in lines:
-        streams.setdefault(line.stream, []).append(line)
-    for stream in streams.values():
-        yield from _errors_of_stream(stream)
-
-
-def _errors_of_stream(lines: Sequence[LogLine]) -> Iterator[_Error]:
-    frames: list[str] | None = None
-    """Of the traceback that is being read; `None`: there is none."""
-    writer: LogLine | None = None
-    """The remote process whose stack is being read."""
-    before: _Error | None = None
-    is_direct = is_harmless = False
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        text = line.text
-        at += 1
-        if _TRACEBACK in text:
-            frames = []
+def _fatal_errors(burst: Sequence[RaisedError]) -> list[RaisedError]:
+    """Of each process the error that ended it, by its first cause; the earliest first."""
+    streams: dict[object, list[RaisedError]] = {}
+    for error in burst:
+        streams.setdefault(error.line.stream, []).append(error)
+    fatal = []
+    for errors in streams.values():
+        own = [error for error in errors if not error.is_consequence]
+        if not own or own[-1].lines_after > MAX_LINES_AFTER:
             continue
-        if text.startswith(_HARMLESS):
-            is_harmless = True
-            continue
-        if text.startswith((_DIRECT, _DURING)):
-            is_direct = text.startswith(_DIRECT)
-            continue
-        if (call := _RAY_CALL.search(text)) is not None:
-            frames, writer = [], msgspec.structs.replace(line, pid=int(call[1]), ip=call[2] or line.ip)
-            continue
-        if (frame := _FRAME.match(text)) is not None:
-            frames = [] if frames is None else frames
-            frames.append(f"{frame[1].rpartition('/')[2]}:{frame[2]}{f' in {frame[3]}' if frame[3] else ''}")
-            continue
-        if not text or text[0].isspace() or text.startswith(("^", "|", "+")):
-            continue
-        if not (_NAME_IN_TRACEBACK if frames else _RAISED).match(text):
-            frames, writer = (None, None) if frames else (frames, writer)
-            is_direct = False
-            continue
-
-        # The line that names the error, and the lines of its message.
-        block = [text]
-        while at < len(lines) and len(block) < MAX_BLOCK_LINES and _continues(lines[at].text):
-            block.append(lines[at].text)
-            at += 1
-        error = _Error(writer or line, "\n".join(block).rstrip(), lines[at - 1].number, frames or [])
-        if writer is not None:
-            error.line = msgspec.structs.replace(writer, number=line.number, text=text)
-        error.direct_cause = before if is_direct else None
-        if not is_harmless:
-            yield error
-            before = error
-        frames, writer, is_direct, is_harmless = None, None, False, False
+        chosen = own[-1]
+        if errors[-1].is_consequence:
+            # A launcher writes the errors of all its processes into one stream: the first of those that stand together.
+            for before, after in zip(own[-2::-1], own[:0:-1], strict=True):
+                if after.begin - before.end > MAX_LINES_BETWEEN:
+                    break
+                chosen = before
+        fatal.append(_first_cause(chosen))
+    return sorted(fatal, key=lambda error: error.line.number)
 
 
-def _continues(text: str) -> bool:
-    """Whether a line belongs to the message of the error before it."""
-    begins_other = (
-        _TRACEBACK in text
-        or text.startswith((_DIRECT, _DURING, *_HARMLESS))
-        or _RAISED.match(text) is not None
-        or _RAY_CALL.search(text) is not None
-        or _OTHER_LINE.match(text) is not None
-    )
-    return not begins_other
+def _first_cause(error: RaisedError) -> RaisedError:
+    """The first error of a chain that the table knows; without any, the first one that the program itself calls the cause."""
+    cause, is_direct = error, True
+    while error.cause is not None and (error.is_direct or not cause.is_certain):
+        is_direct = is_direct and error.is_direct
+        error = error.cause
+        if error.is_certain or (is_direct and not cause.is_certain and not error.is_consequence):
+            cause = error
+    return cause
 
 
-def _last_burst(errors: list[_Error]) -> list[_Error]:
+def _last_burst(errors: list[RaisedError]) -> list[RaisedError]:
     """The last errors with few other lines between them, the first one first."""
-    burst: list[_Error] = []
+    burst: list[RaisedError] = []
     for error in reversed(errors):
-        if burst and burst[-1].line.number - error.end > MAX_GAP_LINES:
+        if burst and burst[-1].begin - error.end > MAX_GAP_LINES:
             break
         burst.append(error)
     return burst[::-1]
 
 
-def _first_cause(error: _Error) -> _Error:
-    while error.direct_cause is not None:
-        error = error.direct_cause
-    return error
-
-
-def _root(error: _Error, burst: Sequence[_Error]) -> RootError:
+def _root(error: RaisedError, burst: Sequence[RaisedError]) -> RootError:
     """The error, with what other processes report."""
     kind = _kind(error)
-    writers = {other.line.stream for other in burst if _kind(other) == kind}
-    also = max(0, len(writers) - 1) + max((other.line.times for other in burst if _kind(other) == kind), default=1) - 1
-    others: dict[str, list[_Error]] = {}
+    same = [other for other in burst if _kind(other) == kind]
+    also = len({_process(other) for other in same} - {_process(error)}) + max((other.line.times for other in same), default=1) - 1
+    others: dict[str, list[RaisedError]] = {}
     for other in burst:
-        if _kind(other) != kind and not other.is_wrapper and other.line.stream != error.line.stream:
+        if _kind(other) != kind and not other.is_wrapper and _process(other) != _process(error):
             others.setdefault(_kind(other), []).append(other)
     most = max(others.values(), key=len, default=[])
     earlier = None
@@ -238,18 +187,27 @@ def _root(error: _Error, burst: Sequence[_Error]) -> RootError:
     return RootError(
         error.text,
         error.line,
-        error.known,
-        error.frames[-1] if error.frames else None,
+        _find_known(error),
+        error.raised_at,
         also,
         most[0].first_line if most else None,
-        len({other.line.stream for other in most}) + (max((other.line.times for other in most), default=1) - 1 if most else 0),
+        len({_process(other) for other in most}) + (max((other.line.times for other in most), default=1) - 1 if most else 0),
         earlier if earlier is not None and earlier < 3600 else None,
     )
 
 
-def _kind(error: _Error) -> str:
+def _process(error: RaisedError) -> object:
+    """Which process it is about: the driver repeats errors of workers, with their process ids."""
+    return error.line.stream if error.line.pid is None else error.line.pid
+
+
+def _kind(error: RaisedError) -> str:
     """Equal for errors that differ only in numbers and ids."""
-    return re.sub(r"0x[0-9a-f]+|\d+", "#", error.first_line[:300])
+    return _without_numbers(error.first_line[:300])
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"0x[0-9a-f]+|\d+", "#", text)
 
 
 def _known_lines(lines: Sequence[LogLine]) -> Iterator[tuple[LogLine, Match]]:

@@ -75,7 +75,8 @@ def _clean_line(raw: str) -> str:
 def reason_of(failure: Failure) -> str | None:
     """Why it failed, in one sentence without a full stop; `None`: nothing shows it."""
     if failure.cause is not None:
-        return failure.cause
+        has_failed = failure.moment is not None
+        return f"it last reported: {failure.cause}" if failure.is_notice and has_failed else failure.cause
     return failure.text.partition("\n")[0] if failure.text else None
 
 

@@ -254,14 +254,14 @@ def deadlocks(facts: Facts) -> Iterator[Finding]:
     whys = dict.fromkeys(each.why for mine in by_job.values() for each in mine if each.why)
     stop = f"stop job {short_name(last.id)}, which started last" if last else "kill the driver of one of them"
     level: Level = "critical" if lasted >= facts.limits.waiting_hopeless else "info"
-    subject, text = f"{'jobs' if len(names) > 1 else 'job'} {join_names(names)}", "; ".join([none, *_standing_lines(facts, by_job)])
+    subject, text = f"{'jobs' if len(names) > 1 else 'job'} {join_names(names)}", "; ".join([none, *_holding_lines(facts, by_job)])
     evidence = (*[why.removeprefix(DEADLOCK) for why in whys][:MAX_REASONS], "`ray status -v` shows used and pending resources")
     remedy = Remedy(f"{stop}: then the others continue", "stop-job" if last else None)
     about = (*[each.key for mine in by_job.values() for each in mine], *([last.key] if last else []))
     yield Finding("deadlock", level, subject, text, evidence, since, remedy, about, seen)
 
 
-def _standing_lines(facts: Facts, by_job: Mapping[str, Iterable[Waiting]]) -> Iterator[str]:
+def _holding_lines(facts: Facts, by_job: Mapping[str, Iterable[Waiting]]) -> Iterator[str]:
     """The amounts that each job holds and waits for, of the first two resources that jobs both hold and wait for."""
     lacks = {job: Counter[str]() for job in by_job}
     for job, mine in by_job.items():

@@ -18,6 +18,8 @@ class Failure(Value, frozen=True):
     """The log in which it stands."""
     known: str | None = None
     """The name of the row in the table of known errors; `None`: there is none."""
+    is_notice: bool = False
+    """It is only a notice of something slow or unusual, the last that the log shows: by itself it ends no job."""
     cause: str | None = None
     """What went wrong, in one sentence; `None`: the error is not known."""
     remedy: str | None = None

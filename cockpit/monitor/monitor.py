@@ -34,7 +34,7 @@ from cockpit.trust import find_token
 
 SINGLE_LOOK_ASSUMED_S = 60.0
 """A single sample assumes that conditions have held for this long; a finding that needs longer is found only by watching."""
-SINGLE_LOOK_PACE = ProbeTimings(burst=ProbeTimings().most)
+SINGLE_LOOK_PACE = ProbeTimings(max_starts_per_tick=ProbeTimings().max_running)
 """All probes may start at once: no screen is drawn that they could slow down."""
 SLURM_EVERY_S = 60.0
 """Seconds between two requests: all jobs of a site ask the same slurmctld."""

@@ -13,7 +13,20 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit.model import DEADLOCK, GROUP_WAIT_PREFIX, Actor, Demand, Job, PlacementGroup, Quantity, Wait
-from cockpit.placement import SCALE, Ask, Deadlock, LivingNodes, NodeHold, Place, Strategy, ask, deadlock, scale_amount, sentence, shape
+from cockpit.placement import (
+    SCALE,
+    Deadlock,
+    LivingNodes,
+    NodeHold,
+    PlacementNode,
+    Request,
+    Strategy,
+    explain_verdict,
+    find_deadlock,
+    make_request,
+    scale_amount,
+    shape,
+)
 from cockpit.sources.ray.client import NodeFacts, StatusFacts
 from cockpit.sources.ray.resources import mangle
 
@@ -63,7 +76,7 @@ def find_reasons(facts: WaitFacts) -> dict[str, Reason]:
 
 
 def find_large_demand(nodes: NodeFacts, demand: Iterable[Demand]) -> tuple[Demand, ...]:
-    """The demand that asks for more than any living node has. A node of unknown size may be large enough."""
+    """The demand that requests for more than any living node has. A node of unknown size may be large enough."""
 
     def may_hold(resources: Mapping[str, Quantity], needs: Mapping[str, float]) -> bool:
         return not resources or all((has := resources.get(name)) and (has.total is None or has.total >= needs[name]) for name in needs)
@@ -103,16 +116,16 @@ class Reasons:
         self._in_group: dict[tuple[str, int | None], LivingNodes] = {}
         """The nodes as seen by actors of a placement group, by group and bundle."""
         # Thousands of actors have few different needs, so each request and each answer is made once.
-        self._asks: dict[tuple[object, ...], Ask] = {}
-        self._answers: dict[tuple[Ask, str | None], Reason | None] = {}
+        self._requests: dict[tuple[object, ...], Request] = {}
+        self._answers: dict[tuple[Request, str | None], Reason | None] = {}
         # The dashboard reports the full names of resources late; until then the nodes are not known.
         wanted = {name for actor in self._waiting for name in actor.needs} | {name for each in facts.large for name in each.needs}
         wanted |= {name for group in facts.groups or () if group.pending for bundle in group.bundles for name in bundle.needs}
         mangled = {mangle(name) for name in wanted} - wanted
         are_names_known = not any(name in mangled for node in facts.nodes.nodes for name in node.resources)
-        self.nodes = LivingNodes(self._list_places(), known=are_names_known)
-        self._alive = {place.id for place in self.nodes.places}
-        self._held_up: dict[str, dict[Ask, int]] = {}
+        self.nodes = LivingNodes(self._list_nodes(), known=are_names_known)
+        self._alive = {node.id for node in self.nodes.nodes}
+        self._held_up: dict[str, dict[Request, int]] = {}
         """By job that holds resources, its requests that others hold up."""
         self._deadlock = self._find_deadlock()
 
@@ -120,7 +133,7 @@ class Reasons:
         """Why a group waits, followed by Ray's own reason."""
         if group.state == "PREPARED":
             return Reason(group.why)
-        wanted = self._ask_of_group(group)
+        wanted = self._request_of_group(group)
         found = (wanted and self._explain(wanted, group.job)) or Reason()
         said = f" (Ray: {group.why})" if group.why else ""
         return replace(found, why=f"{found.why}{said}" if found.why else group.why)
@@ -131,7 +144,7 @@ class Reasons:
             where = self._names.get(worker.node, worker.node[:8])
             return Reason(f"its constructor is running on {where}, pid {worker.pid}", "starting")
         if actor.placement_group is None:
-            return self._of_single(actor, self.nodes, self._ask_of_actor(actor)) or Reason(actor.why)
+            return self._of_single(actor, self.nodes, self._request_of_actor(actor)) or Reason(actor.why)
         group = groups.get(actor.placement_group)
         if group is None:
             return Reason("its placement group was removed", "removed") if has_waited(actor, self._facts.grouped) else Reason(actor.why)
@@ -139,21 +152,21 @@ class Reasons:
             return Reason(f"{GROUP_WAIT_PREFIX}{group.why}" if group.why else "its placement group waits", "group")
         key = (group.id, actor.bundle)
         if key not in self._in_group:
-            self._in_group[key] = LivingNodes(self._list_places_in_group(actor, group))
-        found = self._of_single(actor, self._in_group[key], ask([shape(actor.needs)], "STRICT_PACK"))
+            self._in_group[key] = LivingNodes(self._list_nodes_in_group(actor, group))
+        found = self._of_single(actor, self._in_group[key], make_request([shape(actor.needs)], "STRICT_PACK"))
         if found is None or found is STARTS:
             return found or Reason()
         return replace(found, why=f"in its placement group it {found.why}")
 
     def of_demand(self, demand: Demand) -> Reason:
-        """Why these tasks wait. No reason if a waiting actor asks for the same: Ray counts actors and tasks together."""
-        wanted = ask([shape(demand.needs)], "STRICT_PACK")
-        asked = {self._ask_of_actor(actor).shapes[0][0].amounts for actor in self._waiting}
+        """Why these tasks wait. No reason if a waiting actor requests for the same: Ray counts actors and tasks together."""
+        wanted = make_request([shape(demand.needs)], "STRICT_PACK")
+        asked = {self._request_of_actor(actor).shapes[0][0].amounts for actor in self._waiting}
         if wanted.shapes[0][0].amounts in asked or not self._is(wanted, "never"):
             return Reason()
         return self._explain(wanted, None) or Reason()
 
-    def _of_single(self, actor: Actor, nodes: LivingNodes, wanted: Ask) -> Reason | None:
+    def _of_single(self, actor: Actor, nodes: LivingNodes, wanted: Request) -> Reason | None:
         """Why an actor has no place on one of these nodes. `None`: unknown, or the facts may be older than the actor's request."""
         queued = None if self._queued is None else wanted.shapes[0][0].amounts in self._queued
         has_settled = has_waited(actor, self._facts.asked)
@@ -169,12 +182,12 @@ class Reasons:
         if self._queued is None:
             why = "there is room for it: the runtime environment or the worker process is starting, or it may be bound to a node"
             return Reason(why, "room")
-        held = [hold.amounts.get("GPU", 0) for place in self.nodes.places for hold in place.holds]
+        held = [hold.amounts.get("GPU", 0) for node in self.nodes.nodes for hold in node.holds]
         is_split = wanted.sum("GPU") >= SCALE and any(amount % SCALE for amount in held)
         parts = "the free GPUs may be fractions of several GPUs, or " if is_split else ""
         return Reason(f"there is room for it, but Ray keeps it queued: {parts}it may be bound to a node (Ray does not report that)", "room")
 
-    def _explain(self, wanted: Ask, job: str | None) -> Reason | None:
+    def _explain(self, wanted: Request, job: str | None) -> Reason | None:
         """Why a job's request has no place; starts with the deadlock, if waiting alone will not help."""
         key = (wanted, job)
         if key not in self._answers:
@@ -187,9 +200,9 @@ class Reasons:
             self._answers[key] = found
         return self._answers[key]
 
-    def _judge(self, nodes: LivingNodes, wanted: Ask) -> Reason | None:
+    def _judge(self, nodes: LivingNodes, wanted: Request) -> Reason | None:
         verdict = nodes.judge(wanted)
-        words = None if verdict is None else sentence(nodes, wanted, verdict)
+        words = None if verdict is None else explain_verdict(nodes, wanted, verdict)
         if words is None or verdict is None:
             return None
         match verdict.kind:
@@ -202,7 +215,7 @@ class Reasons:
             case kind:
                 return Reason(words, kind)
 
-    def _is(self, wanted: Ask, *kinds: str) -> bool:
+    def _is(self, wanted: Request, *kinds: str) -> bool:
         verdict = self.nodes.judge(wanted)
         return verdict is not None and verdict.kind in kinds
 
@@ -213,25 +226,25 @@ class Reasons:
         worker = self._workers.get(actor.id) if actor.state == "PENDING_CREATION" else None
         return worker.node if worker else None
 
-    def _ask_of_actor(self, actor: Actor) -> Ask:
+    def _request_of_actor(self, actor: Actor) -> Request:
         """An actor that declares nothing needs one CPU to be placed, and gives it back. Ray's own actors declare that they need none."""
         needs = actor.needs or ({} if actor.internal else {"CPU": 1.0})
         key = (*needs.items(), *actor.labels.items())
-        if key not in self._asks:
-            self._asks[key] = ask([shape(needs, actor.labels)], "STRICT_PACK")
-        return self._asks[key]
+        if key not in self._requests:
+            self._requests[key] = make_request([shape(needs, actor.labels)], "STRICT_PACK")
+        return self._requests[key]
 
-    def _ask_of_group(self, group: PlacementGroup) -> Ask | None:
+    def _request_of_group(self, group: PlacementGroup) -> Request | None:
         """The bundles of a group that have no place. With an unknown strategy only if no strategy could place them."""
         placed = {bundle.node for bundle in group.bundles if bundle.node in self._alive}
         unplaced = [shape(bundle.needs, bundle.labels) for bundle in group.bundles if bundle.node not in self._alive]
         if not unplaced:
             return None
         strategy = next((known for known in STRATEGIES if known == group.strategy), None)
-        wanted = ask(unplaced, strategy or "PACK", filter(None, placed))
+        wanted = make_request(unplaced, strategy or "PACK", filter(None, placed))
         return wanted if strategy or self._is(wanted, "never") else None
 
-    def _list_places(self) -> Iterator[Place]:
+    def _list_nodes(self) -> Iterator[PlacementNode]:
         """The living nodes, each with the resources that actors hold and groups have reserved there, used or not."""
         holds: dict[str, list[NodeHold]] = {}
         for actor in self._facts.actors:
@@ -251,14 +264,14 @@ class Reasons:
             total = {name: scale_amount(has.total) for name, has in node.resources.items() if has.total is not None}
             used = {name: usage.get(name, has).used for name, has in node.resources.items()} if self._facts.asked is not None else {}
             known = {name: scale_amount(amount) for name, amount in used.items() if amount is not None}
-            yield Place(node.id, node.title, total, known, {_NODE: node.id, **node.labels}, tuple(holds.get(node.id, ())))
+            yield PlacementNode(node.id, node.title, total, known, {_NODE: node.id, **node.labels}, tuple(holds.get(node.id, ())))
 
-    def _list_places_in_group(self, actor: Actor, group: PlacementGroup) -> Iterator[Place]:
+    def _list_nodes_in_group(self, actor: Actor, group: PlacementGroup) -> Iterator[PlacementNode]:
         """A placed group as its actors see it: the actor's own bundle, or the group's resources on each node."""
         users = self._users.get(group.id, ())
         if actor.bundle is not None and actor.bundle < len(group.bundles):
             bundle = group.bundles[actor.bundle]
-            yield self._place_in_group(
+            yield self._node_in_group(
                 f"bundle {actor.bundle}", _scale(bundle.needs), [each for each in users if each.bundle == actor.bundle]
             )
             return
@@ -266,14 +279,14 @@ class Reasons:
             total: Counter[str] = Counter()
             for bundle in group.bundles:
                 total.update(_scale(bundle.needs) if bundle.node == node else {})
-            yield self._place_in_group(self._names.get(node, node[:8]), total, [each for each in users if self._home(each) == node])
+            yield self._node_in_group(self._names.get(node, node[:8]), total, [each for each in users if self._home(each) == node])
 
-    def _place_in_group(self, name: str, total: Mapping[str, int], users: Iterable[Actor]) -> Place:
+    def _node_in_group(self, name: str, total: Mapping[str, int], users: Iterable[Actor]) -> PlacementNode:
         used = Counter(dict.fromkeys(total, 0))
         holds = tuple(self._hold(each.job, f"actor {each.class_}", each.needs) for each in users)
         for hold in holds:
             used.update(hold.amounts)
-        return Place(name, name, total, used, {}, holds)
+        return PlacementNode(name, name, total, used, {}, holds)
 
     def _hold(self, job: str | None, what: str, needs: Mapping[str, float]) -> NodeHold:
         who = f"job {job}" if job else "no job"
@@ -283,19 +296,19 @@ class Reasons:
 
     def _find_deadlock(self) -> Deadlock:
         """Collect the requests that are held up, by job, and find the jobs among them that wait for each other or for themselves."""
-        asks: dict[str, Counter[Ask]] = {}
+        requests: dict[str, Counter[Request]] = {}
         for group in self._facts.groups or ():
-            if group.pending and group.job and (wanted := self._ask_of_group(group)):
-                asks.setdefault(group.job, Counter())[wanted] += 1
+            if group.pending and group.job and (wanted := self._request_of_group(group)):
+                requests.setdefault(group.job, Counter())[wanted] += 1
         for actor in self._waiting:
             if actor.job and actor.placement_group is None and not actor.internal and not self._home(actor):
-                asks.setdefault(actor.job, Counter())[self._ask_of_actor(actor)] += 1
-        holders = {hold.job for place in self.nodes.places for hold in place.holds}
-        for job, wanted_by_job in asks.items():
+                requests.setdefault(actor.job, Counter())[self._request_of_actor(actor)] += 1
+        holders = {hold.job for node in self.nodes.nodes for hold in node.holds}
+        for job, wanted_by_job in requests.items():
             held = {each: times for each, times in wanted_by_job.items() if self._is(each, "held", "fragmented", "short", "label")}
             if held and job in holders:
                 self._held_up[job] = held
-        return deadlock(self.nodes, self._held_up) if self._held_up else Deadlock()
+        return find_deadlock(self.nodes, self._held_up) if self._held_up else Deadlock()
 
 
 def _scale(needs: Mapping[str, float]) -> dict[str, int]:

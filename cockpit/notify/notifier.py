@@ -36,19 +36,19 @@ class Notifier:
         self._recipients: list[Recipient] = []
         self._folder: Path | None = None
         self._lock: Lock | None = None
-        self._tried = float("-inf")
+        self._last_try = float("-inf")
         self._trouble: str | None = None
         """An error of the file of sent notices, or of the lock."""
         self._snapshot = Snapshot()
-        self._news = asyncio.Event()
+        self._has_news = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._sending: dict[int, asyncio.Task[None]] = {}
         self._saving = asyncio.Lock()
 
-    def hear(self, snapshot: Snapshot) -> None:
+    def on_snapshot(self, snapshot: Snapshot) -> None:
         """Take a new snapshot; returns at once."""
         self._snapshot = snapshot
-        self._news.set()
+        self._has_news.set()
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run(), name="notify")
 
@@ -60,27 +60,27 @@ class Notifier:
 
     async def _run(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._has_news.wait()
+            self._has_news.clear()
             snapshot = self._snapshot
             try:
-                if snapshot.cluster.address is not None and await self._is_ours(snapshot):
-                    for place, recipient in enumerate(self._recipients):
-                        recipient.look(snapshot)
-                        if place not in self._sending and (message := recipient.message(snapshot)) is not None:
-                            self._start_sending(place, recipient, message)
+                if snapshot.cluster.address is not None and await self._try_lock(snapshot):
+                    for number, recipient in enumerate(self._recipients):
+                        recipient.update(snapshot)
+                        if number not in self._sending and (message := recipient.message(snapshot)) is not None:
+                            self._start_sending(number, recipient, message)
             except (OSError, SourceError) as error:
-                self._trouble = _words(error)
+                self._trouble = _describe_save_error(error)
             except Exception as error:  # noqa: BLE001 nobody waits for this task: it must go on, and report the error
                 self._trouble = bug(error)
             self._report_trouble()
 
-    def _start_sending(self, place: int, recipient: Recipient, message: Message) -> None:
-        self._sending[place] = task = asyncio.get_running_loop().create_task(self._send_one(recipient, message), name="notify one")
+    def _start_sending(self, number: int, recipient: Recipient, message: Message) -> None:
+        self._sending[number] = task = asyncio.get_running_loop().create_task(self._send_one(recipient, message), name="notify one")
 
         def forget(done: asyncio.Task[None]) -> None:
-            if self._sending.get(place) is done:  # another cluster's message may be on its way to the same target by now
-                del self._sending[place]
+            if self._sending.get(number) is done:  # another cluster's message may be on its way to the same target by now
+                del self._sending[number]
 
         task.add_done_callback(forget)
 
@@ -96,14 +96,14 @@ class Notifier:
             await self._save()
         self._report_trouble()
 
-    async def _is_ours(self, snapshot: Snapshot) -> bool:
+    async def _try_lock(self, snapshot: Snapshot) -> bool:
         """Whether this cockpit holds the lock of the cluster; tries to take it now and then."""
         folder = self._root / cluster_folder(snapshot.cluster)
         if folder != self._folder:
             self._leave()
             self._folder = folder
-        if not self._recipients and not 0 <= snapshot.taken - self._tried < RETRY_S:
-            self._tried = snapshot.taken
+        if not self._recipients and not 0 <= snapshot.taken - self._last_try < RETRY_S:
+            self._last_try = snapshot.taken
 
             def take_lock() -> tuple[Lock, SentNotices | None]:
                 make_folder(folder)
@@ -129,7 +129,7 @@ class Notifier:
                 await run_in_thread(lambda: save_sent(folder, sent), folder)
                 self._trouble = None
             except (OSError, SourceError) as error:
-                self._trouble = _words(error)
+                self._trouble = _describe_save_error(error)
 
     def _leave(self) -> None:
         """Stop sending for this cluster, and release its lock."""
@@ -137,12 +137,12 @@ class Notifier:
             task.cancel()
         if self._lock is not None:
             self._lock.release()
-        self._lock, self._folder, self._recipients, self._tried, self.holder = None, None, [], float("-inf"), None
+        self._lock, self._folder, self._recipients, self._last_try, self.holder = None, None, [], float("-inf"), None
 
     def _report_trouble(self) -> None:
-        names = [f"target {place} ({one.target.kind}): {one.failure}" for place, one in enumerate(self._recipients, 1) if one.failure]
+        names = [f"target {number} ({one.target.kind}): {one.failure}" for number, one in enumerate(self._recipients, 1) if one.failure]
         self._show_fault("; ".join([*names, *([self._trouble] if self._trouble else [])]) or None)
 
 
-def _words(error: OSError | SourceError) -> str:
+def _describe_save_error(error: OSError | SourceError) -> str:
     return f"the list of sent messages can't be saved: {explain_os_error(error) if isinstance(error, OSError) else error}"

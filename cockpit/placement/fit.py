@@ -17,7 +17,7 @@ from cockpit.placement.request import Strategy
 
 Vector = tuple[int, ...]
 Bundles = Sequence[tuple[Vector, int]]
-Room = Literal["yes", "missed", "no", "unknown"]
+Fit = Literal["yes", "missed", "no", "unknown"]
 """`missed`: there is room, but Ray's algorithm doesn't find it. `unknown`: the search would take too long."""
 MAX_SEARCH_STEPS = 20_000
 """A search ends without a result after so many steps, some hundredths of a second."""
@@ -41,7 +41,7 @@ class TooLongError(Exception):
     """A search has used up its steps."""
 
 
-def room(stock: Stock, bundles: Bundles, strategy: Strategy) -> Room:
+def check_fit(stock: Stock, bundles: Bundles, strategy: Strategy) -> Fit:
     """Return whether there is room for all bundles."""
     try:
         if strategy == "STRICT_PACK":
@@ -64,7 +64,7 @@ def capacity(slot: Slot, number: int, need: Vector) -> int:
 
 
 def _total_need(bundles: Bundles) -> Vector:
-    return tuple(sum(need[place] * count for need, count in bundles) for place in range(len(bundles[0][0])))
+    return tuple(sum(need[index] * count for need, count in bundles) for index in range(len(bundles[0][0])))
 
 
 def _can_spread(stock: Stock, bundles: Bundles) -> bool:
@@ -86,7 +86,7 @@ def _can_hold_each(stock: Stock, bundles: Bundles) -> bool:
     for number, (need, count) in enumerate(bundles):
         if sum(nodes * min(count, capacity(slot, number, need)) for slot, nodes in stock.items()) < count:
             return False
-    return all(need <= sum(slot.has[place] * nodes for slot, nodes in stock.items()) for place, need in enumerate(_total_need(bundles)))
+    return all(need <= sum(slot.has[index] * nodes for slot, nodes in stock.items()) for index, need in enumerate(_total_need(bundles)))
 
 
 class Move(msgspec.Struct, frozen=True):

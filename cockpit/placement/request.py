@@ -25,12 +25,12 @@ class Shape(msgspec.Struct, frozen=True, order=True):
     labels: Labels = ()
 
 
-class Ask(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True):
     """A request for bundles: the number of each shape. They are placed together or not at all."""
 
     shapes: tuple[tuple[Shape, int], ...]
     strategy: Strategy
-    elsewhere: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
     """Nodes that already have bundles of the request, and by its strategy may get no more."""
 
     @property
@@ -39,7 +39,7 @@ class Ask(msgspec.Struct, frozen=True):
         return sum(number for _, number in self.shapes)
 
     @property
-    def together(self) -> bool:
+    def is_on_one_node(self) -> bool:
         """Whether all bundles go to one node."""
         return self.strategy == "STRICT_PACK" or self.size == 1
 
@@ -68,7 +68,7 @@ class NodeHold(msgspec.Struct, frozen=True):
     amounts: Mapping[str, int]
 
 
-class Place(msgspec.Struct, frozen=True):
+class PlacementNode(msgspec.Struct, frozen=True):
     """A living node: its resources, and how much of them is assigned. If `used` lacks a resource, its assigned amount is unknown."""
 
     id: str
@@ -95,10 +95,10 @@ def shape(needs: Mapping[str, float], labels: Mapping[str, str] | None = None) -
     return Shape(tuple((name, amount) for name, amount in wanted if amount > 0), tuple(sorted((labels or {}).items())))
 
 
-def ask(bundles: Iterable[Shape] | Mapping[Shape, int], strategy: Strategy, elsewhere: Iterable[str] = ()) -> Ask:
+def make_request(bundles: Iterable[Shape] | Mapping[Shape, int], strategy: Strategy, excluded: Iterable[str] = ()) -> Request:
     """Return a request for these bundles, which are given one by one or counted."""
     counted = Counter(bundles)
-    return Ask(tuple(sorted(counted.items())), strategy, frozenset(elsewhere) if strategy == "STRICT_SPREAD" else frozenset())
+    return Request(tuple(sorted(counted.items())), strategy, frozenset(excluded) if strategy == "STRICT_SPREAD" else frozenset())
 
 
 def matches(labels: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> bool:

@@ -18,7 +18,7 @@ from cockpit.config.reach import HostEntry, check_host
 from cockpit.model import Value
 from cockpit.placement import Strategy
 from cockpit.presets.amounts import byte_count, is_number, version_matches
-from cockpit.presets.ray_flags import HEADS_ALONE, OF_ONE_HOST, FlagValue, flag_arguments, flag_name, flag_value, flag_words
+from cockpit.presets.ray_flags import HEAD_ONLY, HOST_SPECIFIC, FlagValue, flag_arguments, flag_name, flag_value, flag_words
 from cockpit.presets.schema import WORDS, JobFile, NeedsFile, PresetFile, RayFile
 from cockpit.presets.script import explain_script, is_script
 from cockpit.secrets import redact
@@ -151,7 +151,7 @@ class Preset(Value, frozen=True):
         return self.ray.nodes if isinstance(self.ray, RayStart) else ()
 
 
-_ON_HEAD: Final = dict.fromkeys(HEADS_ALONE, "only allowed for the head")
+_ON_HEAD: Final = dict.fromkeys(HEAD_ONLY, "only allowed for the head")
 _VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _RUNTIME_ENV: Final = (
     "py_modules", "py_executable", "pip", "uv", "conda", "excludes", "container", "image_uri", "nsight", "rocprof-sys", "mpi", "config",
@@ -227,7 +227,7 @@ class _Reader:
         for name in ("host", "address"):
             if name in workers:
                 raise self._document.mistake(f"ray.workers.{name}", "hosts belong in a list of workers, and then ray.head needs a host too")
-        apart = dict.fromkeys(OF_ONE_HOST, "belongs to one host, but ray.head names none")
+        apart = dict.fromkeys(HOST_SPECIFIC, "belongs to one host, but ray.head names none")
         flags = self._flags("ray.head", head, apart), self._flags("ray.workers", workers, {**_ON_HEAD, **apart})
         return SlurmStart(*flags, self._variables("ray.env", file.env), file.python)
 

@@ -61,7 +61,7 @@ FLAGS: Final[Mapping[str, RayFlag]] = {
     **{name: RayFlag("switch") for name in _SWITCHES},
     "include_log_monitor": RayFlag("true or false"),
 }
-OWN: Final[Mapping[str, str]] = {
+NOT_SETTABLE: Final[Mapping[str, str]] = {
     "head": "the host under `ray.head` is the head",
     "block": "Ray keeps running after `ray start` returns",
     "verbose": "cockpit shows the output of `ray start` when it fails",
@@ -72,9 +72,9 @@ OWN: Final[Mapping[str, str]] = {
     "env": "variables are the same on all hosts: set ray.env",
 }
 """Flags that a preset can't set, with the reason: cockpit sets them itself, or another key does."""
-HEADS_ALONE: Final = ("port", "redis_shard_ports", "system_config", "dashboard_port", "dashboard_host", "include_dashboard")
+HEAD_ONLY: Final = ("port", "redis_shard_ports", "system_config", "dashboard_port", "dashboard_host", "include_dashboard")
 """Flags that Ray refuses on a worker, or that have no effect there."""
-OF_ONE_HOST: Final = ("node_ip_address", "node_name")
+HOST_SPECIFIC: Final = ("node_ip_address", "node_name")
 """Flags whose value is different on each host."""
 _KINDS: Final[Mapping[FlagKind, tuple[str, dict[str, Any]]]] = {
     "port": ("a port from 0 to 65535", {"type": "integer", "minimum": 0, "maximum": 65535}),
@@ -98,8 +98,8 @@ _LIST_OF_PORTS: Final = r"\d{1,5}(?:,\d{1,5})*"
 def flag_name(written: str) -> str:
     """Return the flag's name with `_`. It may be written with `-` or `--` too. Raises `InputError`."""
     name = written.removeprefix("--").replace("-", "_")
-    if name in OWN:
-        raise InputError(f"can't be set here: {OWN[name]}")
+    if name in NOT_SETTABLE:
+        raise InputError(f"can't be set here: {NOT_SETTABLE[name]}")
     if name not in FLAGS:
         near = get_close_matches(name, FLAGS, 1)
         raise InputError("`ray start` of 2.9 to 2.60 has no such flag" + (f"; perhaps {near[0]}" if near else ""))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cockpit.config.document import InputError
 from cockpit.model import RayProcess, Snapshot
-from cockpit.presets.ray_flags import FLAGS, OF_ONE_HOST, flag_name, flag_value
+from cockpit.presets.ray_flags import FLAGS, HOST_SPECIFIC, flag_name, flag_value
 from cockpit.text import clean, join_first, plural
 
 UNSHOWN: Final = (
@@ -56,9 +56,9 @@ def describe_ray(snapshot: Snapshot, env: Mapping[str, str] = {}) -> tuple[dict[
         section: dict[str, Any] = {"head": listed[0], **({"workers": listed[1:]} if workers else {})}
     else:
         # Without hosts a preset has one set of flags for all workers: those that all of them have.
-        section = {"head": {name: value for name, value in flags[0].items() if name not in OF_ONE_HOST}}
+        section = {"head": {name: value for name, value in flags[0].items() if name not in HOST_SPECIFIC}}
         if workers:
-            first = {name: value for name, value in flags[1].items() if name not in OF_ONE_HOST}
+            first = {name: value for name, value in flags[1].items() if name not in HOST_SPECIFIC}
             section["workers"] = {name: value for name, value in first.items() if all(each.get(name) == value for each in flags[1:])}
         notes.append("It ran in a Slurm job, so that no hosts are named: recover takes the nodes of the job that it runs in")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import re
@@ -98,6 +99,9 @@ def run(
     with given, out, err:
         given.write(text)
         given.seek(0)
+        # `> /dev/stdout` in a profile truncates the file. Whatever the program writes after that must not lie over the profile's text.
+        for file in (out, err):
+            fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
         before = limit_output if limited else lambda: None
         process = start(words, account, environ, stdin=given, stdout=out, stderr=err, before=before)
         code: int | None = None

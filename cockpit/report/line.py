@@ -80,7 +80,7 @@ class LineWriter:
         self._begun = float("-inf")
         self._is_tidy = False
 
-    def hear(self, snapshot: Snapshot) -> None:
+    def on_snapshot(self, snapshot: Snapshot) -> None:
         """Take a new snapshot, and start a thread that writes its line if it is time."""
         now = self._clock()
         if not is_worth_a_line(snapshot) or now - self._begun < LINE_EVERY_S or (self._thread and self._thread.is_alive()):

@@ -56,7 +56,7 @@ class Rule(msgspec.Struct, frozen=True):
     """A pattern of secrets: the secret is the `value` that follows the `lead`. Without a lead it must begin at the beginning of a word."""
 
     name: str
-    """The key of its examples in `tests/secrets_examples.py`."""
+    """The key of its examples in `tests/secrets/examples.py`."""
     hints: tuple[str, ...]
     """In lower case. The rule is skipped for a text without any of them."""
     lead: str = ""

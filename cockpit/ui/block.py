@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
-from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.cells import cell_len, set_cell_size
 
 from cockpit.text import UNKNOWN, clean
+from cockpit.ui.folding import fold_text
 from cockpit.ui.section import Cell, Column, Cut, Section, fit_columns
 from cockpit.ui.view import View
 
@@ -84,10 +85,10 @@ def lay_out(
 ) -> Iterator[Block]:
     """Lay sections out one below the other; `listed` has each section with its rows and the number of hidden rows.
 
-    Blank lines go first to rows beyond `least`, then to cut cells, from the top on. With `lends` some of them stay for the pane.
+    Blank lines go first to rows beyond `min_rows`, then to cut cells, from the top on. With `lends` some of them stay for the pane.
     """
     gap = 1 if height >= GAP_FROM_LINES else 0
-    counts = [len(rows) if section.least is None else min(len(rows), section.least) for section, rows, _ in listed]
+    counts = [len(rows) if section.min_rows is None else min(len(rows), section.min_rows) for section, rows, _ in listed]
     blank = height + gap - sum(1 + count + gap for count in counts)
     room = width - (blank < 0) - GUTTER_CELLS + 1  # the blank after the last column may be cut
     for number, (_, rows, _) in enumerate(listed):
@@ -141,26 +142,16 @@ def _row_starts(rows: Sequence[Any], columns: Iterable[tuple[Column[Any], int]],
     return starts
 
 
-def fold_cell(cell: Cell, width: int, most: int) -> tuple[Cell, ...]:
-    """The cell in up to `most` lines; a cell with several tones stays on one line."""
+@lru_cache(1024)
+def fold_cell(cell: Cell, width: int, max_lines: int) -> tuple[Cell, ...]:
+    """The cell in up to `max_lines` lines; a cell with several tones stays on one line."""
     cell = truncate_cell(cell)
     if isinstance(cell, str):
-        return fold_text(cell, width, most)
-    return tuple(((text, cell[0][1]),) for text in fold_text(cell[0][0], width, most)) if len(cell) == 1 else (cell,)
-
-
-@lru_cache(1024)
-def fold_text(text: str, width: int, most: int) -> tuple[str, ...]:
-    """The text in up to `most` lines, broken between words if possible; the last line has the whole rest."""
-    lines: list[str] = []
-    rest = clean(text)
-    while len(lines) < most - 1 and text_width(rest) > max(2, width):
-        line = chop_cells(rest[: 4 * width], max(2, width))[0]
-        if rest[len(line)] != " " and " " in line.strip():
-            line = line[: line.rindex(" ")]
-        lines.append(line.rstrip())
-        rest = rest[len(line) :].lstrip()
-    return (*lines, rest)
+        return tuple(fold_text(clean(cell), width, max_lines=max_lines))
+    if len(cell) != 1:
+        return (cell,)
+    [(text, tone)] = cell
+    return tuple(((line, tone),) for line in fold_text(clean(text), width, max_lines=max_lines))
 
 
 ARROWS = "▾▴v^"

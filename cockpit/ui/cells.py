@@ -131,7 +131,7 @@ def fullest_disk(node: Node, view: View) -> tuple[int | None, int | None]:
     return (disk.used, disk.total) if disk else (None, None)
 
 
-def ago(moment: float | None, view: View) -> str:
+def time_since(moment: float | None, view: View) -> str:
     """The time since that moment."""
     return age(None if moment is None else view.now - moment)
 
@@ -144,7 +144,9 @@ def say_unlisted(view: View) -> str:
 def moment(when: float | None, view: View) -> str:
     """Date and time by this host's clock, and the time since then."""
     try:
-        return UNKNOWN if when is None else f"{datetime.fromtimestamp(when - CLOCK.shift()):%Y-%m-%d %H:%M:%S}  ({ago(when, view)} ago)"
+        return (
+            UNKNOWN if when is None else f"{datetime.fromtimestamp(when - CLOCK.shift()):%Y-%m-%d %H:%M:%S}  ({time_since(when, view)} ago)"
+        )
     except (ValueError, OverflowError, OSError):  # the clock is far off
         return UNKNOWN
 
@@ -244,7 +246,7 @@ def actor_pid(actor: Actor, _: View | None = None) -> str:
     return UNKNOWN if actor.pid is None or actor.state == "RESTARTING" else str(actor.pid)
 
 
-def why(thing: Actor | PlacementGroup, view: View) -> str:
+def wait_reason(thing: Actor | PlacementGroup, view: View) -> str:
     """The reason for waiting; a long reason that another row already shows is replaced by `see` and the name of that row."""
     reason = thing.why or ""
     begin = GROUP_WAIT_PREFIX if reason.startswith(GROUP_WAIT_PREFIX) else ""

@@ -26,7 +26,7 @@ def number_column(
 
 def age_column(title: str, width: int, moment: Callable[[Row, View], float | None], rank: int = 0) -> Column[Row]:
     """The time since a moment."""
-    return Column(title, width, lambda row, view: cells.ago(moment(row, view), view), sort=moment, right=True, rank=rank)
+    return Column(title, width, lambda row, view: cells.time_since(moment(row, view), view), sort=moment, right=True, rank=rank)
 
 
 def reason_column(width: int, text: Callable[[Row, View], str | None], rank: int = 0) -> Column[Row]:

@@ -43,7 +43,7 @@ class Drawing:
             return Strip([Segment(lead, base + self._style("title")), Segment(words, base)]).adjust_cell_length(width, base)
 
         words = " " * GUTTER_CELLS
-        more = f" ({block.more} more: {block.section.more})" if block.more else ""
+        more = f" ({block.more} more: {block.section.more_hint})" if block.more else ""
         for place, (column, cells) in enumerate(block.columns):
             is_down = column.right is not sort[1]
             mark = ARROWS[2 * view.ascii + (not is_down)] if column.title and column.title == sort[0] else ""
@@ -60,7 +60,7 @@ class Drawing:
         base = self._base()
         if on_cursor:
             base += self._style("cursor")
-        elif block.section.dim(row, view):
+        elif block.section.is_old(row, view):
             base += self._style("stale")
 
         segments = [Segment(" " * GUTTER_CELLS, base)]

@@ -30,12 +30,12 @@ class LineDrawing:
         """`style` returns the style of `match`, `current`, `mark`, `more`, and of plain text for the empty name."""
         self._lines, self._searches, self._style, self._ascii = lines, searches, style, ascii
 
-    def parts(self, number: int, left: int | None, width: int, *, is_current: bool, is_apart: bool = False) -> list[Strip]:
+    def draw_parts(self, number: int, left: int | None, width: int, *, is_current: bool, is_apart: bool = False) -> list[Strip]:
         """Draw a line `width` cells wide, after the column of marks: as one strip moved left by `left` cells; without `left`, wrapped.
 
         `is_apart`: only this line is moved left, which a sign at its beginning shows.
         """
-        base, whole = self._base(number), self.whole(number, is_current=is_current)
+        base, whole = self._base(number), self.draw_whole(number, is_current=is_current)
         more = Segment(">" if self._ascii else "›", base + self._style("more"))
         if left is None:
             chunks = chop_cells(whole.text, max(2, width)) or [""]
@@ -51,7 +51,7 @@ class LineDrawing:
         sign = Strip([Segment((">" if self._ascii else "▌") if self._is_marked(number) else " ", base)], 1)
         return [Strip.join([sign, part]) for part in parts]
 
-    def whole(self, number: int, *, is_current: bool = False) -> Strip:
+    def draw_whole(self, number: int, *, is_current: bool = False) -> Strip:
         """Draw the whole line with highlighted matches and without secrets."""
         # A private key goes over several lines: let the redactor read the lines before this one.
         before = self._lines.slice(number - MAX_KEY_LINES, number)
@@ -64,7 +64,7 @@ class LineDrawing:
         if pattern is None:
             return strip
         style = self._style("current" if is_current else "match")
-        edges = [edge for match in find_places(strip, pattern) for edge in match]
+        edges = [edge for match in find_matches(strip, pattern) for edge in match]
         parts = strip.divide([*edges, strip.cell_length])  # every second part is a match
         return Strip.join(
             Strip([Segment(text, (own or Style.null()) + style) for text, own, _ in part]) if place % 2 else part
@@ -78,7 +78,7 @@ class LineDrawing:
         return self._style("") + self._style("mark") if self._is_marked(number) else self._style("")
 
 
-def find_places(strip: Strip, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
+def find_matches(strip: Strip, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
     """The matches of a pattern: the first cell of each, and the cell after its last."""
     text, found, at, cell = strip.text, [], 0, 0
     for match in islice(pattern.finditer(text), MAX_HIGHLIGHTS):

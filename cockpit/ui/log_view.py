@@ -19,7 +19,7 @@ from textual.strip import Strip
 
 from cockpit.ui.log_lines import LogLines
 from cockpit.ui.log_search import LogSearches
-from cockpit.ui.log_strips import LineDrawing, find_places, shift_to_see
+from cockpit.ui.log_strips import LineDrawing, find_matches, shift_to_see
 
 REDRAW_INTERVAL_S: Final = 1 / 15
 """Seconds between two updates with new lines; faster changes can't be read."""
@@ -220,8 +220,8 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self.follow, self._current = False, number
         # Move only this line sideways if its match is beyond the edge: the other lines may be short, and would look empty there.
         self.left = self._own_shift = 0
-        whole, pattern = self._drawing.whole(number), self._searches.stops.pattern
-        if not self.wrap and pattern and (found := find_places(whole, pattern)):
+        whole, pattern = self._drawing.draw_whole(number), self._searches.stops.pattern
+        if not self.wrap and pattern and (found := find_matches(whole, pattern)):
             self._own_shift = shift_to_see(*found[0], whole.cell_length, self._width)
         self._redraw()
 
@@ -265,7 +265,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         """Move sideways, up to the end of the longest visible line."""
         if self.wrap:
             return
-        widest = max((self._drawing.whole(number).cell_length for number, _ in self._places()), default=0)
+        widest = max((self._drawing.draw_whole(number).cell_length for number, _ in self._places()), default=0)
         furthest = max(0, widest - self._width)
         left = (self._own_shift or self.left) + by * SHIFT_CELLS
         self.left, self._own_shift = max(0, min(left, -(-furthest // SHIFT_CELLS) * SHIFT_CELLS)), 0
@@ -345,5 +345,5 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         is_apart = left is not None and left != self.left
         key = (number, left, self._width, is_apart)
         if key not in self._strips:
-            self._strips[key] = self._drawing.parts(number, left, self._width, is_current=number == self._current, is_apart=is_apart)
+            self._strips[key] = self._drawing.draw_parts(number, left, self._width, is_current=number == self._current, is_apart=is_apart)
         return self._strips[key]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from textwrap import wrap
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
-from rich.cells import cell_len, chop_cells
 
+from cockpit.text import clean
+from cockpit.ui.folding import fold_text
 from cockpit.ui.marks import Piece
 from cockpit.ui.view import View
 
@@ -63,16 +63,16 @@ class Section(msgspec.Struct, Generic[Row], frozen=True):
     """Shown when there are no rows."""
     search: Callable[[Row], str] = str
     """The text that the filter searches."""
-    dim: Callable[[Row, View], bool] = lambda _row, _view: False
+    is_old: Callable[[Row, View], bool] = lambda _row, _view: False
     """Whether the row's facts are old."""
     total: int | None = None
     """The number of all rows, if `rows` has only the first of them."""
-    least: int | None = None
-    """If there is no room for all rows, so many are listed; `None`: all, as a table can be scrolled."""
+    min_rows: int | None = None
+    """If there is no room for all rows, at least so many are listed; `None`: all, because a table can be scrolled."""
     newest_last: bool = False
     """If there is no room for all rows, the last ones are listed, not the first."""
-    more: str = ""
-    """The key that lists the others."""
+    more_hint: str = ""
+    """What to press for the others, such as `press 6`."""
     fixed: bool = False
     """Neither filtered nor sorted: facts about one thing."""
     unknown: str = NO_ANSWER
@@ -150,7 +150,7 @@ class Item(PageRow, Generic[Row], frozen=True):
     """A row with a key of its own around any value."""
 
     key: str
-    of: Row
+    value: Row
     about: object = None
     """The thing that Enter opens."""
 
@@ -198,11 +198,9 @@ MAX_FACT_CHARS = 100_000
 
 
 def _break_lines(value: Cell, room: int) -> list[Cell]:
-    """Break a text between words; a word that is longer than the room, or has wide characters, anywhere."""
+    """Break a text into lines of at most `room` cells."""
     if not isinstance(value, str):
         return [value]
     if len(value) > MAX_FACT_CHARS:
         value = f"{value[:MAX_FACT_CHARS]}\n… and {len(value) - MAX_FACT_CHARS:,} more characters"
-    lines = value.splitlines() or [""]
-    pieces = [piece for line in lines for piece in wrap(line, room, replace_whitespace=False, break_on_hyphens=False) or [""]]
-    return [part for piece in pieces for part in ([piece] if cell_len(piece) <= room else chop_cells(piece, room))]
+    return [piece for line in value.splitlines() or [""] for piece in fold_text(clean(line), room)]

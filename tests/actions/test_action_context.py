@@ -1,4 +1,4 @@
-"""Which host is meant by a name, and what people call it."""
+"""Which host a name refers to, and its name for people."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ VM = place("vm", "10.0.0.1", HEAD, local=True)
 
 
 def context(*others: Host, nodes: Sequence[Node] = (HEAD, W1)) -> ActionContext:
-    """On `vm`, which has the head; the other node is reached as `worker-alias`, unless other hosts are given."""
+    """On `vm`, which has the head. The other node is reached as `worker-alias`, unless other hosts are given."""
     others = others or (place("worker-alias", "10.0.0.2", W1),)
     hosts = {host.name: host for host in (*others, VM)}
     config = SimpleNamespace(names_of=lambda name: (name,))
     pool = SimpleNamespace(local="vm", control_sockets=None)
     poller = SimpleNamespace(snapshot=snapshot(nodes=tuple(nodes), hosts=hosts))
-    made = ActionContext(SimpleNamespace(config=config, pool=pool, poller=poller, select_others=dict))  # type: ignore[arg-type]  # all that is asked of it
+    made = ActionContext(SimpleNamespace(config=config, pool=pool, poller=poller, select_others=dict))  # type: ignore[arg-type]  # all that is used of it
     made._entries.update({host.name: HostEntry(host.name) for host in others})
     return made
 
@@ -48,7 +48,7 @@ def test_an_unknown_host_is_contacted_under_the_given_name():
     assert context().named_hosts(("elsewhere",)) == ("elsewhere",)
 
 
-def test_hosts_are_called_as_their_nodes():
+def test_hosts_have_the_names_of_their_nodes():
     made = context()
     made._entries["by-address"] = HostEntry("by-address", address="10.0.0.2")
     assert made.titles_of(["vm", "worker-alias", "by-address", "elsewhere"]) == {
@@ -61,7 +61,7 @@ def test_hosts_are_called_as_their_nodes():
 
 W2 = node(3, name="w2", ip="10.0.0.3", host="gpu3", probed=True)
 FALSE_W2 = place("w2", "10.0.0.3", W1, W2)
-"""Before `w1` in the list; a process of any user's there looks like the raylet of `w1`."""
+"""Listed before `w1`; a process of any user there looks like the raylet of `w1`."""
 
 
 def test_a_false_raylet_on_another_host_attracts_no_action():
@@ -82,7 +82,7 @@ def test_a_host_with_the_nodes_address_goes_before_the_only_host_that_claims_the
     assert context(FALSE_W2, place("w1", "10.0.0.2"), nodes=(HEAD, W1, W2)).named_hosts(("gpu2",)) == ("w1",)
 
 
-def test_a_false_raylet_of_the_head_draws_no_question_for_ray_away_from_this_host():
+def test_a_false_raylet_of_the_head_gets_no_requests_for_ray():
     head = replace(HEAD, ip="10.0.0.1")
     made = context(place("w2", "10.0.0.3", head, W2), nodes=(head, W2))
     assert made.named_hosts(("head", head.id or "")) == ("vm",)
@@ -90,7 +90,7 @@ def test_a_false_raylet_of_the_head_draws_no_question_for_ray_away_from_this_hos
 
 
 @pytest.mark.parametrize("addresses", [("172.17.0.1", "172.18.0.1"), ("10.0.0.2", "10.0.0.2")])
-def test_no_host_is_chosen_if_several_may_be_meant(addresses):
+def test_no_host_is_chosen_if_several_are_possible(addresses):
     a, b = (place(name, address, W1) for name, address in zip("ab", addresses, strict=True))
     made = context(a, b)
     for find in (lambda: made.named_hosts(("w1",)), lambda: made.register_host(HostEntry("w1"))):
@@ -107,6 +107,6 @@ def test_two_living_nodes_with_one_name_are_distinguished_by_their_ids():
         made.named_hosts(("w1",))
 
 
-def test_a_host_that_is_probed_under_two_names_is_one():
+def test_a_host_probed_under_two_names_is_one_host():
     made = context(place("a", "172.17.0.1", W1, machine="boot 1"), place("b", "172.17.0.1", W1, machine="boot 1"))
     assert made.named_hosts(("w1",)) == ("a",)

@@ -26,7 +26,7 @@ def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_an_action_is_logged_before_it_begins_and_after_it_ends_where_only_its_owner_may_read(path):
+def test_an_action_is_logged_before_and_after_it_in_a_private_file(path):
     audit = Audit(path, lambda: 5.0)
     action = audit.begin(PLAN)
     audit.end(action, PLAN, RECEIPT)

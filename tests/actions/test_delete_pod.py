@@ -1,4 +1,4 @@
-"""The pod of a node is deleted by its uid: which it is, what ends with it, and what is left alone."""
+"""A node's pod is deleted by its uid: which pod it is, what ends with it, and what stays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def listed(name: str, number: int, **more: Any) -> dict[str, Any]:
 
 
 class Server:
-    """Lists pods, and remembers what it was to delete."""
+    """Lists pods and remembers deletions."""
 
     def __init__(self, *pods: dict[str, Any], refuses: SourceError | None = None) -> None:
         self.pods, self.refuses, self.deleted = pods, refuses, []
@@ -52,7 +52,7 @@ class Server:
 
 
 def world_of(server: Server | None, known: Snapshot | None = None) -> Any:
-    api = KubernetesApi(KubernetesPlace("default", "ray"), server) if server else None  # type: ignore[arg-type]  # as a way is
+    api = KubernetesApi(KubernetesPlace("default", "ray"), server) if server else None  # type: ignore[arg-type]  # cockpit's two ways have this form
     return SimpleNamespace(monitor=SimpleNamespace(kubernetes=api), snapshot=known or snapshot())
 
 
@@ -83,7 +83,7 @@ async def test_a_pod_is_found_by_its_name_or_by_a_name_of_its_node(name: str):
     )
 
 
-async def test_a_name_that_no_pod_has_is_an_error_and_so_is_no_raycluster():
+async def test_an_unknown_pod_or_raycluster_is_an_error():
     with pytest.raises(SourceError, match="RayCluster default/ray has no pod w9; it has ray-gpu-worker-2"):
         await planned(Server(listed(WORKER, 2)), "w9")
     with pytest.raises(SourceError, match="has no pod ; it has none"):
@@ -100,14 +100,14 @@ async def test_a_name_that_no_pod_has_is_an_error_and_so_is_no_raycluster():
         ({"deletionTimestamp": "2026-11-24T02:45:30Z"}, "it is being deleted already"),
     ],
 )
-async def test_a_pod_that_kuberay_would_not_replace_or_that_is_being_deleted_is_refused(more: dict[str, Any], reason: str):
+async def test_a_pod_that_would_not_be_replaced_or_is_being_deleted_is_refused(more: dict[str, Any], reason: str):
     plan = await planned(Server(listed(WORKER, 2, **more)), WORKER)
     assert plan.empty
     assert plan.refused[0].reason is not None
     assert plan.refused[0].reason.startswith(reason)
 
 
-async def test_the_uid_that_was_agreed_to_goes_with_the_order():
+async def test_the_agreed_uid_is_sent_with_the_request():
     server = Server(listed(WORKER, 2))
     receipt = await performed(server)
     assert server.deleted == [(f"/api/v1/namespaces/default/pods/{WORKER}", "uid-2")]
@@ -143,7 +143,7 @@ async def test_the_work_on_its_node_ends_and_its_name_must_be_typed():
     assert DELETE.impact(await planned(Server(listed(WORKER, 2)), WORKER, idle), idle, {}) == Impact()
 
 
-async def test_with_the_head_all_of_ray_ends_even_if_nothing_runs():
+async def test_the_heads_pod_ends_all_of_ray_even_if_nothing_runs():
     idle = replace(snapshot(), actors=(), placement_groups=(), jobs=())
     plan = await planned(Server(listed("ray-head", 1)), "ray-head", idle)
     assert plan.notes[0] == "ray-head is the head of RayCluster default/ray"
@@ -153,5 +153,5 @@ async def test_with_the_head_all_of_ray_ends_even_if_nothing_runs():
 
 
 @pytest.mark.parametrize(("action", "instead"), [("stop", "cockpit delete-pod"), ("start", "edit the RayCluster")])
-def test_an_action_that_makes_no_sense_in_pods_names_the_alternative(action: str, instead: str):
+def test_an_action_that_is_useless_in_pods_names_the_alternative(action: str, instead: str):
     assert instead in (find_action(action).why_not_in_pods or "")

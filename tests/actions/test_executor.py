@@ -29,7 +29,7 @@ class Poller:
 
 
 class ClusterMonitor:
-    """What the executor needs of one: what is known, what Ray says now, and how hosts are reached."""
+    """The parts of a monitor that the executor needs: facts, Ray's present answers, and how hosts are reached."""
 
     kubernetes = None
     config, session = Config(), SESSION
@@ -61,17 +61,17 @@ class ClusterMonitor:
 
 
 class ProbeRequests:
-    """Remembers what hosts were asked, and answers as it was told to."""
+    """Records the requests to hosts and returns the given replies."""
 
     def __init__(self, **replies):
         self.replies, self.asked, self.hang = replies, [], False
 
-    async def send(self, requests, hear, patience, **_):
+    async def send(self, requests, on_progress, patience, **_):
         self.asked.append(requests)
         if self.hang:
             await asyncio.sleep(60)
         for host in requests:
-            hear(host, Progress("running"))
+            on_progress(host, Progress("running"))
         return {host: self._answer(host, request["stage"]) for host, request in requests.items()}
 
     def _answer(self, host, stage):
@@ -130,7 +130,7 @@ async def test_a_plan_merges_the_answers_of_all_hosts(executor):
     ],
     ids=["named hosts", "a node's name in Ray", "a pid means this host", "a pid of a named host", "one host with a live Ray"],
 )
-async def test_only_the_hosts_that_are_meant_are_asked(executor, action, target, hosts):
+async def test_only_the_targeted_hosts_are_asked(executor, action, target, hosts):
     made = executor()
     await made.plan(find_action(action), ActionTarget(**target))
     assert list(made._context.requests.asked[0]) == hosts
@@ -180,7 +180,7 @@ async def test_stopping_another_session_reports_no_losses_of_the_followed_one(ex
     assert plan.word == "000001_77"
 
 
-async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(executor):
+async def test_a_probe_that_does_nothing_is_reported_as_a_refusal(executor):
     made = executor()
     made._context.requests._answer = lambda host, stage: HostAnswer(host, error=f"{host}: started anew", refused=True)
     plan = await made.plan(find_action("stop"), ActionTarget())
@@ -189,7 +189,7 @@ async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(executor):
 
 
 @pytest.mark.parametrize(
-    ("jobs", "told"),
+    ("jobs", "expected"),
     [
         (
             (Job("ppo", job="02000000", submission="ppo", status="RUNNING"), Job("old", job="01000000", status="FAILED")),
@@ -198,10 +198,10 @@ async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(executor):
         (SourceError("no answer"), []),
     ],
 )
-async def test_hosts_are_told_the_jobs_that_ray_reports_and_none_if_it_is_silent(executor, jobs, told):
+async def test_hosts_get_the_jobs_that_ray_reports_and_none_if_it_is_silent(executor, jobs, expected):
     made = executor(jobs=jobs)
     await made.plan(find_action("kill-orphans"), ActionTarget())
-    assert made._context.requests.asked[0]["w1"]["jobs"] == told
+    assert made._context.requests.asked[0]["w1"]["jobs"] == expected
 
 
 async def test_a_host_is_sent_only_its_own_planned_targets(executor, tmp_path):
@@ -252,7 +252,7 @@ async def test_ending_live_work_needs_the_name_of_its_job(executor):
 OF_SESSION = {"plan": {"targets": [{**ROW, "part": "raylet", "session": SESSION, "kind": "ray"}]}}
 
 
-async def test_no_plan_is_made_if_another_ray_is_followed_than_the_screen_showed(executor):
+async def test_no_plan_is_made_if_the_followed_ray_is_not_the_one_on_the_screen(executor):
     made = executor(w1=OF_SESSION)
     with pytest.raises(NotMeantError, match=f"the screen showed session_a, and cockpit follows {SESSION} now"):
         await made.plan(find_action("stop"), ActionTarget(shown="session_a"))
@@ -262,7 +262,7 @@ async def test_no_plan_is_made_if_another_ray_is_followed_than_the_screen_showed
 
 
 @pytest.mark.parametrize("is_followed_still", [True, False])
-async def test_nothing_is_done_if_another_ray_answers_than_the_plan_was_made_for(executor, is_followed_still):
+async def test_nothing_is_done_if_another_ray_answers_than_the_planned_one(executor, is_followed_still):
     made = executor(w1=OF_SESSION)
     plan = await made.plan(find_action("stop"), ActionTarget())
     made._monitor.session = "session_b"
@@ -336,7 +336,7 @@ async def test_two_sessions_on_two_hosts_are_never_stopped_as_one(executor):
 
 
 async def test_names_that_only_ray_knows_are_in_plan_and_receipt(executor):
-    """The memory of a second Ray node on that host, whose GPUs its probe doesn't see, and what people call its job."""
+    """The memory of a second Ray node on that host, whose GPUs its probe cannot see, and its job's name."""
     world = known(
         processes=(process(12, host="w1", ticks=99, gpus=(Hold(0, 7),)),), jobs=(Job("train1", job="02000000", status="RUNNING"),)
     )
@@ -386,7 +386,7 @@ async def test_a_cancelled_action_is_logged_once(executor, tmp_path, ends_with_c
     assert [line["outcome"] for line in log(tmp_path)] == ["begun", {"broken_off": "cancelled"}]
 
 
-async def test_a_log_that_can_not_be_written_is_reported_and_blocks_no_action(executor, monkeypatch):
+async def test_an_unwritable_log_is_reported_and_blocks_no_action(executor, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 

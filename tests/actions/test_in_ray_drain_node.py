@@ -1,4 +1,4 @@
-"""A node that is to be drained: which may be aimed at, what is asked of the probe, and what is typed before it is done."""
+"""Draining a node: valid targets, the request to the probe, and the word to type."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def plan(*names: str) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "expected"),
     [(node(1), "is the head node"), (node(2, state="DEAD"), "No live Ray on node2"), (node(2, id=None), "No live Ray on node2")],
 )
-def test_only_a_living_worker_node_can_be_the_target(row, said):
-    assert said in str(choose_action((DRAIN,), Selection([row])))
+def test_only_a_living_worker_node_can_be_the_target(row, expected):
+    assert expected in str(choose_action((DRAIN,), Selection([row])))
 
 
 def test_nodes_are_named_by_rays_ids_in_the_request():

@@ -1,4 +1,4 @@
-"""Jobs that are stopped or deleted: what is said of one that Ray doesn't have."""
+"""Stopping and deleting jobs: the error for a job that Ray does not have."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def context(*jobs: Job) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "said"),
+    ("jobs", "expected"),
     [
         ((Job("ppo", status="RUNNING"), Job("old", status="FAILED")), "Ray has no job nope; running: ppo"),
         ((Job("old", status="FAILED"),), "Ray has no job nope; none is running"),
     ],
 )
-async def test_the_error_for_an_unknown_job_names_the_running_jobs(jobs, said):
+async def test_the_error_for_an_unknown_job_names_the_running_jobs(jobs, expected):
     with pytest.raises(SourceError) as raised:
         await find_action("stop-job").plan(ActionTarget(id="nope"), context(*jobs), lambda *_: None)
-    assert str(raised.value) == said
+    assert str(raised.value) == expected

@@ -1,4 +1,4 @@
-"""What ends with something, and what stays, is told from what is known and no more."""
+"""The losses of an action, from known facts only."""
 
 from __future__ import annotations
 
@@ -93,21 +93,21 @@ def test_with_another_host_only_its_own_work_ends():
 
 def test_a_driver_of_unknown_place_is_no_driver_elsewhere():
     plain = Job("03000000", "03000000", None, "RUNNING")
-    (said,) = lost_with_session(world(jobs=(plain,)), {"node2"})
-    assert said == "job 03000000 may end: its driver's node is unknown"
+    (loss,) = lost_with_session(world(jobs=(plain,)), {"node2"})
+    assert loss == "job 03000000 may end: its driver's node is unknown"
 
 
 def test_without_a_dashboard_the_losses_of_a_stop_are_unknown():
     assert "unknown" in lost_with_session(Snapshot(), {"node1"})[0]
 
 
-def told(*processes: Process, among: tuple[Process, ...] = ()) -> tuple[str, ...]:
+def losses_of(*processes: Process, among: tuple[Process, ...] = ()) -> tuple[str, ...]:
     actors = (critic(1, needs={"GPU": 2.0}),)
     return lost_with_processes(world(*actors, processes=(*processes, *among)), processes)
 
 
 def test_a_worker_is_the_actor_it_runs():
-    assert told(process(1001, actor=f"{1:032x}", job="02000000")) == (
+    assert losses_of(process(1001, actor=f"{1:032x}", job="02000000")) == (
         "process 1001 is actor Critic of job train1: the actor ends and frees 2 GPUs",
         "whether Ray restarts actor Critic depends on its max_restarts, which cockpit can't see; restarts so far: 0",
         "job train1 (2 GPUs) uses it and will probably fail",
@@ -116,37 +116,37 @@ def test_a_worker_is_the_actor_it_runs():
 
 def test_an_engine_is_traced_to_the_worker_that_started_it():
     worker, engine = process(1001, actor=f"{1:032x}", job="02000000"), process(1100, parent=1001, kind="child", job="02000000")
-    assert told(engine, among=(worker,)) == (
+    assert losses_of(engine, among=(worker,)) == (
         "process 1100 works for actor Critic of job train1",
         "job train1 (2 GPUs) uses it and will probably fail",
     )
 
 
 def test_a_driver_is_its_job():
-    assert told(process(50, kind="driver", job="02000000")) == (
+    assert losses_of(process(50, kind="driver", job="02000000")) == (
         "process 50 is the driver of job train1, which ends with it",
         "1 actor of job train1 ends with it and frees 2 GPUs: Critic",
     )
 
 
 def test_a_raylet_is_the_ray_of_its_host():
-    part, job, actors = told(process(60, kind="ray", name="raylet"))
+    part, job, actors = losses_of(process(60, kind="ray", name="raylet"))
     assert part == "process 60 on node1 is a part of Ray itself (raylet)"
     assert (job, actors) == ("job train1 ends", "1 actor of job train1 ends with it and frees 2 GPUs: Critic")
 
 
 def test_left_over_and_foreign_processes_cost_nothing():
-    assert told(process(70, kind="orphan"), process(71, kind="stale"), process(72, kind="foreign")) == ()
+    assert losses_of(process(70, kind="orphan"), process(71, kind="stale"), process(72, kind="foreign")) == ()
 
 
-def test_a_circle_of_parents_ends_the_search():
-    assert told(process(1, parent=2, kind="child"), process(2, parent=1, kind="child")) == (
+def test_a_loop_of_parents_ends_the_search():
+    assert losses_of(process(1, parent=2, kind="child"), process(2, parent=1, kind="child")) == (
         "process 1 works for a live Ray session",
         "process 2 works for a live Ray session",
     )
 
 
-def test_an_actor_and_what_it_holds():
+def test_a_killed_actor_frees_what_it_holds():
     assert lost_with_actor(world(critic(1), critic(2)), f"{1:032x}") == (
         "actor Critic of job train1 ends and frees 1 GPU; Ray will not restart it",
         "job train1 (2 GPUs) uses it and will probably fail",

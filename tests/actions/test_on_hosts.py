@@ -1,4 +1,4 @@
-"""Several things that end with one plan: all that ends with them is told, and one word stands for all."""
+"""Several things that end with one plan: all losses are listed, and one word confirms all."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def test_a_live_worker_of_another_ray_is_named_by_its_pid_and_never_by_a_job_of_
     ends, word = weigh(world, killing(worker(7, THEIRS)))
     assert word == "7"
     assert ends == (f"process 7 on head works for job 02000000 of another Ray session ({OTHER_RAY}): what ends with it is unknown",)
-    assert weigh(followed(), killing(worker(7, THEIRS)))[1] == "7", "no probe has told of it before"
-    assert weigh(followed(), killing(worker(7, None)))[1] == "7", "of which Ray it is can't be told"
+    assert weigh(followed(), killing(worker(7, THEIRS)))[1] == "7", "no probe has reported it before"
+    assert weigh(followed(), killing(worker(7, None)))[1] == "7", "its Ray is unknown"
     assert weigh(followed(), killing(worker(7, MINE)))[1] == "train1"
 
 
@@ -102,11 +102,11 @@ def test_a_plan_names_the_owner_of_another_rays_process_first():
     assert with_owners(Plan("kill", "Kill", (Target("process", "head", pid=9, kind="foreign"),)), followed()).targets[0].why == ()
 
 
-def test_a_plan_calls_our_job_by_its_name_and_leaves_that_of_another_ray():
+def test_a_plan_names_our_job_and_omits_another_rays():
     why = ("its worker 6 is gone and its job 02000000 has ended; nothing alive owns it",)
     ours, others = with_names((worker(7, MINE, why=why, reason=why[0]), worker(8, THEIRS, why=why)), followed())
-    said = "its worker 6 is gone and its job train1 has ended; nothing alive owns it"
-    assert (ours.why, ours.reason, ours.job) == ((said,), said, "02000000")
+    reason = "its worker 6 is gone and its job train1 has ended; nothing alive owns it"
+    assert (ours.why, ours.reason, ours.job) == ((reason,), reason, "02000000")
     assert others.why == why
     made = ("its job 02000000 has ended, but the actor 0000000000000000000000000000000a that made it is alive",)
     world = replace(followed(), actors=(Actor(f"{10:032x}", class_="Critic"),))
@@ -114,8 +114,8 @@ def test_a_plan_calls_our_job_by_its_name_and_leaves_that_of_another_ray():
     assert group.why == ("its job train1 has ended, but the actor Critic that made it is alive",)
 
 
-def test_memory_that_only_rays_agents_see_is_counted():
-    """Two raylets on one host, each with GPUs of its own: the host's probe sees those of one."""
+def test_memory_that_only_rays_agents_report_is_counted():
+    """Two raylets on one host, each with its own GPUs: the host's probe sees only one raylet's."""
     seen, unseen = worker(7, MINE, gpus=(Hold(0, 5),)), worker(8, MINE)
     world = followed(*(process(pid, host="head", ticks=5, gpus=(Hold(0, 9),)) for pid in (7, 8)), process(9, host="head", ticks=5))
     assert [target.gpu_memory for target in with_gpus(killing(seen, unseen, worker(9, MINE)), world).targets] == [5, 9, None]

@@ -56,15 +56,15 @@ def test_equal_reasons_are_listed_once_with_all_their_targets():
     assert "  2 processes on w1 (pids 1, 2): state D" in receipt_lines(Receipt("kill", "Kill", failed=failed))
 
 
-def test_an_empty_plan_says_that_nothing_would_be_done_unless_not_everything_could_be_judged():
+def test_an_empty_plan_says_that_nothing_would_be_done_unless_something_is_undecided():
     assert headline(plan(targets=())) == "Kill orphans: nothing on 2 hosts"
     unsure = plan(targets=(), hosts=("w1",), unknown=("w1: 2 processes hold GPU memory and can't be classified",))
-    first, _, head, said, *_ = plan_lines(unsure, 0.0)
+    first, _, head, reason, *_ = plan_lines(unsure, 0.0)
     assert first == "Kill orphans: nothing found on 1 host; not everything could be checked"
-    assert (head, said) == ("Unknown", "  w1: 2 processes hold GPU memory and can't be classified")
+    assert (head, reason) == ("Unknown", "  w1: 2 processes hold GPU memory and can't be classified")
 
 
-def test_an_id_is_shown_only_of_what_has_no_name():
+def test_an_id_is_shown_only_for_things_without_a_name():
     critic = Target("actor", "head", id="ab" * 16, class_="Critic", job="02000000", state="ALIVE")
     lines = "\n".join(plan_lines(Plan("kill-actor", "Kill actor", (critic, msgspec.structs.replace(critic, name="vllm-1"))), 0.0))
     assert "actor Critic  abababababab  ALIVE" in lines
@@ -72,7 +72,7 @@ def test_an_id_is_shown_only_of_what_has_no_name():
     assert "02000000" not in lines
 
 
-def test_the_kept_files_of_a_folder_are_listed_and_things_are_counted_by_what_they_are():
+def test_kept_files_are_listed_and_things_are_counted_by_kind():
     text = "\n".join(plan_lines(Plan("clean", "Clean", targets=(FOLDER,), hosts=("head",)), 0.0))
     assert "kept: ckpt/a.pt" in text
     assert "/tmp/ray/session_1  3.0G  20 files  1d00h old  of root" in text
@@ -95,19 +95,19 @@ def test_unknown_hosts_do_not_count_as_missed():
     assert summary(Receipt("stop", "Stop", done=(ORPHAN,), **more)) == "Stop: 1 process on 1 host (other hosts: name them), 0.0 s"
 
 
-def test_text_of_a_cluster_can_do_nothing():
+def test_a_clusters_text_cannot_control_the_terminal():
     lines = plan_lines(plan(targets=(Target("process", "w1", pid=8, command="a\x1b]0;x\x07b\n\u202ec"),)), 0.0)
     assert not any(ord(char) < 32 or char == "\u202e" for line in lines for char in line)
 
 
-def test_a_host_is_called_as_its_node_is_in_plans_and_receipts():
-    told = {"hosts": ("vm",), "titles": {"vm": "head"}}
+def test_a_host_has_its_nodes_name_in_plans_and_receipts():
+    where = {"hosts": ("vm",), "titles": {"vm": "head"}}
     refused = Target("process", "vm", pid=5, ticks=1, reason="it is a worker")
     orphan = msgspec.structs.replace(ORPHAN, host="vm")
-    lines = plan_lines(plan(targets=(orphan,), refused=(refused,), unreached=(Unreached("vm", "vm: timed out"),), **told), 0.0)
+    lines = plan_lines(plan(targets=(orphan,), refused=(refused,), unreached=(Unreached("vm", "vm: timed out"),), **where), 0.0)
     assert "vm" not in "\n".join(lines)
     assert "head" in lines
     assert [line for line in lines if line.strip() in ("head pid 5: it is a worker", "head: timed out")]
-    receipt = Receipt("kill", "Kill", done=(orphan,), failed=(refused, msgspec.structs.replace(refused, pid=6)), **told)
+    receipt = Receipt("kill", "Kill", done=(orphan,), failed=(refused, msgspec.structs.replace(refused, pid=6)), **where)
     assert "  2 processes on head (pids 5, 6): it is a worker" in receipt_lines(receipt)
     assert "  head pid 4711: done" in receipt_lines(receipt)

@@ -56,7 +56,7 @@ def test_the_selected_row_decides_what_a_key_means(key, rows, meant):
 
 
 @pytest.mark.parametrize(
-    ("key", "rows", "said"),
+    ("key", "rows", "expected"),
     [
         ("T", [], "Terminate: put the cursor on a process"),
         ("J", [Job("train1", status="FAILED")], "has already ended (FAILED)"),
@@ -65,15 +65,15 @@ def test_the_selected_row_decides_what_a_key_means(key, rows, meant):
         ("K", [actor(1, state="DEAD")], "That actor is dead"),
     ],
 )
-def test_a_key_without_a_meaning_gives_the_reason(key, rows, said):
-    assert said in str(choose_action(actions_on(key), Selection(rows)))
+def test_a_key_without_a_meaning_gives_the_reason(key, rows, expected):
+    assert expected in str(choose_action(actions_on(key), Selection(rows)))
 
 
 def orphans(*about, action="kill-orphans"):
     return Finding("gpu-memory-orphaned", "critical", "node1", "an orphan holds a GPU", (), None, Remedy("kill it", action), about)
 
 
-def test_the_target_of_a_remedy_is_the_orphans_of_the_finding_and_no_others_or_else_its_host():
+def test_a_remedy_targets_the_findings_orphans_or_else_its_host():
     mine, other = process(1, ticks=10, kind="orphan"), process(2, ticks=20, kind="orphan")
     alive = process(3, ticks=30)
     found = orphans(mine.key, alive.key)
@@ -81,19 +81,19 @@ def test_the_target_of_a_remedy_is_the_orphans_of_the_finding_and_no_others_or_e
     assert isinstance(choice, Choice)
     assert (choice.action.id, choice.target.rows, choice.target.hosts) == ("kill-orphans", (mine,), ())
     asked = find_action("kill-orphans").request(choice.target, "node1")
-    assert asked == {"act": "kill", "named": [[1, 10]]}, "the probe still ends no other kind"
+    assert asked == {"act": "kill", "named": [[1, 10]]}, "the probe still ends only this kind"
     found = orphans(node(1).key)
     choice = choose_action(actions_on("K"), Selection([found], snapshot=snapshot(findings=(found,))))
     assert isinstance(choice, Choice)
     assert (choice.target.rows, choice.target.hosts) == ((), ("10.0.0.1",))
 
 
-def test_the_remedy_of_a_selected_finding_goes_before_what_the_key_means_for_other_rows():
+def test_a_selected_findings_remedy_precedes_the_keys_meaning_for_other_rows():
     orphan = process(1, kind="orphan")
     known = snapshot(processes=(orphan,), findings=(orphans(orphan.key),))
     choice = choose_action(actions_on("K"), Selection([actor(1), *known.findings], snapshot=known))
     assert isinstance(choice, Choice)
-    assert (choice.action.id, choice.is_remedy) == ("kill-orphans", True)
+    assert (choice.action.id, choice.is_remedy_of_finding) == ("kill-orphans", True)
 
 
 A5, B6 = process(5, ticks=7, host="a"), process(6, ticks=8, host="b")
@@ -108,7 +108,7 @@ SESSIONS = (Session(host="a", name="session_1", path="/tmp/ray/session_1"), Sess
         ("terminate", ActionTarget(rows=(A5,)), "a", {"act": "kill", "named": [[5, 7]], "any": True, "only": "TERM"}),
         (
             "kill-orphans",
-            ActionTarget(pids=(5,), force=True),  # may be another user's but must be left over
+            ActionTarget(pids=(5,), force=True),  # may be another user's but must be a leftover
             "a",
             {"act": "kill", "named": [[5, None]], "pids": True, "force": True},
         ),
@@ -116,7 +116,7 @@ SESSIONS = (Session(host="a", name="session_1", path="/tmp/ray/session_1"), Sess
         ("clean", ActionTarget(rows=SESSIONS[:1]), "b", {"act": "clean", "sessions": [], "protected": [], "ended": []}),
     ],
 )
-def test_selected_rows_are_sent_to_their_own_host_alone_and_another_host_is_asked_for_nothing(action, target, host, request_):
+def test_selected_rows_are_sent_only_to_their_own_host(action, target, host, request_):
     assert find_action(action).request(target, host) == request_
 
 

@@ -11,7 +11,7 @@ from cockpit.budget import Group
 from cockpit.check.check import check
 from cockpit.check.result import exit_code
 from cockpit.model import Bundle, Fault, Job, PlacementGroup, Quantity
-from cockpit.placement import ask, shape
+from cockpit.placement import make_request, shape
 from cockpit.placement.fit import Slot, greedy_moves
 from cockpit.presets import Needs
 from tests.check.worlds import asked, cluster, group, lines_of, machine, of, preset
@@ -177,7 +177,7 @@ def test_what_fits_now_is_what_ray_places_and_what_never_fits_no_empty_nodes_hol
     world = cluster(*(machine(number, *each) for number, each in enumerate(used, 1)))
     wanted = [Group(f"g{number}", tuple(bundles), strategy) for number, (bundles, strategy) in enumerate(groups)]
     result = of(world, *wanted)
-    first = ask([shape(needs) for needs, number in wanted[0].bundles for _ in range(number)], wanted[0].strategy)
+    first = make_request([shape(needs) for needs, number in wanted[0].bundles for _ in range(number)], wanted[0].strategy)
     if result.verdict == "now":
         slots = {Slot((8 - gpus, 16 - cpus), -1): used.count((gpus, cpus)) for gpus, cpus in used}
         bundles = [

@@ -18,7 +18,7 @@ import pytest
 from cockpit.actions.plan import Plan, Target
 from cockpit.cli.actions import EndSignal, is_confirmed
 from tests.cli.programs import PROGRAM, cockpit
-from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
+from tests.probe.orphans import Orphan, dead_session, ended_pid, left_variables
 
 pytestmark = pytest.mark.process
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(300)"
@@ -37,7 +37,7 @@ def home(home, monkeypatch):
 
 @contextmanager
 def started(text, environ):
-    child = Alone(sys.executable, "-c", text, environ=environ)
+    child = Orphan(sys.executable, "-c", text, environ=environ)
     assert child.stdout.readline() == b"up\n"
     yield child
     child.close()

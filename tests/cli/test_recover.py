@@ -67,7 +67,7 @@ def test_an_unknown_step_is_bad_usage_and_all_steps_are_listed(preset: str, flag
 class Runbook:
     """Takes the place of a runbook; by default it is in the step clean."""
 
-    preset, left, named_job, failed = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",), None, None
+    preset, state_now, named_job, failed = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",), None, None
 
     def __init__(self, **states: dict[str, object]) -> None:
         self.states = states or {"clean": {"state": "running"}}
@@ -115,7 +115,7 @@ async def test_when_its_pipe_is_closed_it_says_what_is_left_and_how_to_continue(
 async def test_json_has_done_and_failed_targets_and_no_secret(fails, failed, capsys):
     done = Receipt("stop", "Stop Ray", done=(Target("process", "head", pid=7, outcome="it had hf_secret"),))
     runbook = Runbook(stop={"state": "done", "receipts": (done,)}, start={"state": "failed", **fails})
-    runbook.left, runbook.hide = ("Ray runs on head",), lambda text: text.replace("hf_secret", "…")
+    runbook.state_now, runbook.hide = ("Ray runs on head",), lambda text: text.replace("hf_secret", "…")
     await confirm_and_run(runbook, EndSignal(), as_json=True, dry_run=False, yes=True)
     told = json.loads(capsys.readouterr().out)
     assert [(one["host"], one["target"], one["outcome"]) for one in told["done"]] == [("head", "pid 7", "it had …")]

@@ -28,16 +28,16 @@ NODES_PACE, STATE_PACE = 22e6, 3e6
 """Bytes a second that Ray 2.60 makes: 29 MB of nodes in 1.3 s, 5.4 MB of actors in 1.8 s."""
 LARGEST = 10_000
 AT_SOURCE = ("actor_id", "state", "job_id")
-"""Filters that GCS applies itself, before the cut (util/state/state_manager.py)."""
+"""Filters that GCS applies itself, before the truncation (util/state/state_manager.py)."""
 DEAR = ("/api/v0/actors/summarize", "/api/v0/tasks", "/api/v0/objects", "/logical/actors", "/api/v0/cluster_events")
-"""What costs a real Ray seconds on a big cluster, or fails there."""
+"""Requests that take a real Ray seconds on a big cluster, or fail there."""
 
 Answer = Callable[[web.Request], web.Response]
 
 
 @dataclass
 class Tally:
-    """How one endpoint was asked."""
+    """How often one endpoint was requested."""
 
     starts: list[float] = field(default_factory=list)
     now: int = 0
@@ -59,7 +59,7 @@ class Tally:
 
 
 class Nodes:
-    """The body of `/nodes?view=summary`: 29 MB for 1,000 nodes, of which only the numbers that live are written anew, in place."""
+    """The body of `/nodes?view=summary`: 29 MB for 1,000 nodes. Only the changing numbers are written again, in place."""
 
     def __init__(self, shape: Shape, clock: Callable[[], float] = time.time) -> None:
         self._shape, self._clock = shape, clock
@@ -76,7 +76,7 @@ class Nodes:
         self._random = random.Random(1)
 
     def answer(self) -> bytes:
-        """What was sampled last: the same bytes until Ray would have sampled again."""
+        """The newest sample: the same bytes until Ray would have sampled again."""
         now = self._clock()
         if now - self._taken >= REFRESH:
             self._taken = now
@@ -118,7 +118,7 @@ class Dashboard:
         self._status_body, self._status_taken = b"", 0.0
 
     def application(self) -> web.Application:
-        """All routes, behind the one that counts."""
+        """All routes behind the counting one."""
         app = web.Application(middlewares=[self._count])
         for path, answer in self._live_routes().items():
             app.router.add_get(path, _live(answer))
@@ -156,7 +156,7 @@ class Dashboard:
         return routes
 
     def counts(self) -> Record:
-        """How it was asked so far."""
+        """The counts so far."""
         return {
             "endpoints": {path: tally.summary() for path, tally in sorted(self.tallies.items())},
             "dear": dict(self.dear),
@@ -178,8 +178,8 @@ class Dashboard:
             tally.failed += response.status >= 400
             tally.sent += response.content_length or 0
             await self._work(request, response)
-            # Written out here, so that the request counts until its last byte has left.
-            with suppress(ConnectionResetError):  # nobody waits for it any more
+            # Written here, so that the request counts until its last byte is sent.
+            with suppress(ConnectionResetError):  # the client is gone
                 await response.prepare(request)
                 await response.write_eof()
             return response
@@ -190,7 +190,7 @@ class Dashboard:
             tally.now -= 1
 
     async def _work(self, request: web.Request, response: web.StreamResponse) -> None:
-        """For as long as a real Ray makes so long an answer; each part of it makes one at a time."""
+        """Waits as long as a real Ray needs for such a long answer; each part makes one answer at a time."""
         part = "state" if request.path.startswith("/api/v0/") else "nodes" if request.path.startswith("/nodes") else "others"
         seconds = (response.content_length or 0) / (STATE_PACE if part == "state" else NODES_PACE)
         async with self._parts[part]:
@@ -260,7 +260,7 @@ class Dashboard:
         return self._list(request, [{key: record[key] for key in self._brief} for record in self._actors])
 
     def _list(self, request: web.Request, rows: list[Record]) -> web.Response:
-        """A State API answer: filtered, then cut where Ray cuts."""
+        """A State API answer: filtered, then truncated like Ray's."""
         limit = int(request.query.get("limit", "100"))
         if limit > LARGEST:
             text = f"Given limit {limit} exceeds the supported limit {LARGEST}. Use a lower limit."
@@ -298,7 +298,7 @@ def _live(answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
 
 
 def _events(request: web.Request) -> web.Response:
-    """Of one job, or of all; `global` are those of no job."""
+    """Events of one job, or of all; `global` are those without a job."""
     job = request.query.get("job_id")
     if job is None:
         return _reply({"events": {"global": []}}, "All events fetched.")
@@ -319,7 +319,7 @@ def _conditions(request: web.Request) -> list[tuple[str, str, str]]:
 
 
 def _endpoint(request: web.Request) -> str:
-    """What Ray works on as one thing: the path, with ids taken out, and the filter where there is one."""
+    """The path without ids, and the filter if there is one."""
     values = ",".join(request.query.getall("filter_values", []))
     path = "/nodes/ID" if request.path.startswith("/nodes/") else request.path
     return f"{path} {values}".strip()
@@ -341,7 +341,7 @@ async def _serve(dashboard: Dashboard, port: int) -> None:
 
 
 def main() -> None:
-    """Serve until killed."""
+    """Serves until it is killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     for name in ("nodes", "gpus", "actors", "pending", "workers", "jobs"):

@@ -25,17 +25,17 @@ EVERYTHING = ("list pods", "get pods", "delete pods", "get pods/exec", "get rayc
 GROUPS = {"pods": "", "pods/exec": "", "rayclusters": "ray.io", "rayjobs": "ray.io"}
 KINDS = {"pods": "Pod", "rayclusters": "RayCluster", "rayjobs": "RayJob"}
 EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-"""The older has no channel `CLOSE`."""
+"""The older one has no channel `CLOSE`."""
 STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
 """Channels of these protocols (k8s.io/apimachinery/pkg/util/remotecommand)."""
 RECREATED = "The object might have been deleted and then recreated"
 REQUIREMENT = re.compile(r"([^=!\s]+)==?([^=!\s]*)")
-"""Of a `labelSelector`: what asks for more than equality is refused, not misunderstood."""
+"""A term of a `labelSelector`. Anything but equality is refused."""
 PORT = 6443
 
 
 def make_certificate(folder: Path, *addresses: str) -> None:
-    """`tls.crt`, which is its own authority, and `tls.key`, for these addresses."""
+    """`tls.crt`, signed by itself, and `tls.key`, for these addresses."""
     names = ",".join(f"IP:{address}" for address in addresses)
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=kubernetes"]
     files = ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
@@ -43,7 +43,7 @@ def make_certificate(folder: Path, *addresses: str) -> None:
 
 
 def lay_out(folder: Path, *addresses: str, token: str = "of-the-service-account", rights: tuple[str, ...] = EVERYTHING) -> None:
-    """All but the objects."""
+    """Writes everything but the objects."""
     make_certificate(folder, *addresses)
     (folder / "token").write_text(token)
     (folder / "rights").write_text("\n".join(rights))
@@ -52,20 +52,20 @@ def lay_out(folder: Path, *addresses: str, token: str = "of-the-service-account"
 
 
 def write(folder: Path, kind: str, objects: list[Record]) -> None:
-    """These are all there are of that kind from now on; the file is whole at each moment."""
+    """Replaces all objects of that kind; the file is complete at each moment."""
     fresh = folder / f"{kind}.new"
     fresh.write_text(json.dumps(objects))
     fresh.rename(folder / f"{kind}.json")
 
 
 def read(folder: Path, kind: str) -> list[Record]:
-    """What there is."""
+    """All objects of that kind."""
     objects: list[Record] = json.loads((folder / f"{kind}.json").read_text())
     return objects
 
 
 def write_kubeconfig(folder: Path, address: str, token: str, port: int = PORT) -> Path:
-    """As a user has one."""
+    """A user's kubeconfig."""
     cluster = {"server": f"https://{address}:{port}", "certificate-authority": str(folder / "tls.crt")}
     config = {
         "apiVersion": "v1",
@@ -82,7 +82,7 @@ def write_kubeconfig(folder: Path, address: str, token: str, port: int = PORT) -
 
 
 class ApiServer:
-    """Until closed."""
+    """Serves until it is closed."""
 
     def __init__(self, folder: Path, reach: str = "") -> None:
         """`reach`: the command that runs another on the host of a pod; `{name}` is its name."""
@@ -99,7 +99,7 @@ class ApiServer:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
 
     async def start(self, address: str, port: int) -> int:
-        """The port; 0 takes one that is free."""
+        """Starts serving; returns the port. 0 takes a free one."""
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(self.folder / "tls.crt", self.folder / "tls.key")
         await self._runner.setup()
@@ -108,7 +108,7 @@ class ApiServer:
         return int(self._runner.addresses[0][1])
 
     async def close(self) -> None:
-        """Answer nobody any more."""
+        """Stops serving."""
         await self._runner.cleanup()
 
     @web.middleware
@@ -139,7 +139,7 @@ class ApiServer:
         return next((one for one in self._all(request, kind) if one["metadata"]["name"] == name), None)
 
     def _all(self, request: web.Request, kind: str) -> list[Record]:
-        """In the namespace that was asked about."""
+        """All objects in the requested namespace."""
         return [one for one in read(self.folder, kind) if one["metadata"]["namespace"] == request.match_info["namespace"]]
 
     async def _list(self, request: web.Request) -> web.Response:
@@ -179,7 +179,7 @@ class ApiServer:
         return answer({"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {**pod["metadata"], **_ending_soon(pod)}})
 
     async def _exec_by_spdy(self, request: web.Request) -> web.Response:
-        """The second way of kubectl, where the first is refused: a right of its own, and a protocol that is not spoken here."""
+        """Kubectl's second way if the first is refused: it needs another right, and this server does not have its protocol."""
         denied = self._denied(request, "create", "pods/exec")
         return failure(400, "BadRequest", "Upgrade request required") if denied is None else denied
 
@@ -206,7 +206,7 @@ class ApiServer:
 
 
 async def _feed(socket: web.WebSocketResponse, stdin: asyncio.StreamWriter) -> None:
-    """Whatever becomes of whoever asked: what runs in the pod then reads the end of its input, and is not killed."""
+    """If the client goes away, the program in the pod gets the end of its input and is not killed."""
     async for message in socket:
         if message.type != WSMsgType.BINARY or not message.data:
             continue
@@ -249,7 +249,7 @@ def failure(code: int, reason: str, message: str, details: Record | None = None)
 
 
 def _details(request: web.Request, kind: str) -> Record:
-    """What a `Status` is about; the group of core is left out, as whatever is empty."""
+    """The subject of a `Status`; empty fields and the core group are left out."""
     about = {"name": request.match_info.get("name"), "group": _group(request), "kind": kind.partition("/")[0]}
     return {key: value for key, value in about.items() if value}
 
@@ -268,7 +268,7 @@ def _missing(request: web.Request, kind: str) -> web.Response:
 
 
 def _ending_soon(pod: Record) -> Record:
-    """What a deletion adds to a pod: when it ends at the latest."""
+    """The latest time of its end, which a deletion adds to a pod."""
     seconds = pod["spec"]["terminationGracePeriodSeconds"]
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
     return {"deletionTimestamp": at, "deletionGracePeriodSeconds": seconds}
@@ -292,7 +292,7 @@ DISCOVERY: dict[str, Record] = {
     "/api/v1": _resources("v1", "pods"),
     "/apis/ray.io/v1": _resources("ray.io/v1", "rayclusters", "rayjobs"),
 }
-"""What kubectl asks before it does anything to a pod."""
+"""kubectl asks for these before any action on a pod."""
 
 
 async def _serve(folder: Path, address: str, reach: str) -> None:
@@ -302,7 +302,7 @@ async def _serve(folder: Path, address: str, reach: str) -> None:
 
 
 def main() -> None:
-    """Until it is ended."""
+    """Runs until it is ended."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--address", default="127.0.0.1")

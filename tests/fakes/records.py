@@ -1,4 +1,4 @@
-"""What the State API, the job API and the autoscaler monitor would say of a cluster that doesn't exist, record by record."""
+"""The records that the State API, the job API and the autoscaler monitor would return for a fictitious cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.fakes.shapes import GIB, GROUP_NODES, JOB, Record, Shape, group_needs
 
 
 def actor(shape: Shape, number: int, *, detail: bool) -> Record:
-    """One record of `/api/v0/actors`: the first ones live, the rest waits; a few of those for what their constructor takes."""
+    """A record of `/api/v0/actors`: the first ones live, the others wait, some of them in their constructor."""
     waits = number >= shape.alive
     late = number - shape.alive
     record = {
@@ -41,7 +41,7 @@ def _actor_detail(shape: Shape, number: int) -> Record:
 
 
 def _place(shape: Shape, number: int) -> tuple[str | None, dict[str, float]]:
-    """The actor's placement group and needs: every GPU belongs to a group, and half of those that wait want one that has no place."""
+    """The actor's placement group and needs: every GPU belongs to a group, and half of the waiting actors want a group without a place."""
     if number < shape.alive:
         slot, node = divmod(number, shape.nodes)
         group, bundle = shape.bundle(node, slot)
@@ -53,7 +53,7 @@ def _place(shape: Shape, number: int) -> tuple[str | None, dict[str, float]]:
 
 
 def placement_group(shape: Shape, number: int) -> Record:
-    """One record of `/api/v0/placement_groups?detail=1`: a bundle for each GPU of a few nodes; the last group has found no place."""
+    """A record of `/api/v0/placement_groups?detail=1`: a bundle for each GPU of a few nodes; the last group has no place."""
     placed = number < shape.groups
     nodes = range(number * GROUP_NODES, min((number + 1) * GROUP_NODES, shape.nodes)) if placed else range(GROUP_NODES)
     stats = {
@@ -84,7 +84,7 @@ def _bundle(shape: Shape, group: int, node: int, index: int, *, placed: bool) ->
 
 
 def job(shape: Shape, number: int) -> Record:
-    """One record of `/api/jobs/`; the first one runs."""
+    """A record of `/api/jobs/`; the first one runs."""
     runs = number == 0
     return {
         "type": "SUBMISSION",
@@ -106,7 +106,7 @@ def job(shape: Shape, number: int) -> Record:
 
 
 def node_record(shape: Shape, number: int) -> Record:
-    """One record of `/api/v0/nodes?detail=1`: real names of resources."""
+    """A record of `/api/v0/nodes?detail=1` with real resource names."""
     return {
         "node_id": shape.node_id(number),
         "node_ip": shape.ip(number),
@@ -122,7 +122,7 @@ def node_record(shape: Shape, number: int) -> Record:
 
 
 def worker_record(shape: Shape, number: int) -> Record:
-    """One record of `/api/v0/workers?detail=1`: a worker that lives."""
+    """A record of `/api/v0/workers?detail=1`: a living worker."""
     node_number, slot = divmod(number, shape.workers)
     return {
         "worker_id": hex_id("worker", node_number * 1000 + slot, 56),
@@ -143,7 +143,7 @@ def worker_record(shape: Shape, number: int) -> Record:
 
 
 def cluster_status(shape: Shape, now: float) -> Record:
-    """The data of `/api/cluster_status`, as the autoscaler monitor leaves them in GCS."""
+    """The data of `/api/cluster_status`, as the autoscaler monitor stores them in GCS."""
     by_node = {shape.node_id(number): _usage(shape, number) for number in range(shape.nodes)}
     demand = [[{"CPU": 1.0, "GPU": 1.0}, shape.pending]] if shape.pending else []
     group = [[{"bundles": [[{"CPU": 1.0, "GPU": 1.0}, shape.gpus]], "strategy": "PACK"}, 1]] if shape.pending else []

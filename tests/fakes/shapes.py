@@ -1,4 +1,4 @@
-"""What a Ray dashboard would say of a cluster that doesn't exist: every record as Ray 2.60 answers it, or as 2.44.1 and 2.9.3 did."""
+"""The answers of a Ray dashboard for a fictitious cluster: records of Ray 2.60, 2.44.1 or 2.9.3."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Record = dict[str, Any]
 MIB = 2**20
 GIB = 2**30
 PADDING = 1100
-"""Empty strings that setproctitle leaves in a process's argv; Ray hands them out as they are."""
+"""Empty strings that setproctitle leaves in a process's argv; Ray returns them unchanged."""
 GROUP_NODES = 8
-"""Nodes that one placement group spans."""
+"""Number of nodes of one placement group."""
 NIL_ACTOR = "f" * 32
 JOB = "02000000"
 HOSTILE = (
@@ -31,17 +31,17 @@ HOSTILE = (
     "e\N{COMBINING ACUTE ACCENT}" * 8,
     "long " * 60,
 )
-"""What users of a cluster can name things: markup, escapes, C1 controls, bidi, width, length."""
+"""Names that users can choose: markup, escapes, C1 controls, bidi, width, length."""
 
 
 def hex_id(kind: str, number: int, digits: int) -> str:
-    """An id as Ray makes them, always the same for the same thing."""
+    """An id in Ray's format, always the same for the same thing."""
     return hashlib.sha512(f"{kind}{number}".encode()).hexdigest()[:digits]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How big the cluster is, and which Ray it says it runs."""
+    """The size of the cluster, and the version of Ray that it reports."""
 
     nodes: int = 2
     gpus: int = 8
@@ -74,7 +74,7 @@ class Shape:
         return int(self.started * 1000)
 
     def name(self, plain: str, number: int) -> str:
-        """What the users call it: `plain`, or something that means harm."""
+        """The user's name for a thing: `plain`, or a hostile one."""
         return f"{plain} {HOSTILE[number % len(HOSTILE)]}" if self.hostile else plain
 
     def host(self, node: int) -> str:
@@ -97,19 +97,19 @@ class Shape:
         return self.group_id(node // GROUP_NODES), node % GROUP_NODES * self.gpus + slot
 
     def actor_on(self, node: int, slot: int) -> int | None:
-        """Which actor, if any, has that worker of that node."""
+        """The actor of that worker, if it has one."""
         actor = slot * self.nodes + node
         return actor if actor < self.alive else None
 
 
 def mangled(shape: Shape, resource: str) -> str:
-    """The name as Ray's camel-casing leaves it (dashboard/utils.py, 2.49 and later)."""
+    """The name after Ray's camel-casing (dashboard/utils.py, 2.49 and later)."""
     first, *rest = resource.split("_")
     return resource if shape.release < (2, 49) else first + "".join(part.title() for part in rest)
 
 
 def group_needs(group: str, bundle: int) -> dict[str, float]:
-    """What an actor in a bundle uses of the resources that Ray makes for a placement group."""
+    """The placement group's resources that an actor in a bundle uses."""
     names = [f"{kind}_group_{part}{group}" for kind in ("CPU", "GPU") for part in ("", f"{bundle}_")]
     return dict.fromkeys(names, 1.0) | {f"bundle_group_{group}": 0.001, f"bundle_group_{bundle}_{group}": 0.001}
 
@@ -144,7 +144,7 @@ def process(pid: int, cmdline: list[str], rss: int) -> Record:
 
 
 def raylet_command(shape: Shape, node: int) -> list[str]:
-    """As long as a real raylet's, with what is read from it."""
+    """As long as a real raylet's, with all flags that cockpit reads."""
     folder = f"/tmp/ray/{shape.session}"
     worker = (
         f"--node-ip-address={shape.ip(node)} --object-store-name={folder}/sockets/plasma_store --raylet-name={folder}/sockets/raylet " * 6
@@ -166,7 +166,7 @@ def raylet_command(shape: Shape, node: int) -> list[str]:
 
 
 def worker(shape: Shape, node: int, slot: int) -> Record:
-    """One of a node's workers, with the actor that lives in it."""
+    """A worker of a node, with its actor."""
     actor = shape.actor_on(node, slot)
     holds = actor is not None and slot < shape.gpus
     needs = group_needs(*shape.bundle(node, slot)) if holds else {}
@@ -217,7 +217,7 @@ def gpu(shape: Shape, node: int, index: int) -> Record:
 
 
 def raylet(shape: Shape, node: int) -> Record:
-    """The raylet's part of a node: GcsNodeInfo and the node's stats in one."""
+    """A node's GcsNodeInfo and stats in one record."""
     folder = f"/tmp/ray/{shape.session}"
     return {
         "coreWorkersStats": [worker(shape, node, slot) for slot in range(shape.workers)],
@@ -254,7 +254,7 @@ def raylet(shape: Shape, node: int) -> Record:
 
 
 def node(shape: Shape, number: int) -> Record:
-    """One entry of `/nodes?view=summary`; `now` and `cpu` keep their width."""
+    """An entry of `/nodes?view=summary`; `now` and `cpu` keep their width."""
     total = 2048 * GIB
     disk = {"total": 7000 * GIB, "used": 900 * GIB, "free": 6100 * GIB, "percent": 12.9}
     record = {
@@ -287,6 +287,6 @@ def node(shape: Shape, number: int) -> Record:
 
 
 def logical(shape: Shape) -> str:
-    """A node's logical resources in words, as `/nodes` tells them beside the summary."""
+    """A node's logical resources as text, as `/nodes` returns them beside the summary."""
     gpus = f"{shape.gpus}.0/{shape.gpus}.0 GPU ({shape.gpus}.0 used of {shape.gpus}.0 reserved in placement groups)"
     return f"{shape.gpus}.0/192.0 CPU\n{gpus}\n0.0/1.0 accelerator_type:H100\n0B/1.76TiB memory\n20.00GiB/200.00GiB object_store_memory"

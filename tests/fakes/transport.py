@@ -13,12 +13,12 @@ Handler = Callable[[httpx.Request], httpx.Response | Awaitable[httpx.Response]]
 
 
 def refuse_certificate(_: httpx.Request) -> httpx.Response:
-    """As TLS does, where the server wants one that we don't have."""
+    """The error of TLS if the server requires a certificate."""
     raise ssl.SSLError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required")
 
 
 class Socket(socket.socket):
-    """A closed one that says that it leads to another host."""
+    """A closed socket that claims to lead to another host."""
 
     def getpeername(self) -> tuple[str, int]:
         return "192.0.2.7", 8265
@@ -28,7 +28,7 @@ class Socket(socket.socket):
 
 
 class Stream:
-    """As much of a connection as is asked of a new one."""
+    """The parts of a connection that are used."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -42,7 +42,7 @@ class Stream:
 
 
 class MockTransport(httpx.AsyncBaseTransport):
-    """Each request goes to the function over a new connection, which the request's trace is told of as httpcore would tell it."""
+    """Passes each request to the function over a new connection, with the trace events of httpcore."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler

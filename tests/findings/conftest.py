@@ -19,7 +19,7 @@ LONG_AGO_S = 10_000.0
 
 
 def silenced(snapshot: Snapshot, source: str, *, agents: bool) -> Snapshot:
-    """The snapshot with that source silent for hours. On a node without a probe Ray's agent stands in for all of a machine's sources."""
+    """The snapshot if that source has been silent for hours. On a node without a probe, Ray's agent replaces all of a machine's sources."""
     then = snapshot.taken - LONG_AGO_S
     if source in LISTS:
         return replace(snapshot, as_of={**snapshot.as_of, source: then})
@@ -39,7 +39,7 @@ def without(facts: Facts, source: str, *, agents: bool) -> Facts:
 
 @pytest.fixture(autouse=True)
 def every_source_is_declared(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
-    """A finding that vanishes with a source rests on it."""
+    """A finding that vanishes with a source must declare that source."""
     run, seen, undeclared = FindingTracker._run_detector, set[tuple[str, str]](), set[str]()
 
     def checked(tracker: FindingTracker, detect: Detector, facts: Facts, bugs: Any) -> list[Finding]:
@@ -51,7 +51,7 @@ def every_source_is_declared(monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
         if new and declared and all_is_fresh:
             times = SourceTimes(facts.known)
             by_agents = any(one.source.endswith(" agent") for finding in found for one in times.of_finding(finding, declared))
-            for source in {*LISTS, *ON_A_MACHINE} - declared - ({"ray.nodes"} if by_agents else set()):  # the same answer has both
+            for source in {*LISTS, *ON_A_MACHINE} - declared - ({"ray.nodes"} if by_agents else set()):  # both come with the same answer
                 left = {finding.key for finding in detect(without(facts, source, agents=declared.isdisjoint(ON_A_MACHINE)))}
                 undeclared.update(f"{detect.__name__} rests on {source}: {key}" for key in new - left)
         return found

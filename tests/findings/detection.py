@@ -1,4 +1,4 @@
-"""Runs detectors on made-up snapshots, again and again."""
+"""Runs detectors on given snapshots, again and again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cockpit.model import Fault, Finding, Host, Node, Snapshot
 from tests.world import NOW, with_figures
 
 
-def looked(snapshot: Snapshot, seconds: float = 120, *, detectors: tuple[Detector, ...] = DETECTORS, **limits: Any) -> tuple[Finding, ...]:
-    """The findings after this state has lasted for a time; sampled every 5 s, with all facts as fresh as at first."""
+def detect(snapshot: Snapshot, seconds: float = 120, *, detectors: tuple[Detector, ...] = DETECTORS, **limits: Any) -> tuple[Finding, ...]:
+    """The findings after this state has lasted for a time; sampled every 5 s, always with fresh facts."""
     judge = FindingTracker(Limits(**limits), detectors)
     for step in range(int(seconds // 5)):
         judge(later(snapshot, 5.0 * step - seconds))
-    told = judge(snapshot)
-    assert told.faults == snapshot.faults, "a detector tripped"
-    return told.findings
+    reported = judge(snapshot)
+    assert reported.faults == snapshot.faults, "a detector raised an error"
+    return reported.findings
 
 
 def later(snapshot: Snapshot, seconds: float) -> Snapshot:
@@ -42,25 +42,25 @@ def _later_host(host: Host, seconds: float) -> Host:
 def after_silence(
     snapshot: Snapshot, seconds: float, *, detectors: tuple[Detector, ...] = DETECTORS, faults: tuple[Fault, ...] = (), **limits: Any
 ) -> tuple[Finding, ...]:
-    """The findings after this state has lasted for two minutes, and then all sources were silent for some seconds."""
+    """The findings after two minutes of this state and then some seconds of silence of all sources."""
     judge = FindingTracker(Limits(**limits), detectors)
     for step in range(25):
         judge(later(snapshot, 5.0 * step - 120))
     return judge(replace(snapshot, taken=NOW + seconds, faults=(*snapshot.faults, *faults))).findings
 
 
-class HeardAgain(FindingTracker):
-    """Runs detectors on snapshots; every source has new facts before each run, at least two seconds after the last run."""
+class FreshTracker(FindingTracker):
+    """Runs detectors on snapshots. Every source has new facts before each run, at least two seconds after the last run."""
 
     last = 0.0
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         self.last = max(snapshot.taken, self.last + 2)
-        return super().__call__(heard_again(replace(snapshot, taken=self.last)))
+        return super().__call__(as_fresh(replace(snapshot, taken=self.last)))
 
 
-def heard_again(snapshot: Snapshot) -> Snapshot:
-    """The value with all times up to `NOW` moved by the time between `NOW` and the snapshot."""
+def as_fresh(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with all times moved so that its facts are as fresh as at `NOW`."""
 
     def moved(at: float) -> float:
         return at if at > NOW else at + max(0.0, snapshot.taken - NOW)
@@ -74,12 +74,12 @@ def heard_again(snapshot: Snapshot) -> Snapshot:
 
 
 def only(findings: tuple[Finding, ...], code: str) -> Finding:
-    """The one finding with this code."""
+    """The only finding with this code."""
     named = [finding for finding in findings if finding.code == code]
     assert len(named) == 1, [finding.code for finding in findings]
     return named[0]
 
 
 def codes(findings: tuple[Finding, ...]) -> set[str]:
-    """The last findings."""
+    """The codes of these findings."""
     return {finding.code for finding in findings}

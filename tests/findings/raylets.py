@@ -1,4 +1,4 @@
-"""Clusters whose raylets are probed, each on a host of its own."""
+"""Clusters whose raylets are probed, each on its own host."""
 
 from __future__ import annotations
 

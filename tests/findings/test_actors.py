@@ -7,7 +7,7 @@ import pytest
 from cockpit.findings import Limits
 from cockpit.findings.actors import leaks, restart_loops
 from cockpit.model import Bundle, Cluster, Failure, Job, PlacementGroup
-from tests.findings.detection import HeardAgain, codes, looked, only
+from tests.findings.detection import FreshTracker, codes, detect, only
 from tests.world import NOW, actor, process, snapshot
 
 LEAKS = (leaks,)
@@ -15,18 +15,18 @@ NODE = f"{1:056x}"
 
 
 def watched(*looks, complete=True, cluster=None, **more):
-    """The findings of the last of these runs; each is a time with the restarts of actors 1, 2, … until then."""
-    judge = HeardAgain(Limits(), (restart_loops,))
-    told = ()
+    """The findings of the last of these runs; each run is a time and the restarts of actors 1, 2, … until then."""
+    judge = FreshTracker(Limits(), (restart_loops,))
+    reported = ()
     for seconds, *restarts in looks:
         actors = tuple(actor(number, class_="Rollout", restarts=times) for number, times in enumerate(restarts, 1))
         now = {"jobs": (), **more, **({"cluster": Cluster(session=cluster[seconds])} if cluster else {})}
         facts = snapshot(actors=actors, taken=NOW + seconds, actors_complete=complete, **now)
-        told = judge(facts).findings
-    return told
+        reported = judge(facts).findings
+    return reported
 
 
-def test_an_actor_that_was_restarted_three_times_in_ten_minutes_is_told_and_marks_its_job_too():
+def test_three_restarts_of_an_actor_in_ten_minutes_are_a_loop_and_mark_its_job():
     job = Job("ppo", "02000000", "ppo", "RUNNING")
     looks = ((0, 0), (200, 1), (400, 2), (590, 3))
     (found,) = watched(*looks)
@@ -43,7 +43,7 @@ def test_actors_of_a_class_are_one_finding():
     assert found.evidence[0] == "actor actor1: restarted 4 times in the last 5m00s, 9 times in total"
 
 
-def test_the_time_it_tells_is_no_longer_than_it_was_watched_nor_than_ten_minutes():
+def test_the_reported_duration_is_at_most_the_watched_time_and_ten_minutes():
     (found,) = watched((0, 10), (60, 11), (120, 12), (185, 13))
     assert found.text == "Actor Rollout of job 02000000 was restarted 3 times in the last 3m05s"
     looks = [(seconds, 2 * (seconds // 100)) for seconds in range(0, 1300, 35)]
@@ -69,7 +69,7 @@ def running(seconds):
     return {"jobs": (Job("ppo", "02000000", "ppo", "RUNNING", started=NOW - seconds),)}
 
 
-def test_the_restarts_of_an_actor_whose_job_is_young_are_a_loop_at_the_first_look():
+def test_restarts_of_an_actor_of_a_young_job_are_a_loop_in_the_first_sample():
     (found,) = watched((0, 3), **running(420))
     assert found.text == "Actor Rollout of job ppo was restarted 3 times since its job started 7m00s ago"
     assert found.evidence[0] == "actor actor1: restarted 3 times since its job started 7m00s ago"
@@ -78,22 +78,22 @@ def test_the_restarts_of_an_actor_whose_job_is_young_are_a_loop_at_the_first_loo
     assert watched((0, 3), jobs=(Job("ppo", "02000000", "ppo", "RUNNING"),)) == ()
 
 
-def test_in_an_older_job_ray_s_count_is_a_loop_where_it_is_high_enough_and_its_process_is_new():
-    def told(restarts, begun, **more):
+def test_in_an_older_job_a_high_count_with_a_new_process_is_a_loop():
+    def find(restarts, begun, **more):
         worker = process(1001, actor=actor(1).id, started=NOW - begun, **more)
         return watched((0, restarts), processes=(worker,), **running(3600))
 
-    (found,) = told(18, 60)
+    (found,) = find(18, 60)
     assert found.text == "Actor Rollout of job ppo was restarted 18 times since its job started 1h00m ago"
-    assert told(17, 60) == told(18, 601) == told(18, 60, kind="child") == ()
+    assert find(17, 60) == find(18, 601) == find(18, 60, kind="child") == ()
 
 
-def test_what_ray_s_count_has_told_stays_until_ten_minutes_were_watched_without_a_restart():
+def test_a_loop_known_from_rays_count_lasts_until_ten_minutes_without_a_restart():
     young = running(420)
-    judge = HeardAgain(Limits(), (restart_loops,))
+    judge = FreshTracker(Limits(), (restart_loops,))
     again = actor(1, class_="Rollout", restarts=3)
     found = {at: bool(judge(snapshot(actors=(again,), taken=NOW + at, processes=(), **young)).findings) for at in range(0, 900, 5)}
-    assert [at for at, told in found.items() if told] == list(range(0, 600, 5))
+    assert [at for at, find in found.items() if find] == list(range(0, 600, 5))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_ray_s_count_has_told_stays_until_ten_minutes_were_watched_without_
         [(0, 9), (300, 2)],
     ],
 )
-def test_few_or_slow_restarts_and_those_before_the_first_look_are_none(looks):
+def test_few_slow_or_earlier_restarts_are_no_loop(looks):
     assert watched(*looks) == ()
 
 
@@ -119,7 +119,7 @@ def test_a_loop_ends_only_after_ten_quiet_minutes():
     assert watched(*loop, (645, 3), (650, 4), (900, 4))
 
 
-def test_a_new_actor_that_falls_at_once_counts_and_a_cut_list_and_another_cluster_tell_nothing():
+def test_a_new_actor_that_fails_counts_and_a_cut_list_or_another_cluster_does_not():
     assert watched((0, 0), (60, 0, 3))
     assert watched((0, 0), (60, 3), complete=False) == ()
     assert watched((0, 0), (60, 3), cluster={0: "old", 60: "new"}) == ()
@@ -144,10 +144,10 @@ OVER = (job(),)
 
 
 def left(*actors, groups=(), jobs=OVER, seconds=0):
-    return looked(snapshot(actors=actors, placement_groups=groups, jobs=jobs), seconds, detectors=LEAKS)
+    return detect(snapshot(actors=actors, placement_groups=groups, jobs=jobs), seconds, detectors=LEAKS)
 
 
-def test_what_outlives_its_job_is_told_with_what_it_holds():
+def test_a_leak_is_reported_with_what_it_holds():
     found = only(left(groups=(group(),)), "placement-group-leaked")
     assert found.text == "Job train1 has ended (FAILED), but its placement group vllm still holds 8 GPUs"
     assert found.evidence[0] == "placement group vllm (CREATED, detached) holds 8 GPUs"
@@ -169,11 +169,11 @@ def test_what_outlives_its_job_is_told_with_what_it_holds():
     [(job("RUNNING", ended=None),), (job("PENDING", ended=None),), (job(""),), (), None, (job(ended=NOW - 30),)],
     ids=["runs", "pending", "unknown state", "unknown job", "unknown jobs", "just over"],
 )
-def test_nothing_is_left_of_what_runs_is_unknown_or_has_only_just_ended(jobs):
+def test_nothing_leaks_from_a_running_unknown_or_just_ended_job(jobs):
     assert left(actor(1), groups=(group(),), jobs=jobs) == ()
 
 
-def test_what_holds_no_gpus_or_shall_outlive_its_job_is_not_told():
+def test_detached_actors_and_actors_without_gpus_are_no_leaks():
     served = (actor(1, namespace="serve"), actor(2, needs={"CPU": 9.0}), actor(3, state="DEAD"), actor(4, needs={"GPU": float("nan")}))
     groups = (group(name="SERVE_REPLICA::app"), group(state="PENDING"), group(bundles=(Bundle({"CPU": 1.0}, NODE), Bundle({"GPU": 1.0}))))
     assert left(*served, groups=groups) == ()

@@ -23,7 +23,7 @@ from cockpit.model import (
     ShmUser,
     Snapshot,
 )
-from tests.findings.detection import looked, only
+from tests.findings.detection import detect, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot
 
 FIRST, SECOND = node(1), node(2)
@@ -39,7 +39,7 @@ def world(failure: Failure, **more: Any) -> Snapshot:
 
 
 def told(failure: Failure, **more: Any) -> Finding:
-    return only(looked(world(failure, **more), 0, detectors=(failed_jobs,)), "job-failed")
+    return only(detect(world(failure, **more), 0, detectors=(failed_jobs,)), "job-failed")
 
 
 def error(look_up: str | None, action: str | None = None, **more: Any) -> Failure:

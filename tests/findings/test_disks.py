@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.findings import Limits
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
 from cockpit.model import Amount, Disk, Finding, Host, Quantity, Session, ShmUser
-from tests.findings.detection import HeardAgain, after_silence, codes, looked, only
+from tests.findings.detection import FreshTracker, after_silence, codes, detect, only
 from tests.world import GIB, NOW, node, snapshot
 
 ALONE = (full_disks, full_stores, small_shm)
@@ -35,8 +35,8 @@ SESSIONS = (
 )
 
 
-def test_a_full_disk_is_told_by_session_the_dead_ones_first():
-    found = only(looked(full(disk(0.961), sessions=SESSIONS), detectors=ALONE), "disk-full")
+def test_a_full_disk_lists_its_sessions_dead_ones_first():
+    found = only(detect(full(disk(0.961), sessions=SESSIONS), detectors=ALONE), "disk-full")
     assert found.text == (
         "The disk under /tmp/ray on node1 is 96% full (39G of 1.0T left): Ray no longer creates objects that may need to be spilled; "
         "2 dead sessions use 92G of the disk"
@@ -52,37 +52,37 @@ def test_a_full_disk_is_told_by_session_the_dead_ones_first():
     assert found.about == (node(1).key, SESSIONS[2].key, SESSIONS[1].key)
 
 
-def test_a_disk_that_fills_is_a_warning_and_an_absurd_size_is_not_counted():
-    found = only(looked(full(disk(0.9), sessions=SESSIONS[:2]), detectors=ALONE), "disk-filling")
+def test_a_filling_disk_is_a_warning_and_an_absurd_size_is_ignored():
+    found = only(detect(full(disk(0.9), sessions=SESSIONS[:2]), detectors=ALONE), "disk-filling")
     assert found.text.startswith("The disk under /tmp/ray on node1 is 90% full (100G of 1.0T left): at 95% Ray stops creating objects")
     assert (found.level, found.remedy.action) == ("warning", None)
     found = only(
-        looked(full(disk(0.97), sessions=(session("session_x", False, -5), session("session_y", False, 1 << 90))), detectors=ALONE),
+        detect(full(disk(0.97), sessions=(session("session_x", False, -5), session("session_y", False, 1 << 90))), detectors=ALONE),
         "disk-full",
     )
     assert "dead" not in found.text
     assert found.remedy.action is None
 
 
-def test_a_mark_that_was_passed_is_left_only_further_down():
-    judge = HeardAgain(Limits(), ALONE)
+def test_a_disk_finding_ends_only_at_the_lower_mark():
+    judge = FreshTracker(Limits(), ALONE)
     shares = [0.89, 0.9, 0.885, 0.95, 0.94, 0.929, 0.87]
-    told = [[found.code for found in judge(replace(full(disk(share)), taken=NOW + step)).findings] for step, share in enumerate(shares)]
-    assert told == [[], ["disk-filling"], ["disk-filling"], ["disk-full"], ["disk-full"], ["disk-filling"], []]
+    reported = [[found.code for found in judge(replace(full(disk(share)), taken=NOW + step)).findings] for step, share in enumerate(shares)]
+    assert reported == [[], ["disk-filling"], ["disk-filling"], ["disk-full"], ["disk-full"], ["disk-filling"], []]
 
 
 @pytest.mark.parametrize(
     "disks",
     [(), (disk(0.8),), (disk(None),), (disk(0.99, "/"), disk(0.1)), (Disk("/tmp/ray", 10, 0),), (Disk("/tmp/ray", -9, -9),), (disk(7.0),)],
 )
-def test_room_unknown_absurd_or_not_under_a_temp_dir_is_not_told(disks):
-    assert looked(full(*disks), detectors=(full_disks,)) == ()
+def test_disks_with_room_unknown_absurd_or_elsewhere_are_not_reported(disks):
+    assert detect(full(*disks), detectors=(full_disks,)) == ()
 
 
-def test_a_disk_that_two_raylets_share_is_told_once_and_the_only_known_disk_is_that_of_ray():
+def test_a_disk_of_two_raylets_is_reported_once_and_the_only_known_disk_is_rays():
     both = (node(1, disks=(disk(0.97),)), node(1, id="f" * 56, disks=(disk(0.97),)))
-    assert len(looked(snapshot(nodes=both), detectors=ALONE)) == 1
-    assert only(looked(full(disk(0.97, "/"), sessions=SESSIONS), detectors=ALONE), "disk-full").subject == "node1 /"
+    assert len(detect(snapshot(nodes=both), detectors=ALONE)) == 1
+    assert only(detect(full(disk(0.97, "/"), sessions=SESSIONS), detectors=ALONE), "disk-full").subject == "node1 /"
     seen = snapshot(nodes=(node(1, disks=(disk(0.97),), seen=NOW),), hosts={})
     assert only(after_silence(seen, 90, detectors=ALONE), "disk-full").text.endswith(", as of 1m30s ago")
 
@@ -91,19 +91,19 @@ def store(used, total=100):
     return snapshot(nodes=(node(1, object_store=Amount(used * GIB, total * GIB)),))
 
 
-def test_an_object_store_that_stays_full_is_told_and_one_that_is_full_for_a_step_is_not():
-    found = only(looked(store(97), detectors=ALONE), "object-store-full")
+def test_an_object_store_must_stay_full_to_be_reported():
+    found = only(detect(store(97), detectors=ALONE), "object-store-full")
     assert found.text == "Ray's object store on node1 is 97% full (97G of 100G): new objects wait until others are spilled to disk"
     assert found.level == "warning"
-    found = only(looked(store(85), detectors=ALONE), "object-store-filling")
+    found = only(detect(store(85), detectors=ALONE), "object-store-filling")
     assert (found.level, found.text) == ("info", "Ray's object store on node1 is 85% full (85G of 100G): Ray spills objects to disk")
-    assert looked(store(99), 55, detectors=ALONE) == ()
-    assert only(HeardAgain(Limits(), ALONE, assumed=60.0)(store(97)).findings, "object-store-full").level == "info"
+    assert detect(store(99), 55, detectors=ALONE) == ()
+    assert only(FreshTracker(Limits(), ALONE, assumed=60.0)(store(97)).findings, "object-store-full").level == "info"
 
 
 @pytest.mark.parametrize("fine", [store(79), store(0, 0), store(500), store(-5), snapshot(nodes=(node(1, object_store=Amount()),))])
-def test_an_object_store_with_room_or_unknown_is_not(fine):
-    assert looked(fine, detectors=ALONE) == ()
+def test_an_object_store_with_room_or_unknown_is_fine(fine):
+    assert detect(fine, detectors=ALONE) == ()
 
 
 def shared(*sizes, capacity=100):
@@ -111,8 +111,8 @@ def shared(*sizes, capacity=100):
     return snapshot(nodes=tuple(node(number, shm=Amount(0, total), resources=resources) for number, total in enumerate(sizes, 1)))
 
 
-def test_shared_memory_that_can_not_hold_the_object_store_is_told_once_for_all_nodes():
-    found = only(looked(shared(64 << 20, 200 * GIB, 64 << 20), detectors=ALONE), "shm-small")
+def test_shared_memory_too_small_for_the_object_store_is_reported_once_for_all_nodes():
+    found = only(detect(shared(64 << 20, 200 * GIB, 64 << 20), detectors=ALONE), "shm-small")
     assert found.text == (
         "Shared memory (/dev/shm) is smaller than Ray's object store on node1 (64M, needs 100G), node3 (64M, needs 100G): "
         "Ray keeps it on disk, which is slow, and NCCL may lack shared memory"
@@ -121,8 +121,8 @@ def test_shared_memory_that_can_not_hold_the_object_store_is_told_once_for_all_n
 
 
 @pytest.mark.parametrize("fine", [shared(100 * GIB), shared(None), shared(0), shared(-5), shared(5, capacity=float("inf"))])
-def test_shared_memory_that_suffices_or_is_unknown_is_not_told(fine):
-    assert codes(looked(fine, detectors=ALONE)) == set()
+def test_sufficient_or_unknown_shared_memory_is_fine(fine):
+    assert codes(detect(fine, detectors=ALONE)) == set()
 
 
 SHM = (full_shm,)
@@ -134,8 +134,8 @@ def shm(used, total=100, users=None, **more):
     return snapshot(nodes=(node(1, shm=shm, **more),), hosts={"node1": host})
 
 
-def test_shared_memory_in_which_hardly_a_page_is_left_is_told():
-    found = only(looked(shm(97, object_store=Amount(60 * GIB, 90 * GIB)), detectors=SHM), "shm-full")
+def test_almost_full_shared_memory_is_reported():
+    found = only(detect(shm(97, object_store=Amount(60 * GIB, 90 * GIB)), detectors=SHM), "shm-full")
     assert found.text == (
         "Shared memory (/dev/shm) on node1 is 97% full (3.0G of 100G left); Ray's object store holds 60G: "
         "the next process that writes there is killed by a bus error (NCCL, data loaders, engines)"
@@ -144,13 +144,13 @@ def test_shared_memory_in_which_hardly_a_page_is_left_is_told():
 
 
 @pytest.mark.parametrize("fine", [shm(94.9), shm(None), shm(0), shm(5, 0), shm(101), snapshot(nodes=None), shm(97, state="DEAD")])
-def test_shared_memory_with_room_or_unknown_is_not(fine):
-    assert looked(fine, detectors=SHM) == ()
+def test_shared_memory_with_room_or_unknown_is_fine(fine):
+    assert detect(fine, detectors=SHM) == ()
 
 
-def test_shared_memory_that_is_full_for_a_moment_is_not_told_and_that_mark_is_left_only_further_down():
-    assert looked(shm(97), 55, detectors=SHM) == ()
-    judge = HeardAgain(Limits(store_age=0.0), SHM)
+def test_full_shared_memory_must_last_and_its_finding_ends_only_at_the_lower_mark():
+    assert detect(shm(97), 55, detectors=SHM) == ()
+    judge = FreshTracker(Limits(store_age=0.0), SHM)
     assert [bool(judge(shm(used)).findings) for used in (94, 95, 94, 92)] == [False, True, True, False]
 
 
@@ -158,21 +158,21 @@ def held(*users, used=97):
     return shm(used, users=users if users != (None,) else None)
 
 
-def test_full_shared_memory_comes_with_whose_files_take_it_and_what_has_no_name():
-    found = only(looked(held(ShmUser("alice", 5 * GIB), ShmUser("bob", 30 * GIB), ShmUser(None, 2 * GIB)), detectors=SHM), "shm-full")
+def test_full_shared_memory_names_the_owners_of_its_files_and_the_nameless_rest():
+    found = only(detect(held(ShmUser("alice", 5 * GIB), ShmUser("bob", 30 * GIB), ShmUser(None, 2 * GIB)), detectors=SHM), "shm-full")
     assert found.evidence == (
         "df /dev/shm on node1: 97G of 100G",
         "files in /dev/shm by user: bob 30G, alice 5.0G, – 2.0G",
         "60G is in deleted files that are still open, as Ray's object store is, or in files that the probe can't see",
     )
-    assert only(looked(held(None), detectors=SHM), "shm-full").evidence == ("df /dev/shm on node1: 97G of 100G",)
-    assert only(looked(held(), detectors=SHM), "shm-full").evidence[1].startswith("97G is in deleted files")
-    assert looked(held(ShmUser("bob", 90 * GIB), used=90), detectors=SHM) == ()
+    assert only(detect(held(None), detectors=SHM), "shm-full").evidence == ("df /dev/shm on node1: 97G of 100G",)
+    assert only(detect(held(), detectors=SHM), "shm-full").evidence[1].startswith("97G is in deleted files")
+    assert detect(held(ShmUser("bob", 90 * GIB), used=90), detectors=SHM) == ()
 
 
-def test_what_hardly_counts_is_not_listed_and_a_user_s_name_can_do_nothing():
+def test_tiny_shares_are_not_listed_and_a_users_name_cannot_do_harm():
     found = only(
-        looked(held(ShmUser("a\x1b[2J", 96 * GIB), ShmUser("b", 0), ShmUser("c", -5), ShmUser("d", 1 << 60)), detectors=SHM), "shm-full"
+        detect(held(ShmUser("a\x1b[2J", 96 * GIB), ShmUser("b", 0), ShmUser("c", -5), ShmUser("d", 1 << 60)), detectors=SHM), "shm-full"
     )
     assert len(found.evidence) == 2
     assert found.evidence[1].startswith("files in /dev/shm by user: a")
@@ -180,16 +180,16 @@ def test_what_hardly_counts_is_not_listed_and_a_user_s_name_can_do_nothing():
     assert "\x1b" not in found.evidence[1]
 
 
-def test_paths_of_disks_and_sessions_are_typed_whole_and_quoted_or_not_at_all():
-    def told(temp: str) -> Finding:
+def test_paths_of_disks_and_sessions_are_printed_complete_and_quoted_or_not_printed():
+    def find(temp: str) -> Finding:
         disk, session = Disk(temp, 96, 100), Session(host="host1", name="session_a", path=f"{temp}/session_a", live=True)
         host = Host("host1", ("10.0.0.1",), NOW, nodes=(node(1).id or "",), disks=(disk,), sessions=(session,))
-        return only(looked(snapshot(nodes=(node(1, disks=(disk,)),), hosts={"host1": host}), detectors=(full_disks,)), "disk-full")
+        return only(detect(snapshot(nodes=(node(1, disks=(disk,)),), hosts={"host1": host}), detectors=(full_disks,)), "disk-full")
 
     long = f"/data/{'a' * 70}/x y"
-    found = told(long)
+    found = find(long)
     assert f"`du -xh --max-depth 2 '{long}' | sort -h`" in found.remedy.text
     assert found.evidence == (f"df '{long}' on node1: 96B of 100B", f"du -sh '{long}/session_a': size still unknown (live)")
-    found = told("/data/\x1b[2J")
+    found = find("/data/\x1b[2J")
     assert "du " not in found.remedy.text
     assert [line.split()[0] for line in found.evidence] == ["the", "/data/\N{REPLACEMENT CHARACTER}[2J/session_a:"]

@@ -1,4 +1,4 @@
-"""The facts for detectors: the snapshot, and what the tracker remembers."""
+"""The facts for detectors: the snapshot and the tracker's memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.world import NOW, actor, snapshot
 
 
 @pytest.mark.parametrize(("taken", "old"), [(NOW, None), (NOW - 300, NOW - 300), (None, None)])
-def test_how_old_a_hosts_facts_are_is_told_when_they_are_old(taken: float | None, old: float | None):
+def test_the_age_of_a_hosts_facts_is_given_if_they_are_old(taken: float | None, old: float | None):
     facts = Facts(snapshot(hosts={"w1": Host("w1", taken=taken)}), Limits())
     assert facts.stale_since("w1") == old
     assert facts.stale_since("elsewhere") is None
 
 
-def test_what_waits_for_gpus_is_what_gpus_would_help():
+def test_work_waits_for_gpus_if_gpus_would_help():
     waits = actor(1, state="PENDING_CREATION", needs={"GPU": 1.0}, wait="held")
     group = PlacementGroup("a", state="PENDING", bundles=(Bundle({"CPU": 1.0}), Bundle({"GPU": 1.0})))
     others = (

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.findings.disks import full_disks, full_shm
 from cockpit.model import Amount, Cluster, Disk, FilledDisk, Filler, Host, Job, Process, Session
 from cockpit.secrets import HIDDEN
-from tests.findings.detection import looked, only
+from tests.findings.detection import detect, only
 from tests.world import GIB, NOW, node, snapshot
 
 SESSION = "session_2026-11-27_10-00-00_123456_789"
@@ -26,11 +26,11 @@ def filled(*fillers, whole=True, jobs=(TRAIN,), processes=(TRAINER,), path="/tmp
     disk = Disk("/tmp/ray", 961 * GIB, 1000 * GIB)
     found = (FilledDisk(path, fillers, whole, seen),)
     host = Host("host1", ("10.0.0.1",), NOW, nodes=(node(1).id,), disks=(disk,), sessions=sessions, filled=found)
-    told = snapshot(nodes=(node(1, probe="host1"),), hosts={"host1": host}, jobs=jobs, processes=processes)
-    return only(looked(replace(told, cluster=cluster), detectors=(full_disks,)), "disk-full")
+    reported = snapshot(nodes=(node(1, probe="host1"),), hosts={"host1": host}, jobs=jobs, processes=processes)
+    return only(detect(replace(reported, cluster=cluster), detectors=(full_disks,)), "disk-full")
 
 
-def test_the_three_largest_are_named_with_whose_they_are():
+def test_the_three_largest_are_named_with_their_owners():
     found = filled(SMALL, RUN, LOG, CACHE)
     assert found.text == (
         "The disk under /tmp/ray on node1 is 96% full (39G of 1.0T left): Ray no longer creates objects that may need to be spilled; "
@@ -46,7 +46,7 @@ def test_the_three_largest_are_named_with_whose_they_are():
     assert found.about == (node(1).key, TRAIN.key, TRAINER.key)
 
 
-def test_the_job_of_a_log_can_be_stopped_and_nothing_is_typed_that_writes_through_a_folder_of_everybody():
+def test_a_logs_job_can_be_stopped_and_no_command_writes_through_a_shared_folder():
     how = "but see first that no folder of that path is a link: others can put one there; then let the job print less"
     assert filled(LOG).remedy.text == (
         f"`cockpit stop-job train1` ends the job; or empty the log {LOG.path} on node1 "
@@ -99,7 +99,7 @@ def test_the_job_of_a_log_can_be_stopped_and_nothing_is_typed_that_writes_throug
         ),
     ],
 )
-def test_each_kind_has_its_words_and_what_can_be_done(filler, words, remedy):
+def test_each_kind_has_its_text_and_remedy(filler, words, remedy):
     found = filled(filler)
     assert f"; largest: {words} (" in found.text
     assert found.remedy.text.startswith(remedy)
@@ -118,7 +118,7 @@ def test_dead_sessions_are_cleaned_first_and_their_files_named_once():
     assert f" stay; then `cockpit stop-job train1` ends the job; or empty the log {LOG.path} on node1 (" in also.remedy.text
 
 
-def test_a_log_of_another_ray_or_of_an_unknown_session_is_not_taken_for_one_of_our_job():
+def test_a_log_of_another_or_unknown_session_is_not_our_jobs():
     found = filled(LOG, cluster=Cluster(session="session_ours"))
     assert f"driver log of job train1 of {SESSION} (610G)" in found.text
     assert "stop-job" not in found.remedy.text
@@ -127,7 +127,7 @@ def test_a_log_of_another_ray_or_of_an_unknown_session_is_not_taken_for_one_of_o
     assert "stop-job" not in found.remedy.text
 
 
-def test_files_elsewhere_that_are_called_like_a_dead_session_s_are_told():
+def test_files_elsewhere_named_like_a_dead_sessions_are_reported():
     dead = Session(host="host1", name=SESSION, path=f"/tmp/ray/{SESSION}", live=False)
     elsewhere = replace(SMALL, path=f"/data/{SESSION}/logs/x.log", size=300 * GIB)
     assert f"; largest: /data/{SESSION}/logs/x.log (300G)" in filled(elsewhere, sessions=(dead,)).text
@@ -135,7 +135,7 @@ def test_files_elsewhere_that_are_called_like_a_dead_session_s_are_told():
     assert "; largest: driver log of job train1 (610G)" in filled(LOG, sessions=(dead, living)).text
 
 
-def test_what_was_not_counted_whole_or_long_ago_says_so():
+def test_an_incomplete_or_old_count_says_so():
     assert filled(CACHE, whole=False).evidence[-1].startswith("not all of it was counted")
     assert filled(whole=False).evidence[-1].startswith("not all of it was counted")
     assert len(filled().evidence) == 1
@@ -143,7 +143,7 @@ def test_what_was_not_counted_whole_or_long_ago_says_so():
     assert "; largest, as of 3 min ago: cache of Hugging Face (200G)" in filled(CACHE, seen=NOW - 200).text
 
 
-def test_a_name_that_can_do_harm_is_neither_drawn_nor_typed_and_a_long_path_is_typed_whole():
+def test_a_harmful_name_is_neither_shown_nor_printed_in_a_command_and_a_long_path_is_complete():
     bad = replace(LOG, path=f"{LOGS}/job-driver-a\x1b[2J'; reboot.log", job="a\x1b[2J")
     found = filled(bad, jobs=())
     assert "\x1b" not in found.text + "".join(found.evidence) + found.remedy.text
@@ -161,16 +161,16 @@ def test_a_name_that_can_do_harm_is_neither_drawn_nor_typed_and_a_long_path_is_t
 
 
 @pytest.mark.parametrize(("filler", "path"), [*((replace(CACHE, size=size), "/tmp/ray") for size in (-5, 1 << 60, 0)), (CACHE, "/other")])
-def test_what_has_an_absurd_size_or_fills_another_disk_is_no_filler(filler, path):
+def test_an_absurd_size_or_another_disk_is_no_filler(filler, path):
     assert "largest" not in filled(filler, path=path).text
 
 
-def test_full_shared_memory_is_told_by_what_lies_there():
+def test_full_shared_memory_names_its_files():
     store = Filler(kind="shm", path="/dev/shm/plasma*", size=60 * GIB, name="Ray's object store", pid=7)
     filled = (FilledDisk("/dev/shm", (store,), True),)
     host = Host("host1", ("10.0.0.1",), NOW, nodes=(node(1).id,), filled=filled)
-    told = snapshot(nodes=(node(1, probe="host1", shm=Amount(97 * GIB, 100 * GIB)),), hosts={"host1": host})
-    found = only(looked(told, detectors=(full_shm,)), "shm-full")
+    reported = snapshot(nodes=(node(1, probe="host1", shm=Amount(97 * GIB, 100 * GIB)),), hosts={"host1": host})
+    found = only(detect(reported, detectors=(full_shm,)), "shm-full")
     assert found.text.startswith(
         "Shared memory (/dev/shm) on node1 is 97% full (3.0G of 100G left); largest: Ray's object store (/dev/shm/plasma*) (60G): "
     )

@@ -1,4 +1,4 @@
-"""The recent past of GPUs: loads are averages over a time with known figures, and growth exceeds all earlier peaks."""
+"""The recent past of GPUs: loads are averages over known figures, and growth exceeds all earlier peaks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def busy(percent: float | None, watts: float | None = 400.0, clock: int | None =
     return {"utilization": percent, "power": watts, "clock": clock}
 
 
-def test_a_load_is_known_after_two_minutes_and_follows_slowly():
+def test_a_load_is_known_after_two_minutes_and_changes_slowly():
     steady = [busy(80.0)] * 13
     assert fed(*steady[:-1]).load(KEY, 0) is None
     assert fed(*steady).load(KEY, 0) == (80.0, 400.0, 1980.0)
@@ -39,14 +39,14 @@ def test_a_load_is_known_after_two_minutes_and_follows_slowly():
     assert 30 < (load[0] or 0) < 45, "two minutes later a third of it is left"
 
 
-def test_who_takes_a_free_gpu_begins_a_load_of_his_own():
+def test_a_new_user_of_a_free_gpu_starts_a_new_load():
     history, held = fed(*[busy(0.0)] * 20), (process(7, gpus=(Hold(0, 1),)),)
     for step in range(20, 35):
         history.record(replace(world(10.0 * step, **busy(90.0)), processes=held))
     assert history.load(KEY, 0) == (90.0, 400.0, 1980.0)
 
 
-def test_after_a_silence_or_an_unknown_figure_a_load_begins_anew_and_an_absurd_figure_is_unknown():
+def test_a_silence_or_unknown_figure_restarts_a_load_and_an_absurd_figure_is_unknown():
     history = fed(*[busy(80.0)] * 20)
     history.record(world(200 + MAX_GAP_S + 1, **busy(80.0)))
     assert history.load(KEY, 0) is None
@@ -57,7 +57,7 @@ def test_after_a_silence_or_an_unknown_figure_a_load_begins_anew_and_an_absurd_f
     assert fed(*[busy(80.0, -5.0, 10**9)] * 20).load(KEY, 0) == (80.0, None, None)
 
 
-def test_nodes_that_are_gone_are_forgotten():
+def test_vanished_nodes_are_forgotten():
     history = GpuHistory()
     for number in range(1, 300):
         history.record(snapshot(taken=NOW, nodes=(Node(str(number), "w", agent=AgentReport(gpus=(gpu(0),), seen=NOW)),), processes=()))

@@ -1,4 +1,4 @@
-"""Idle workers that hold GPU memory are found; workers that work, wait for a moment or hold next to nothing are not."""
+"""Idle workers that hold GPU memory are found; busy, briefly waiting and nearly empty workers are not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from cockpit.findings import Limits
 from cockpit.findings.gpu_leftovers import idle_workers
 from cockpit.model import Hold, Process, Snapshot
-from tests.findings.detection import HeardAgain, looked, only
+from tests.findings.detection import FreshTracker, detect, only
 from tests.world import GIB, NOW, node, process, snapshot
 
 IDLE = (idle_workers,)
@@ -24,20 +24,22 @@ def world(*processes: Process, **more: Any) -> Snapshot:
     return snapshot(nodes=(node(1),), processes=processes, faults=(), **more)
 
 
-def test_idle_workers_that_keep_memory_are_told_with_what_each_holds_and_since_when():
-    told = only(looked(world(worker(), worker(501, gpus=(Hold(3, 2 * GIB),))), 310, detectors=IDLE), "gpu-memory-idle-worker")
-    assert (told.level, told.subject, told.since) == ("warning", "node1", NOW - 310)
-    assert told.text == ("2 idle Ray workers hold 8.0G of GPU memory on 2 GPUs of node1 (0, 3) for at least 5m10s; no task runs in them")
-    assert told.evidence[0] == (
+def test_idle_workers_with_memory_are_listed_with_size_and_time():
+    reported = only(detect(world(worker(), worker(501, gpus=(Hold(3, 2 * GIB),))), 310, detectors=IDLE), "gpu-memory-idle-worker")
+    assert (reported.level, reported.subject, reported.since) == ("warning", "node1", NOW - 310)
+    assert reported.text == (
+        "2 idle Ray workers hold 8.0G of GPU memory on 2 GPUs of node1 (0, 3) for at least 5m10s; no task runs in them"
+    )
+    assert reported.evidence[0] == (
         "pid 500 ray::IDLE of job ppo-7b holds GPU 0: 6.0G, started 1h00m ago, idle for at least 5m10s (`nvidia-smi`, `ps -fp 500`)"
     )
-    assert told.about == (worker().key, worker(501).key)
-    assert told.remedy.action == "kill"
+    assert reported.about == (worker().key, worker(501).key)
+    assert reported.remedy.action == "kill"
 
 
-def test_a_worker_that_is_idle_between_two_tasks_is_not_told():
-    assert looked(world(worker()), 290, detectors=IDLE) == ()
-    judge = HeardAgain(Limits(), IDLE)
+def test_a_worker_between_two_tasks_is_not_reported():
+    assert detect(world(worker()), 290, detectors=IDLE) == ()
+    judge = FreshTracker(Limits(), IDLE)
     for second in range(0, 1200, 5):
         title = "ray::score" if second % 240 == 0 else "ray::IDLE"
         assert judge(world(worker(command=title, name=title), taken=NOW + second)).findings == ()
@@ -59,13 +61,13 @@ def test_a_worker_that_is_idle_between_two_tasks_is_not_told():
         worker(command=None, name=None),
     ],
 )
-def test_others_are_not_told(other):
-    assert looked(world(other), 600, detectors=IDLE) == ()
+def test_other_processes_are_not_reported(other):
+    assert detect(world(other), 600, detectors=IDLE) == ()
 
 
-def test_once_told_it_ends_below_three_quarters():
+def test_the_finding_ends_below_three_quarters():
     def end(memory: float) -> tuple[Any, ...]:
-        judge = HeardAgain(Limits(), IDLE)
+        judge = FreshTracker(Limits(), IDLE)
         for second in range(0, 400, 5):
             judge(world(worker(), taken=NOW + second))
         return judge(world(worker(gpus=(Hold(0, int(memory * GIB)),)), taken=NOW + 400)).findings
@@ -74,6 +76,6 @@ def test_once_told_it_ends_below_three_quarters():
     assert not end(0.7)
 
 
-def test_a_single_look_tells_it_as_an_info_without_a_duration():
-    (found,) = HeardAgain(Limits(), IDLE, assumed=60.0)(world(worker())).findings
+def test_one_sample_gives_an_info_without_a_duration():
+    (found,) = FreshTracker(Limits(), IDLE, assumed=60.0)(world(worker())).findings
     assert (found.level, "for at least" in found.text) == ("info", False)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.gpu_speed import low_clocks, lowered_power
 from cockpit.model import Finding, Gpu, Host, Snapshot
-from tests.findings.detection import looked, only
+from tests.findings.detection import detect, only
 from tests.world import NOW, gpu, node, snapshot
 
 CLOCKS = (lowered_power, low_clocks)
@@ -28,24 +28,24 @@ def world(*gpus: Gpu, at: float = 0.0) -> Snapshot:
 
 
 def watched(minutes: float, *gpus: Gpu) -> tuple[Finding, ...]:
-    judge, told = FindingTracker(Limits(), CLOCKS), snapshot()
+    judge, reported = FindingTracker(Limits(), CLOCKS), snapshot()
     for at in range(0, int(60 * minutes) + 1, 10):
-        told = judge(world(*gpus, at=at))
-    return told.findings
+        reported = judge(world(*gpus, at=at))
+    return reported.findings
 
 
 FAST = tuple(clocked(index) for index in range(7))
 
 
-def test_a_gpu_that_works_far_below_the_others_clock_is_told_with_what_holds_it_down():
-    told = only(watched(8, *FAST, clocked(7, 1200, clock_reasons=0x2)), "gpu-clock-low")
-    assert told.text == (
+def test_a_clock_far_below_the_others_is_reported_with_its_cause():
+    reported = only(watched(8, *FAST, clocked(7, 1200, clock_reasons=0x2)), "gpu-clock-low")
+    assert reported.text == (
         "GPU 7 of node1 has run at 1200 MHz for 6m00s, other GPUs of this model at 1980 MHz: a job is as slow as its slowest GPU"
     )
-    assert told.evidence == (
+    assert reported.evidence == (
         "GPU 7: 1200 MHz on average, 400 of 700 W; throttle reason: locked clocks (`nvidia-smi -q -d CLOCK,PERFORMANCE`)",
     )
-    assert told.about == (f"{node(1).key}:7",)
+    assert reported.about == (f"{node(1).key}:7",)
     assert watched(6, *FAST, clocked(7, 1200)) == ()
 
 
@@ -57,27 +57,27 @@ def test_a_gpu_that_works_far_below_the_others_clock_is_told_with_what_holds_it_
         clocked(7, -5), clocked(7, 10**9),
     ],
 )  # fmt: skip
-def test_clocks_that_are_near_idle_at_the_power_limit_or_told_elsewhere_are_not_told(other):
+def test_clocks_that_are_near_idle_power_limited_or_explained_elsewhere_are_not_reported(other):
     assert watched(12, *FAST, other) == ()
 
 
-def test_where_half_are_slower_in_a_single_look_and_of_an_unknown_host_no_clocks_are_compared():
+def test_no_clocks_are_compared_if_half_are_slow_in_one_sample_or_on_an_unknown_host():
     assert watched(12, *FAST[:3], *(clocked(index, 1200) for index in range(3, 8))) == ()
     assert FindingTracker(Limits(), CLOCKS, assumed=60.0)(world(*FAST, clocked(7, 1200))).findings == ()
     seen = world(*FAST)
-    assert looked(replace(seen, hosts={"node1": replace(seen.hosts["node1"], gpus=None)}), 60, detectors=CLOCKS) == ()
+    assert detect(replace(seen, hosts={"node1": replace(seen.hosts["node1"], gpus=None)}), 60, detectors=CLOCKS) == ()
 
 
-def test_a_power_limit_that_others_do_not_have_is_a_warning_and_one_that_all_have_an_info():
-    told = only(looked(world(*FAST, clocked(7, power_limit=500.0)), 0, detectors=CLOCKS), "gpu-power-capped")
-    assert (told.level, told.subject) == ("warning", "node1")
-    assert told.text == (
+def test_a_unique_power_limit_is_a_warning_and_a_common_one_an_info():
+    reported = only(detect(world(*FAST, clocked(7, power_limit=500.0)), 0, detectors=CLOCKS), "gpu-power-capped")
+    assert (reported.level, reported.subject) == ("warning", "node1")
+    assert reported.text == (
         "GPU 7 of node1 has a power limit below its default; other GPUs of this model have a higher one, "
         "and a job is as slow as its slowest GPU"
     )
-    assert told.evidence == ("GPU 7: 500 W, by default 700 W (`nvidia-smi -q -d POWER`)",)
-    told = only(looked(world(*(clocked(index, power_limit=500.0) for index in range(8))), 0, detectors=CLOCKS), "gpu-power-capped")
-    assert (told.level, told.text) == ("info", "GPUs 0, 1, 2, 3, 4, 5, 6, 7 of node1 have power limits below their default")
+    assert reported.evidence == ("GPU 7: 500 W, by default 700 W (`nvidia-smi -q -d POWER`)",)
+    reported = only(detect(world(*(clocked(index, power_limit=500.0) for index in range(8))), 0, detectors=CLOCKS), "gpu-power-capped")
+    assert (reported.level, reported.text) == ("info", "GPUs 0, 1, 2, 3, 4, 5, 6, 7 of node1 have power limits below their default")
 
 
 @pytest.mark.parametrize(
@@ -91,5 +91,5 @@ def test_a_power_limit_that_others_do_not_have_is_a_warning_and_one_that_all_hav
         {"power_default": 1e9},
     ],
 )
-def test_other_limits_are_not_told(more):
-    assert looked(world(clocked(0, **more)), 0, detectors=CLOCKS) == ()
+def test_other_limits_are_not_reported(more):
+    assert detect(world(clocked(0, **more)), 0, detectors=CLOCKS) == ()

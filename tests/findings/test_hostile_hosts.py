@@ -1,4 +1,4 @@
-"""Hosts, nodes, GPUs and processes may report anything: no detector raises an error, and no sentence is nonsense."""
+"""Hosts, nodes, GPUs and processes may report anything: no detector raises an error, and every sentence makes sense."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from cockpit.model import (
     TempDir,
     Xid,
 )
-from tests.findings.detection import looked
+from tests.findings.detection import detect
 from tests.world import NOW, snapshot
 
 ODD = [-1.0, 0.0, 0.5, 1.0, 95.0, 100.0, 1e6, 1e300, float("nan"), float("inf"), float("-inf")]
@@ -91,8 +91,8 @@ RAYS = st.none() | st.lists(
 
 def sessions(host: str) -> st.SearchStrategy[tuple[Session, ...] | None]:
     keeps = st.lists(NAMES, max_size=2).map(tuple)
-    said = {"name": SESSIONS, "path": PATHS, "live": YES, "owner": TEXTS, "size": WHOLE, "keeps": keeps, "dashboard": TEXTS}
-    one = st.builds(Session, host=st.just(host), latest=st.booleans(), started=TIMES, stopped=YES, **said)
+    facts = {"name": SESSIONS, "path": PATHS, "live": YES, "owner": TEXTS, "size": WHOLE, "keeps": keeps, "dashboard": TEXTS}
+    one = st.builds(Session, host=st.just(host), latest=st.booleans(), started=TIMES, stopped=YES, **facts)
     return st.none() | st.lists(one, max_size=3, unique_by=lambda session: session.name).map(tuple)
 
 
@@ -155,10 +155,10 @@ def test_hostile_hosts_make_no_nonsense(cluster, nodes, first, second, processes
         cluster=cluster, nodes=nodes, hosts={"w1": first, "w2": second}, processes=processes, oom_kills=kills, faults=faults, as_of=as_of,
         sessions=(*(first.sessions or ()), *(second.sessions or ())), jobs=RUNNING, actors=ACTORS, placement_groups=(),
     )  # fmt: skip
-    found = looked(made, 70)
+    found = detect(made, 70)
     for finding in found:
-        told = " ".join((finding.subject, finding.text, *finding.evidence, finding.remedy.text if finding.remedy else ""))
-        assert not re.search(r"\b(?:nan|inf|None)\b", told), finding
+        reported = " ".join((finding.subject, finding.text, *finding.evidence, finding.remedy.text if finding.remedy else ""))
+        assert not re.search(r"\b(?:nan|inf|None)\b", reported), finding
         assert len(finding.text) < 3000, finding
         assert finding.since is not None
     assert len({finding.key for finding in found}) == len(found)

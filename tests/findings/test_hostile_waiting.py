@@ -1,4 +1,4 @@
-"""A cluster may report anything about waiting and ended work: no detector raises an error, and no sentence is nonsense."""
+"""A cluster may report anything about waiting and ended work: no detector raises an error, and every sentence makes sense."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cockpit.findings.actors import leaks, restart_loops
 from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
 from cockpit.model import Actor, Bundle, Job, PlacementGroup
-from tests.findings.detection import looked
+from tests.findings.detection import detect
 from tests.world import NOW, snapshot
 
 ALONE = (waiting_groups, waiting_actors, deadlocks, pending_jobs, failed_jobs, leaks, restart_loops)
@@ -47,11 +47,11 @@ JOBS = st.builds(
 @given(st.none() | st.lists(ACTORS, max_size=6).map(tuple), st.none() | st.lists(GROUPS, max_size=5).map(tuple),
        st.none() | st.lists(JOBS, max_size=5).map(tuple))  # fmt: skip
 def test_hostile_facts_make_no_nonsense(actors, groups, jobs):
-    found = looked(snapshot(actors=actors, placement_groups=groups, jobs=jobs), 10, detectors=ALONE)
+    found = detect(snapshot(actors=actors, placement_groups=groups, jobs=jobs), 10, detectors=ALONE)
     for finding in found:
-        told = " ".join((finding.subject, finding.text, *finding.evidence, finding.remedy.text if finding.remedy else ""))
-        assert told.isprintable()
-        assert not re.search(r"\b(?:nan|inf|None)\b", told)
+        reported = " ".join((finding.subject, finding.text, *finding.evidence, finding.remedy.text if finding.remedy else ""))
+        assert reported.isprintable()
+        assert not re.search(r"\b(?:nan|inf|None)\b", reported)
         assert len(finding.text) < 1000
         assert finding.since is not None
         assert 0 < finding.since <= NOW

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.infiniband import growing_rdma_errors, rdma_ports_down
 from cockpit.model import Host, RdmaPort
-from tests.findings.detection import codes, later, looked, only
+from tests.findings.detection import codes, detect, later, only
 from tests.world import NOW, snapshot
 
 DOWN, GROWTH = (rdma_ports_down,), (growing_rdma_errors,)
@@ -30,8 +30,8 @@ def world(*hosts):
     return snapshot(hosts={each.name: each for each in hosts})
 
 
-def test_a_port_that_is_down_beside_active_ones_is_told_with_how_often_its_link_went_down():
-    found = only(looked(world(host(port(0), port(1), port(2, "DOWN", "Polling", link_downed=3))), detectors=DOWN), "rdma-port-down")
+def test_a_port_that_is_down_beside_active_ones_has_its_link_failures():
+    found = only(detect(world(host(port(0), port(1), port(2, "DOWN", "Polling", link_downed=3))), detectors=DOWN), "rdma-port-down")
     assert (found.level, found.subject) == ("warning", "w1 mlx5_2 port 1")
     assert found.text == (
         "InfiniBand port 1 of mlx5_2 (400 Gb/sec (4X NDR)) on w1 is DOWN (Polling), while 2 other ports there are active: "
@@ -40,13 +40,13 @@ def test_a_port_that_is_down_beside_active_ones_is_told_with_how_often_its_link_
     assert found.evidence[0] == ("cat /sys/class/infiniband/mlx5_2/ports/1/state /sys/class/infiniband/mlx5_2/ports/1/phys_state on w1")
 
 
-def test_a_port_that_waits_for_its_subnet_manager_or_was_never_used_but_elsewhere_is_told_as_that():
-    found = only(looked(world(host(port(0), port(1, "INIT"))), detectors=DOWN), "rdma-port-down")
+def test_a_port_that_waits_for_its_subnet_manager_or_is_unused_elsewhere_is_described():
+    found = only(detect(world(host(port(0), port(1, "INIT"))), detectors=DOWN), "rdma-port-down")
     assert "is INIT (LinkUp), while 1 other port there is active: its link is up, but no subnet manager has made it active" in found.text
     assert "`sminfo`" in found.remedy.text
     unused = port(1, "DOWN", "Polling", used=False)
     hosts = [host(port(0), unused), host(port(0), port(1), name="w2"), host(port(0), port(1), name="w3")]
-    found = only(looked(world(*hosts), detectors=DOWN), "rdma-port-down")
+    found = only(detect(world(*hosts), detectors=DOWN), "rdma-port-down")
     assert "and the same port is active on 2 other hosts" in found.text
 
 
@@ -62,11 +62,11 @@ def test_a_port_that_waits_for_its_subnet_manager_or_was_never_used_but_elsewher
         replace(host(port(0), port(1, "DOWN", "Polling")), taken=NOW - 300),
     ],
 )
-def test_what_is_active_never_cabled_unknown_or_old_is_not_told(fine):
-    assert looked(world(fine), 0 if fine.taken != NOW else 300, detectors=DOWN) == ()
+def test_active_uncabled_unknown_and_old_ports_are_not_reported(fine):
+    assert detect(world(fine), 0 if fine.taken != NOW else 300, detectors=DOWN) == ()
 
 
-def test_not_before_it_has_lasted():
+def test_it_must_have_lasted():
     tracker, made = FindingTracker(Limits(rdma_down_age=60), DOWN), world(host(port(0), port(1, "DOWN", "Polling")))
     assert codes(tracker(later(made, -59)).findings) == set()
     assert codes(tracker(later(made, 0)).findings) == set()
@@ -79,7 +79,7 @@ def watch(*steps):
     return [tracker(later(world(host(port(**errors))), 60.0 * number)).findings for number, errors in enumerate(steps)]
 
 
-def test_a_link_that_went_down_once_more_is_told_with_both_numbers():
+def test_a_link_failure_is_reported_with_both_counts():
     before, after = watch({"link_downed": 4}, {"link_downed": 5})
     assert before == ()
     assert only(after, "rdma-link-flaps").text == (
@@ -88,7 +88,7 @@ def test_a_link_that_went_down_once_more_is_told_with_both_numbers():
     )
 
 
-def test_errors_are_told_from_their_mark_on_and_only_if_they_are_new():
+def test_new_errors_are_reported_from_their_mark():
     _, below, at = watch({"symbol_error": 100}, {"symbol_error": 109}, {"symbol_error": 110, "port_rcv_errors": 2})
     assert below == ()
     found = only(at, "rdma-link-errors")

@@ -1,4 +1,4 @@
-"""Network interfaces that NCCL or Gloo are set to use."""
+"""Network interfaces that NCCL or Gloo are configured to use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cockpit.findings.interfaces import missing_interfaces
 from cockpit.model import Hold, SocketInterfaces
-from tests.findings.detection import looked, only
+from tests.findings.detection import detect, only
 from tests.world import GIB, NOW, process, snapshot
 
 ALONE = (missing_interfaces,)
@@ -23,8 +23,8 @@ def seen(*processes):
     return snapshot(processes=processes)
 
 
-def test_an_interface_that_is_not_there_is_told_with_those_that_are():
-    found = only(looked(seen(rank(gloo="ib0"), rank(1002, gloo="ib0")), detectors=ALONE), "interface-missing")
+def test_a_missing_interface_is_reported_with_the_existing_ones():
+    found = only(detect(seen(rank(gloo="ib0"), rank(1002, gloo="ib0")), detectors=ALONE), "interface-missing")
     assert found.text == (
         "GLOO_SOCKET_IFNAME is ib0 for 2 processes of job ppo-7b on node1, which has no such network interface (it has eth0, ens5f0): "
         "the processes of the job can't find each other"
@@ -40,15 +40,15 @@ def test_an_interface_that_is_not_there_is_told_with_those_that_are():
         *(("gloo", value) for value in ("eth0", "eth0,ens5f0", "")),
     ],
 )
-def test_what_nccl_finds_by_a_beginning_or_leaves_out_and_what_gloo_finds_whole_is_not(library, value):
-    assert looked(seen(rank(**{library: value})), detectors=ALONE) == ()
+def test_prefixes_of_nccl_exclusions_and_complete_names_of_gloo_are_found(library, value):
+    assert detect(seen(rank(**{library: value})), detectors=ALONE) == ()
 
 
 @pytest.mark.parametrize(
     ("library", "value"), [*(("nccl", value) for value in ("ib", "=eth", "bond0,ib0", "=ens5f")), ("gloo", "eth0,ib0"), ("gloo", "eth")]
 )
-def test_what_nccl_or_gloo_would_not_find_is_told(library, value):
-    found = only(looked(seen(rank(**{library: value})), detectors=ALONE), "interface-missing")
+def test_names_that_nccl_or_gloo_cannot_find_are_reported(library, value):
+    found = only(detect(seen(rank(**{library: value})), detectors=ALONE), "interface-missing")
     assert found.subject.startswith(f"node1 {library.upper()}_SOCKET_IFNAME ")
 
 
@@ -64,8 +64,8 @@ def test_what_nccl_or_gloo_would_not_find_is_told(library, value):
         rank(),
     ],
 )
-def test_what_runs_already_joins_no_group_or_is_unknown_is_not_told(fine):
-    assert looked(seen(fine), detectors=ALONE) == ()
+def test_running_single_and_unknown_processes_are_not_reported(fine):
+    assert detect(seen(fine), detectors=ALONE) == ()
 
 
 def apart(*processes):
@@ -76,15 +76,15 @@ def apart(*processes):
 
 
 def routes(*processes):
-    told = looked(apart(*processes), 0, detectors=ALONE)
-    return [line for found in told for line in found.evidence if line.startswith("`ip route")]
+    reported = detect(apart(*processes), 0, detectors=ALONE)
+    return [line for found in reported for line in found.evidence if line.startswith("`ip route")]
 
 
-def test_default_routes_are_told_where_they_differ_but_are_no_finding_alone_and_can_do_nothing():
+def test_different_default_routes_are_evidence_and_no_finding_alone():
     lost, fine = rank(gloo="ib0", default="ens5f0"), rank(2001, gloo="ib0", there=(*THERE, "ib0"), default="eth0", host="node2")
     assert routes(lost, fine) == ["`ip route show default` on node1: ens5f0", "`ip route show default` on node2: eth0"]
     assert routes(lost, replace(fine, sockets=replace(fine.sockets, default="ens5f0"))) == ["`ip route show default` on node1: ens5f0"]
     assert routes(lost, replace(fine, job="03000000")) == ["`ip route show default` on node1: ens5f0"]
     assert routes(rank(gloo="ib0"), replace(fine, sockets=replace(fine.sockets, default=None))) == []
-    assert looked(apart(rank(gloo="eth0", default="eth0"), rank(2001, nccl="en", default="ens5f0", host="node2")), 0, detectors=ALONE) == ()
+    assert detect(apart(rank(gloo="eth0", default="eth0"), rank(2001, nccl="en", default="ens5f0", host="node2")), 0, detectors=ALONE) == ()
     assert "\x1b" not in routes(rank(gloo="ib0", default="e\x1b[2J"))[0]

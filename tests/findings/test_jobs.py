@@ -11,7 +11,7 @@ from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.model import SUPERVISOR, Failure, Fault, Job, OomKill
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray import actors, wire
-from tests.findings.detection import after_silence, looked, only
+from tests.findings.detection import after_silence, detect, only
 from tests.world import GIB, NOW, actor, node, snapshot
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "2.60" / "jobs.json"
@@ -30,8 +30,8 @@ def submitted(name="ppo", status="FAILED", **more):
 
 
 def seen(*jobs, actors=(), **more):
-    """The findings of a single look."""
-    return looked(snapshot(jobs=jobs, actors=actors, **more), 0, detectors=ALONE)
+    """The findings of one sample."""
+    return detect(snapshot(jobs=jobs, actors=actors, **more), 0, detectors=ALONE)
 
 
 def told(message, exit_code=1, *failures, **more):
@@ -53,11 +53,11 @@ def recorded_jobs():
 
 
 @pytest.mark.parametrize(("seconds", "level"), [(9, None), (11, "info"), (299, "info"), (301, "warning"), (3600, "warning")])
-def test_a_job_that_does_not_start_is_told_and_later_warned_of(seconds, level):
+def test_a_pending_job_is_an_info_and_later_a_warning(seconds, level):
     assert [found.level for found in seen(pending(seconds))] == [level] * (level is not None)
 
 
-def test_a_pending_job_is_told_with_what_its_supervisor_waits_for():
+def test_a_pending_job_has_its_supervisors_reason():
     why = "never fits on these nodes: needs 99 GPUs on one node; node1 has 8"
     found = only(seen(pending(60), actors=(supervisor(why=why, wait="never"),)), "job-pending")
     assert found.text == f"Job ppo has not started: {why}"
@@ -78,7 +78,7 @@ def test_a_pending_job_is_told_with_what_its_supervisor_waits_for():
         (None, "read runtime_env_setup-"),
     ],
 )
-def test_no_action_is_offered_for_a_job_that_has_not_started_because_ray_can_not_stop_it(wait, begins):
+def test_no_action_is_offered_for_a_job_that_has_not_started(wait, begins):
     (found,) = seen(pending(400), actors=(supervisor(why="why", wait=wait),))
     assert found.remedy.text.startswith(begins)
     assert "`ray job stop` has no effect before it has started" in found.remedy.text
@@ -86,16 +86,16 @@ def test_no_action_is_offered_for_a_job_that_has_not_started_because_ray_can_not
     assert found.remedy.action is None
 
 
-def test_without_a_supervisor_rays_own_words_are_told_and_unknown_actors_say_nothing_of_supervisors():
+def test_without_a_supervisor_rays_words_are_shown_and_unknown_actors_say_nothing():
     (bare,) = seen(pending(60))
     assert (bare.text, bare.evidence[1]) == ("Job ppo has not started: Ray gives no reason", "Ray lists no supervisor for it")
-    (said,) = seen(pending(60, "Job has not started yet. It may be waiting for resources."))
-    assert said.text == "Job ppo has not started: It may be waiting for resources."
+    (finding,) = seen(pending(60, "Job has not started yet. It may be waiting for resources."))
+    assert finding.text == "Job ppo has not started: It may be waiting for resources."
     (unknown,) = seen(pending(60), actors=None, actors_complete=None)
     assert unknown.evidence == ("`ray job status ppo` reports PENDING: Job has not started yet.",)
 
 
-def test_the_ten_lines_that_ray_gives_of_an_out_of_memory_error_are_told_in_one():
+def test_rays_ten_lines_about_lacking_memory_become_one():
     users = "336\t0.04\tray::RuntimeEnvAgent\n13\t0.03\tgcs_server --log_dir=/tmp/ray/ses...\n"
     advice = "Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/. Consider more memory.\n"
     head = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n"
@@ -314,13 +314,13 @@ def test_where_kills_can_t_be_known_none_is_claimed_to_be_absent():
     assert unknown in killed(ago=4000).evidence
 
 
-def test_what_ended_well_was_stopped_or_ended_long_ago_is_not_told():
+def test_successful_stopped_and_old_jobs_are_not_reported():
     long_ago = submitted(ended=NOW - 5 * 3600)
     assert seen(submitted("a", "SUCCEEDED"), submitted("b", "STOPPED", entrypoint="x"), long_ago, submitted(ended=None)) == ()
-    assert looked(snapshot(jobs=None), 0, detectors=ALONE) == ()
+    assert detect(snapshot(jobs=None), 0, detectors=ALONE) == ()
 
 
-def test_a_relaunch_that_runs_ends_it_and_one_that_failed_takes_its_place():
+def test_a_running_relaunch_ends_it_and_a_failed_one_replaces_it():
     first, later = submitted("first"), {"started": NOW - 300, "ended": NOW - 100}
     assert seen(first, submitted("second", "RUNNING", started=NOW - 300)) == ()
     assert seen(first, submitted("second", "SUCCEEDED", **later)) == ()
@@ -356,7 +356,7 @@ def test_what_was_raised_matters_most_and_else_the_last_line(message, line):
     assert told(message).text == f"{line}; job ppo failed (exit code 1)"
 
 
-def test_a_message_without_words_tells_nothing_and_hostile_ones_are_short_clean_and_soon_read():
+def test_empty_messages_give_nothing_and_hostile_ones_are_short_clean_and_quick():
     for empty in (None, "", " \n\t\n"):
         assert told(empty).text == "Job ppo failed (exit code 1)"
     assert told("\x1b]0;evil\x07" * 3000 + "\u202eX").text.isprintable()
@@ -377,6 +377,6 @@ def test_the_command_of_an_entrypoint_is_no_error_of_its_job():
 
 
 def test_old_facts_are_dated():
-    heard = snapshot(jobs=(pending(100),), actors=(), as_of={"ray.jobs": NOW})
-    (found,) = after_silence(heard, 500, detectors=ALONE, faults=(Fault("ray.jobs", "silent", NOW + 5),))
+    known = snapshot(jobs=(pending(100),), actors=(), as_of={"ray.jobs": NOW})
+    (found,) = after_silence(known, 500, detectors=ALONE, faults=(Fault("ray.jobs", "silent", NOW + 5),))
     assert (found.level, found.seen) == ("info", NOW)

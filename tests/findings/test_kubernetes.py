@@ -1,4 +1,4 @@
-"""Trouble that only Kubernetes knows of, and no other."""
+"""Trouble that only Kubernetes knows, and no other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cockpit.findings.kubernetes import (
 )
 from cockpit.model import Container, ContainerEnd, Fault, Job, Pod, RayCluster, RayJob, Snapshot
 from cockpit.report.snapshot_text import headline
-from tests.findings.detection import codes, looked, only
+from tests.findings.detection import codes, detect, only
 from tests.world import GIB, NOW, node, snapshot
 
 ALL = (waiting_pods, killed_containers, crashing_containers, leaving_pods, missing_pods, wrong_rayjobs)
@@ -44,21 +44,21 @@ def seen(*pods: Pod, jobs: tuple[Job, ...] | None = (), rayjobs: tuple[RayJob, .
 
 
 def found(world: Snapshot, seconds: float = 120, **limits: Any):
-    return looked(world, seconds, detectors=ALL, **limits)
+    return detect(world, seconds, detectors=ALL, **limits)
 
 
-def test_pods_without_a_node_are_told_together_with_what_is_missing():
+def test_pods_without_a_node_are_reported_together_with_what_is_missing():
     finding = only(found(seen(waiting(3), waiting(4, created=NOW - 300), pod())), "pod-pending")
-    said = "2 pods of group gpu wait to be started: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu"
-    assert (finding.level, finding.text) == ("warning", said)
+    expected = "2 pods of group gpu wait to be started: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu"
+    assert (finding.level, finding.text) == ("warning", expected)
     assert (finding.since, finding.subject) == (NOW - 720, "pod ray-gpu-worker-3")
-    assert headline(finding, NOW) == f"WARNING {said} (for 12m00s)"
+    assert headline(finding, NOW) == f"WARNING {expected} (for 12m00s)"
     assert finding.evidence[0] == "`kubectl describe pod -n default ray-gpu-worker-3`: Pending"
     taint = waiting(4, unscheduled="0/4 nodes are available: 4 node(s) had untolerated taint")
-    assert len({finding.subject for finding in found(seen(waiting(3), taint))}) == 2, "they wait for different things"
+    assert len({finding.subject for finding in found(seen(waiting(3), taint))}) == 2, "they have different reasons"
 
 
-def test_a_pod_that_waits_as_long_as_any_start_takes_or_starts_a_container_is_no_news():
+def test_a_pod_with_a_normal_wait_or_start_is_not_reported():
     assert found(seen(waiting(created=NOW - 100))) == ()
     assert only(found(seen(waiting(created=NOW - 120)), 0), "pod-pending").text.startswith("Pod ray-gpu-worker-3 waits to be started: ")
     assert found(seen(waiting(created=None))) == ()
@@ -67,14 +67,14 @@ def test_a_pod_that_waits_as_long_as_any_start_takes_or_starts_a_container_is_no
     assert found(seen(waiting(unscheduled=None, containers=(container(),)))) == (), "it waits for its head"
 
 
-def test_a_container_that_can_not_be_made_is_told_with_the_reason():
+def test_a_container_that_cannot_be_created_is_reported_with_the_reason():
     wrong = container(waiting="CreateContainerConfigError", message='secret "hf-token" not found')
     finding = only(found(seen(waiting(unscheduled=None, containers=(wrong,)))), "pod-pending")
     assert finding.text.endswith('CreateContainerConfigError: secret "hf-token" not found')
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"])
-def test_an_image_that_can_not_be_had_is_told_at_once(reason: str):
+def test_an_unavailable_image_is_reported_at_once(reason: str):
     image = container(waiting=reason, message="failed to pull: not found")
     finding = only(found(seen(waiting(unscheduled=None, created=NOW - 20, containers=(image,))), 0), "pod-image")
     assert (finding.level, finding.text) == ("warning", "Pod ray-gpu-worker-3 can't get its image: failed to pull: not found")
@@ -85,10 +85,10 @@ def killed(ago: float = 60, **more: Any) -> Snapshot:
     return seen(pod(containers=(container(**facts),)))
 
 
-def test_a_container_that_was_killed_for_lack_of_memory_is_told_with_its_limit():
+def test_a_container_killed_for_lack_of_memory_is_reported_with_its_limit():
     finding = only(found(killed()), "pod-oom-killed")
-    said = "1m00s ago, out of memory at its limit of 64G; restarted 2 times so far"
-    assert finding.text == f"The kernel killed container ray-worker of pod ray-gpu-worker-2 {said}"
+    expected = "1m00s ago, out of memory at its limit of 64G; restarted 2 times so far"
+    assert finding.text == f"The kernel killed container ray-worker of pod ray-gpu-worker-2 {expected}"
     assert (finding.level, finding.subject) == ("critical", "container ray-worker of pod ray-gpu-worker-2")
     assert finding.about == (node(2).key,)
     assert finding.evidence == ("`kubectl describe pod -n default ray-gpu-worker-2`: Running; ray-worker up, 2 restarts",)
@@ -102,11 +102,11 @@ def test_a_kill_is_critical_for_a_while_and_forgotten_after_an_hour():
     assert found(seen(pod(containers=(container(ended=ContainerEnd("Completed", 0, NOW - 60)),)))) == ()
 
 
-def test_a_container_that_ends_again_and_again_is_told():
+def test_a_container_that_keeps_ending_is_reported():
     ended = ContainerEnd("Error", 1, NOW - 40)
     finding = only(found(seen(pod(containers=(container(waiting="CrashLoopBackOff", restarts=7, ended=ended),)))), "pod-crash-loop")
-    said = "is in a restart loop: it has ended 7 times, the last time with Error, exit code 1"
-    assert (finding.level, finding.text) == ("warning", f"Container ray-worker of pod ray-gpu-worker-2 {said}")
+    expected = "is in a restart loop: it has ended 7 times, the last time with Error, exit code 1"
+    assert (finding.level, finding.text) == ("warning", f"Container ray-worker of pod ray-gpu-worker-2 {expected}")
     assert finding.remedy.text == "read its last log: `kubectl logs -p -n default ray-gpu-worker-2 -c ray-worker`"
     assert codes(found(seen(pod(containers=(container(restarts=3, ended=ended),))))) == {"pod-crash-loop"}
 
@@ -119,14 +119,14 @@ def test_a_container_that_ends_again_and_again_is_told():
         container(restarts=9),
     ],
 )
-def test_one_restart_or_two_or_those_of_long_ago_are_no_loop(one: Container):
+def test_few_or_old_restarts_are_no_loop(one: Container):
     assert found(seen(pod(containers=(one,)))) == ()
 
 
-def test_an_evicted_pod_and_one_that_is_taken_away_under_a_living_node_are_told_with_the_reason():
+def test_evicted_and_deleted_pods_of_living_nodes_are_reported_with_the_reason():
     finding = only(found(seen(pod(ends=NOW + 25, why_ends="Taint manager: deleting due to NoExecute taint"))), "pod-leaving")
-    said = "within 25s, with everything in it: Taint manager: deleting due to NoExecute taint"
-    assert finding.text == f"Kubernetes is deleting pod ray-gpu-worker-2, {said}"
+    expected = "within 25s, with everything in it: Taint manager: deleting due to NoExecute taint"
+    assert finding.text == f"Kubernetes is deleting pod ray-gpu-worker-2, {expected}"
     assert finding.about == (node(2).key,)
     assert only(found(seen(pod(ends=NOW + 25))), "pod-leaving").text.endswith("with everything in it: somebody has deleted it")
     evicted = pod(9, phase="Failed", reason="Evicted: The node was low on resource: ephemeral-storage.")
@@ -138,12 +138,12 @@ def test_an_evicted_pod_and_one_that_is_taken_away_under_a_living_node_are_told_
     assert found(seen(pod())) == ()
 
 
-def test_workers_without_a_pod_are_told_with_what_kuberay_says():
+def test_missing_worker_pods_are_reported_with_kuberays_message():
     finding = only(found(seen(pod(), wanted=3, trouble="exceeded quota: gpus")), "raycluster-short")
-    said = "RayCluster default/raycluster-kuberay wants 3 workers, but only 1 has a pod: exceeded quota: gpus"
-    assert (finding.level, finding.text) == ("warning", said)
+    expected = "RayCluster default/raycluster-kuberay wants 3 workers, but only 1 has a pod: exceeded quota: gpus"
+    assert (finding.level, finding.text) == ("warning", expected)
     assert only(found(seen(wanted=3)), "raycluster-short").text.endswith("only 0 have a pod, and KubeRay gives no reason")
-    assert found(seen(wanted=3), 30) == (), "they were only just asked for"
+    assert found(seen(wanted=3), 30) == (), "they were requested just now"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_workers_without_a_pod_are_told_with_what_kuberay_says():
         seen(wanted=3, pods=None),
     ],
 )
-def test_where_each_worker_has_its_pod_or_it_is_not_known_none_is_missing(world: Snapshot):
+def test_complete_or_unknown_workers_are_not_missing(world: Snapshot):
     assert "raycluster-short" not in codes(found(world))
 
 
@@ -167,7 +167,7 @@ def job(status: str) -> Job:
     return Job("rayjob-sample-zdxm6", status=status, submission="rayjob-sample-zdxm6")
 
 
-def test_a_job_that_ray_has_lost_while_its_rayjob_says_running_is_told_but_not_at_once():
+def test_a_job_lost_by_ray_whose_rayjob_runs_is_reported_after_a_while():
     finding = only(found(seen(rayjobs=(RUNNING,))), "rayjob-contradicts")
     assert finding.text == "RayJob rayjob-sample reports job rayjob-sample-zdxm6 as RUNNING, but Ray knows no such job"
     assert (finding.level, finding.subject) == ("warning", "RayJob rayjob-sample")
@@ -176,7 +176,7 @@ def test_a_job_that_ray_has_lost_while_its_rayjob_says_running_is_told_but_not_a
 
 
 @pytest.mark.parametrize(
-    ("one", "status", "said", "action"),
+    ("one", "status", "expected", "action"),
     [
         (RUNNING, "FAILED", "reports job rayjob-sample-zdxm6 as RUNNING, but Ray reports FAILED", None),
         (
@@ -193,9 +193,9 @@ def test_a_job_that_ray_has_lost_while_its_rayjob_says_running_is_told_but_not_a
         ),
     ],
 )
-def test_a_rayjob_that_says_the_opposite_of_ray_is_told(one: RayJob, status: str, said: str, action: str | None):
+def test_a_rayjob_that_contradicts_ray_is_reported(one: RayJob, status: str, expected: str, action: str | None):
     finding = only(found(seen(rayjobs=(one,), jobs=(job(status),))), "rayjob-contradicts")
-    assert finding.text == f"RayJob rayjob-sample {said}"
+    assert finding.text == f"RayJob rayjob-sample {expected}"
     assert finding.remedy.action == action
     assert finding.about == (job(status).key,)
 
@@ -211,22 +211,22 @@ def test_a_rayjob_that_says_the_opposite_of_ray_is_told(one: RayJob, status: str
         (RUNNING, None),
     ],
 )
-def test_a_rayjob_that_agrees_with_ray_or_of_which_nothing_is_known_is_not(one: RayJob, jobs: tuple[Job, ...] | None):
+def test_an_agreeing_or_unknown_rayjob_is_fine(one: RayJob, jobs: tuple[Job, ...] | None):
     assert found(seen(rayjobs=(one,), jobs=jobs)) == ()
 
 
 @pytest.mark.parametrize("source", ["ray.jobs", "ray.identity", "kubernetes"])
-def test_what_is_old_on_either_side_contradicts_nothing(source: str):
+def test_old_facts_of_either_side_contradict_nothing(source: str):
     assert found(replace(seen(rayjobs=(RUNNING,)), faults=(Fault(source, "silent", NOW),))) == ()
 
 
-def test_while_kubernetes_is_silent_nothing_new_follows_from_what_it_said():
+def test_nothing_new_follows_while_kubernetes_is_silent():
     everything = seen(waiting(), *killed().kubernetes.pods or (), pod(ends=NOW), wanted=9)
     assert len(codes(found(everything))) == 4
     assert found(replace(everything, faults=SILENT)) == ()
 
 
-def test_what_kubernetes_says_can_do_nothing_to_a_terminal():
+def test_kubernetes_texts_cannot_control_a_terminal():
     hostile = waiting(unscheduled="\x1b[2Jno\nroom" + "x" * 1000)
     text = only(found(seen(hostile)), "pod-pending").text
     assert "\x1b" not in text

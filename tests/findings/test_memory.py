@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cockpit.findings import Limits
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
 from cockpit.model import Amount, Cluster, Host, HostMemory, OomKill, RayProcess
-from tests.findings.detection import HeardAgain, after_silence, codes, looked, only
+from tests.findings.detection import FreshTracker, after_silence, codes, detect, only
 from tests.world import GIB, NOW, actor, node, process, snapshot, with_figures
 
 NEAR, KILLED, CGROUP = (near_kill,), (oom_kills,), (cgroup_limit,)
@@ -24,10 +24,10 @@ def of(used, kill_at=950, total=1000, **more):
 
 
 class Growing:
-    """Samples one node every 5 s, whose memory an actor fills."""
+    """Samples one node every 5 s; an actor fills its memory."""
 
     def __init__(self, **limits):
-        self.judge, self.now, self.found = HeardAgain(Limits(**limits), NEAR), NOW - 300, ()
+        self.judge, self.now, self.found = FreshTracker(Limits(**limits), NEAR), NOW - 300, ()
 
     def use(self, *gibs, **more):
         for gib in gibs:
@@ -37,13 +37,13 @@ class Growing:
             base = of(gib, processes=(hog, other), **more)
             host = replace(base.hosts["node1"], taken=self.now, processes=(hog, other), memory_users=())
             nodes = tuple(with_figures(known, seen=self.now) for known in base.nodes)
-            told = self.judge(replace(base, taken=self.now, nodes=nodes, hosts={"node1": host}))
-            assert not told.faults[1:], "a detector tripped"
-            self.found = told.findings
+            reported = self.judge(replace(base, taken=self.now, nodes=nodes, hosts={"node1": host}))
+            assert not reported.faults[1:], "a detector tripped"
+            self.found = reported.findings
         return self.found
 
 
-def test_a_growth_towards_the_line_is_told_with_the_minutes_that_are_left_and_whom_ray_would_end():
+def test_growth_towards_the_line_is_reported_with_the_remaining_minutes_and_the_victims():
     growing = Growing()
     found = only(growing.use(*(600 + 10 * step for step in range(21))), "host-memory-near-kill")
     assert found.text == (
@@ -64,7 +64,7 @@ def test_a_growth_towards_the_line_is_told_with_the_minutes_that_are_left_and_wh
         "holds most: job ppo-7b 90G (pid 1002)",
         policy,
     )
-    assert growing.use(*[660] * 5) == (), "it is over soon after it falls"
+    assert growing.use(*[660] * 5) == (), "it ends soon after the use falls"
     slower = only(Growing().use(*(600 + 4 * step for step in range(33))), "host-memory-near-kill")
     assert (slower.level, slower.remedy.action) == ("warning", None)
     assert "Ray starts killing in ~" in slower.text
@@ -78,17 +78,17 @@ def test_a_growth_towards_the_line_is_told_with_the_minutes_that_are_left_and_wh
         (None, "Ray kills idle workers"),
     ],
 )
-def test_whom_ray_ends_hangs_on_its_version(version, words):
-    found = only(looked(of(930, cluster=Cluster(ray_version=version)), detectors=NEAR), "host-memory-near-kill")
+def test_the_victims_depend_on_rays_version(version, words):
+    found = only(detect(of(930, cluster=Cluster(ray_version=version)), detectors=NEAR), "host-memory-near-kill")
     assert found.evidence[-1].startswith(words)
     assert ("(with Ray 2.56 or later)" in found.evidence[-1]) == (version is None)
     assert "does not know which workers are retriable" in found.evidence[-1]
 
 
-def test_much_in_use_that_does_not_grow_is_a_warning_and_very_much_is_critical_until_it_is_clearly_lower():
-    assert only(looked(of(870), detectors=NEAR), "host-memory-near-kill").level == "warning"
-    assert only(looked(of(925), detectors=NEAR), "host-memory-near-kill").level == "critical"
-    above = only(looked(of(960), detectors=NEAR), "host-memory-near-kill")
+def test_high_stable_use_is_a_warning_and_very_high_use_critical_until_it_clearly_falls():
+    assert only(detect(of(870), detectors=NEAR), "host-memory-near-kill").level == "warning"
+    assert only(detect(of(925), detectors=NEAR), "host-memory-near-kill").level == "critical"
+    above = only(detect(of(960), detectors=NEAR), "host-memory-near-kill")
     assert above.text == "960G of host memory is in use on node1, 10G above the 950G at which Ray kills workers"
     near = Growing()
     levels = [only(near.use(*[use] * 20), "host-memory-near-kill").level for use in (915, 923, 915, 895, 880)]
@@ -99,25 +99,25 @@ def test_much_in_use_that_does_not_grow_is_a_warning_and_very_much_is_critical_u
     assert growing.use(*[820] * 10) == ()
 
 
-def test_what_is_not_known_of_the_line_or_the_holders_is_said():
-    found = only(looked(of(900, kill_at=None), detectors=NEAR), "host-memory-near-kill")
+def test_an_unknown_line_or_holder_is_called_unknown():
+    found = only(detect(of(900, kill_at=None), detectors=NEAR), "host-memory-near-kill")
     assert found.text == "900G of host memory is in use on node1, 50G below the 950G at which Ray kills workers (by its default setting)"
     assert found.evidence[1].startswith("the kill line is assumed: the default of RAY_memory_usage_threshold is 95% of all memory")
-    found = only(looked(of(900, hosts={}), detectors=NEAR), "host-memory-near-kill")
+    found = only(detect(of(900, hosts={}), detectors=NEAR), "host-memory-near-kill")
     assert found.evidence[2] == "who holds it is unknown: no probe runs on node1 now; use `ps aux --sort=-rss | head` there"
     assert found.remedy.action is None
-    found = only(looked(of(900, as_of={}), detectors=NEAR), "host-memory-near-kill")
+    found = only(detect(of(900, as_of={}), detectors=NEAR), "host-memory-near-kill")
     assert found.seen is None
     assert only(after_silence(of(900, as_of={}), 60, detectors=NEAR), "host-memory-near-kill").seen == NOW
 
 
-@pytest.mark.parametrize(("version", "probed", "told"), [("2.44.1", False, True), ("2.60.0", False, False), ("2.44.1", True, False)])
-def test_shared_memory_that_an_old_agent_leaves_out_is_a_doubt(version, probed, told):
+@pytest.mark.parametrize(("version", "probed", "reported"), [("2.44.1", False, True), ("2.60.0", False, False), ("2.44.1", True, False)])
+def test_shared_memory_that_an_old_agent_omits_is_an_uncertainty(version, probed, reported):
     memory = HostMemory(700 * GIB, 1000 * GIB)
     nodes = (node(1, memory=memory, shared=200 * GIB, probed=probed, seen=NOW),)
-    found = looked(snapshot(nodes=nodes, hosts={}, cluster=Cluster("http://x", version)), detectors=NEAR)
-    assert bool(found) == told
-    if told:
+    found = detect(snapshot(nodes=nodes, hosts={}, cluster=Cluster("http://x", version)), detectors=NEAR)
+    assert bool(found) == reported
+    if reported:
         assert found[0].level == "warning"
         assert found[0].text == (
             "700G of host memory is in use on node1 (900G with the 200G of shared memory that Ray's agent may leave out), "
@@ -133,7 +133,7 @@ def test_shared_memory_that_an_old_agent_leaves_out_is_a_doubt(version, probed, 
         pytest.param([*[600] * 24, 870, *[600] * 5], id="a moment of much"),
     ],
 )
-def test_growth_that_does_not_come_near_the_line_soon_is_not_told(use):
+def test_growth_that_stays_far_from_the_line_is_not_reported(use):
     assert Growing().use(*use) == ()
 
 
@@ -150,26 +150,26 @@ FULL = HostMemory(990 * GIB, 1000 * GIB)
         (node(1, state="DEAD", memory=FULL), node(2, id=None, state="UNKNOWN", memory=FULL)),
     ],
 )
-def test_of_a_dead_node_a_host_without_ray_and_unknown_memory_nothing_is_told(nodes):
-    assert looked(snapshot(nodes=nodes), detectors=NEAR) == ()
+def test_dead_nodes_hosts_without_ray_and_unknown_memory_are_not_reported(nodes):
+    assert detect(snapshot(nodes=nodes), detectors=NEAR) == ()
 
 
-def test_growth_in_portions_does_not_flicker():
+def test_growth_in_steps_does_not_flicker():
     growing = Growing()
     growing.use(*(650 + 40 * (step // 8) for step in range(24)))
     seen = [codes(growing.use(650 + 40 * (step // 8))) for step in range(24, 48)]
     assert all(seen), seen
 
 
-def test_a_large_cluster_is_heard_of_every_15_s_and_what_grows_there_is_told_ahead_too():
-    judge, found = HeardAgain(Limits(), NEAR), []
+def test_growth_in_a_large_cluster_sampled_every_15_s_is_predicted_too():
+    judge, found = FreshTracker(Limits(), NEAR), []
     for step in range(60):
-        heard = step // 3 * 3
-        used = HostMemory(int((600 + 4 * heard) * GIB), 1000 * GIB, 950 * GIB)
-        looked_at = replace(of(0), taken=NOW + 5 * step, nodes=(node(1, memory=used, seen=NOW + 5 * heard - 8),), hosts={})
+        sampled = step // 3 * 3
+        used = HostMemory(int((600 + 4 * sampled) * GIB), 1000 * GIB, 950 * GIB)
+        looked_at = replace(of(0), taken=NOW + 5 * step, nodes=(node(1, memory=used, seen=NOW + 5 * sampled - 8),), hosts={})
         found.append([each.text for each in judge(looked_at).findings])
-    told = [bool(texts) for texts in found]
-    assert told[36:] == [True] * 24, told
+    reported = [bool(texts) for texts in found]
+    assert reported[36:] == [True] * 24, reported
     assert all("Ray starts killing in" in texts[0] for texts in found[36:])
 
 
@@ -177,7 +177,7 @@ def test_several_raylets_of_one_host_are_one_finding():
     memory = HostMemory(940 * GIB, 1000 * GIB, 950 * GIB)
     nodes = (node(1, memory=memory, seen=NOW), node(2, host="node1", memory=memory, seen=NOW))
     hosts = {"node1": Host("node1", taken=NOW, nodes=(nodes[0].id, nodes[1].id))}
-    only(looked(snapshot(nodes=nodes, hosts=hosts), detectors=NEAR), "host-memory-near-kill")
+    only(detect(snapshot(nodes=nodes, hosts=hosts), detectors=NEAR), "host-memory-near-kill")
 
 
 def kill(pid=1001, ago=120.0, **more):
@@ -186,10 +186,10 @@ def kill(pid=1001, ago=120.0, **more):
 
 
 def killed(*kills, **more):
-    return looked(snapshot(oom_kills=kills, **more), detectors=KILLED)
+    return detect(snapshot(oom_kills=kills, **more), detectors=KILLED)
 
 
-def test_what_ray_has_ended_is_told_by_node_with_when_and_what_it_held():
+def test_rays_kills_are_reported_by_node_with_time_and_size():
     found = only(killed(kill(actor=HOG), kill(1002, 500, name="rollout", held=None)), "workers-killed-oom")
     assert found.text == ("Ray killed 2 workers on node1, the last 2m00s ago (out of memory): actor actor1 of job ppo-7b, which held 3.0G")
     assert (found.level, found.since, found.about) == ("critical", NOW - 500, (node(1).key,))
@@ -204,7 +204,7 @@ def test_what_ray_has_ended_is_told_by_node_with_when_and_what_it_held():
     assert {each.subject for each in elsewhere} == {"node1", "node2", "abababab"}
 
 
-def test_what_the_kernel_has_ended_is_told_too_with_the_limit_at_which_it_did():
+def test_the_kernels_kills_are_reported_with_their_limit():
     one = kill(4242, by="kernel", node=None, host="node1", name="VLLM::EngineCore", job=None)
     found = only(killed(one), "workers-killed-oom")
     assert found.text == "The kernel killed 1 process on node1 2m00s ago (out of memory): VLLM::EngineCore, which held 3.0G"
@@ -227,17 +227,17 @@ def test_what_the_kernel_has_ended_is_told_too_with_the_limit_at_which_it_did():
         ("VLLM::EngineCor", None, "critical"),
     ],
 )
-def test_what_the_kernel_ends_of_others_on_a_host_of_ray_is_no_alarm(name, rays, level):
+def test_the_kernels_kills_of_other_processes_on_a_ray_host_are_no_alarm(name, rays, level):
     one = kill(4242, by="kernel", node=None, host="node1", name=name, job=None, rays=rays)
     found = only(killed(one), "workers-killed-oom")
     assert found.level == level
     assert found.text.endswith("stress, which held 3.0G, not known to belong to Ray") == (name == "stress")
     both = only(killed(one, kill(ago=700)), "workers-killed-oom")
-    assert both.level == ("critical" if level == "critical" else "warning"), "Ray's own was ended too, but long ago"
+    assert both.level == ("critical" if level == "critical" else "warning"), "Ray's own process was killed too, but long ago"
 
 
-def test_what_the_kernel_ended_before_this_ray_was_started_is_no_alarm():
-    """A container on the same host, or the Ray before: its workers have the same names."""
+def test_a_kill_by_the_kernel_before_this_ray_started_is_no_alarm():
+    """It may be a container's on this host or the previous Ray's: its workers have the same names."""
     one = kill(4242, by="kernel", node=None, host="node1", name="ray::Trainer", job=None)
     found = only(killed(one, nodes=(node(1, started=NOW - 30),)), "workers-killed-oom")
     assert found.level == "info"
@@ -246,7 +246,7 @@ def test_what_the_kernel_ended_before_this_ray_was_started_is_no_alarm():
     assert only(killed(one, nodes=(node(1, started=NOW - 3600),)), "workers-killed-oom").level == "critical"
 
 
-def test_whom_another_ray_has_ended_is_not_called_ours_and_is_no_alarm():
+def test_a_kill_by_another_ray_is_not_ours_and_no_alarm():
     theirs = kill(4242, ours=False, session="session_b", job=None, name="rollout")
     found = only(killed(theirs), "workers-killed-oom")
     assert found.level == "info"
@@ -260,7 +260,7 @@ def test_whom_another_ray_has_ended_is_not_called_ours_and_is_no_alarm():
     assert "another Ray session (session_b) killed pid 4242, task rollout of another Ray session" in both.evidence[0]
 
 
-def test_the_end_of_a_jobs_supervisor_is_the_end_of_the_job():
+def test_a_killed_supervisor_ends_its_job():
     one = kill(actor="f" * 32, job="01000000", name="_ray_internal_job_actor_ppo-7b:JobSupervisor.__init__", held=64 << 20)
     found = only(killed(one), "workers-killed-oom")
     assert found.text.endswith("2m00s ago (out of memory): the supervisor of job ppo-7b (the job ends with it), which held 64M")
@@ -271,7 +271,7 @@ COUNTED = OomKill(
 )
 
 
-def test_a_kill_of_which_only_a_counter_tells_is_told_with_the_limit_of_its_container_or_slurm_job():
+def test_a_kill_known_only_from_a_counter_has_the_limit_of_its_container_or_slurm_job():
     found = only(killed(COUNTED), "workers-killed-oom")
     assert found.text == (
         "The kernel killed 1 process on node1 1m00s ago (out of memory): which process it was is unknown; "
@@ -292,15 +292,15 @@ def test_a_kill_of_which_only_a_counter_tells_is_told_with_the_limit_of_its_cont
     assert endless.text == found.text
 
 
-def test_it_is_critical_for_minutes_and_ends_an_hour_after_the_last():
+def test_a_kill_is_critical_for_minutes_and_ends_after_an_hour():
     assert only(killed(kill(ago=599)), "workers-killed-oom").level == "critical"
     assert only(killed(kill(ago=601)), "workers-killed-oom").level == "warning"
     assert killed(kill(ago=3601)) == ()
 
 
-def test_nothing_ended_nothing_known_and_what_the_kernel_ends_on_a_host_without_ray_say_nothing():
+def test_no_kills_unknown_kills_and_kills_on_a_host_without_ray_are_not_reported():
     assert killed() == ()
-    assert looked(snapshot(oom_kills=None), detectors=KILLED) == ()
+    assert detect(snapshot(oom_kills=None), detectors=KILLED) == ()
     other = replace(snapshot().hosts["node1"], name="laptop", sessions=(), nodes=())
     assert killed(kill(by="kernel", node=None, host="laptop"), hosts={"laptop": other}) == ()
 
@@ -312,17 +312,17 @@ def test_absurd_kills_make_no_nonsense(more):
         assert "-1" not in found.text
 
 
-def test_a_cgroup_that_gives_less_than_the_host_has_is_worth_knowing():
+def test_a_cgroup_limit_below_the_hosts_memory_is_an_info():
     found = only(
-        looked(snapshot(nodes=(node(1, memory=HostMemory(GIB, 64 * GIB, None, 1000 * GIB)),)), detectors=CGROUP), "memory-limit-cgroup"
+        detect(snapshot(nodes=(node(1, memory=HostMemory(GIB, 64 * GIB, None, 1000 * GIB)),)), detectors=CGROUP), "memory-limit-cgroup"
     )
     assert found.text == "Ray may use 64G of memory on node1, not the host's 1.0T: a cgroup limits it"
     assert found.level == "info"
 
 
 @pytest.mark.parametrize("whole", [None, 64 * GIB, 32 * GIB, 0, -1, 2**70, math.nan])
-def test_a_host_that_gives_all_it_has_is_not_told(whole):
-    assert looked(snapshot(nodes=(node(1, memory=HostMemory(GIB, 64 * GIB, None, whole)),)), detectors=CGROUP) == ()
+def test_a_host_without_a_lower_limit_is_not_reported(whole):
+    assert detect(snapshot(nodes=(node(1, memory=HostMemory(GIB, 64 * GIB, None, whole)),)), detectors=CGROUP) == ()
 
 
 def in_slurm(limit, kill_at=950, used=2):
@@ -330,10 +330,10 @@ def in_slurm(limit, kill_at=950, used=2):
     one = node(1, memory=HostMemory(300 * GIB, 1000 * GIB, kill_at and kill_at * GIB))
     raylet = RayProcess("raylet", 21, node=one.id, slurm="42", slurm_memory=Amount(used and used * GIB, limit * GIB))
     seen = snapshot(nodes=(one,))
-    return looked(replace(seen, hosts={"node1": replace(seen.hosts["node1"], rays=(raylet,))}), detectors=CGROUP)
+    return detect(replace(seen, hosts={"node1": replace(seen.hosts["node1"], rays=(raylet,))}), detectors=CGROUP)
 
 
-def test_a_limit_of_slurms_that_ray_does_not_know_of_is_told_with_what_is_in_use_and_the_setting():
+def test_a_slurm_limit_that_ray_does_not_know_is_reported_with_use_and_setting():
     found = only(in_slurm(400), "memory-limit-cgroup")
     assert found.level == "warning"
     assert found.text == (
@@ -347,5 +347,5 @@ def test_a_limit_of_slurms_that_ray_does_not_know_of_is_told_with_what_is_in_use
 
 
 @pytest.mark.parametrize("limit", [1000, 2000, 0, -1])
-def test_a_limit_of_slurms_that_does_not_bind_is_not_told(limit):
+def test_a_slurm_limit_that_does_not_bind_is_not_reported(limit):
     assert in_slurm(limit) == ()

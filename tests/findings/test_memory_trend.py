@@ -21,16 +21,16 @@ class Past:
     def __init__(self):
         self.memory, self.now = MemoryHistory(), NOW - NOW % STEP_S
 
-    def hear(self, used=None, *processes, wait=STEP_S, seen=None, **host):
+    def record(self, used=None, *processes, wait=STEP_S, seen=None, **host):
         self.now += wait
         known = node(1, seen=self.now if seen is None else seen, memory=HostMemory(used, 1000 * GIB), shm=None)
         facts = {"processes": processes, "memory_users": (), "shm": Amount(), **host}
-        looked = replace(snapshot().hosts["node1"], taken=self.now, **facts)
-        self.memory.record(snapshot(taken=self.now, nodes=(known,), processes=processes, hosts={"node1": looked}))
+        detect = replace(snapshot().hosts["node1"], taken=self.now, **facts)
+        self.memory.record(snapshot(taken=self.now, nodes=(known,), processes=processes, hosts={"node1": detect}))
 
     def grow(self, *gibs):
         for gib in gibs:
-            self.hear(None if gib is None else int(gib * GIB))
+            self.record(None if gib is None else int(gib * GIB))
 
     def silence(self, seconds):
         self.now += seconds
@@ -52,7 +52,7 @@ def past():
     return Past()
 
 
-def test_of_what_was_never_heard_nothing_is_known(past):
+def test_unreported_nodes_are_unknown(past):
     assert past.tail() == [None] * 5
     assert past.trend is None
     assert past.memory.holdings("node1") is None
@@ -61,28 +61,28 @@ def test_of_what_was_never_heard_nothing_is_known(past):
 
 def test_the_newest_value_is_last_and_a_silence_is_a_gap_that_moves_the_past_to_the_left(past):
     past.grow(1, 2)
-    past.hear(4 * GIB, wait=3 * STEP_S)
+    past.record(4 * GIB, wait=3 * STEP_S)
     past.silence(2 * STEP_S)
     assert past.tail(7) == [GIB, 2 * GIB, None, None, 4 * GIB, None, None]
     past.silence(MAX_STEPS * STEP_S)
     assert past.tail(MAX_STEPS) == [None] * MAX_STEPS
-    past.hear(3 * GIB, wait=-STEP_S)
-    assert past.tail(1) == [3 * GIB], "a clock that goes back breaks nothing"
+    past.record(3 * GIB, wait=-STEP_S)
+    assert past.tail(1) == [3 * GIB], "a clock that was set back is harmless"
 
 
 def test_only_new_and_plausible_amounts_are_recorded(past):
     past.grow(1, None)
     for absurd in (-1, 2**70, math.nan, math.inf):
-        past.hear(absurd)
+        past.record(absurd)
     past.grow(2)
     assert past.tail(7) == [GIB, None, None, None, None, None, 2 * GIB]
 
 
 def test_facts_that_were_old_or_did_not_change_are_not_recorded(past):
     seen = past.now
-    past.hear(GIB, seen=seen)
-    past.hear(2 * GIB, seen=seen)
-    past.hear(3 * GIB, seen=past.now + STEP_S - STALE_AFTER_S - 1)
+    past.record(GIB, seen=seen)
+    past.record(2 * GIB, seen=seen)
+    past.record(3 * GIB, seen=past.now + STEP_S - STALE_AFTER_S - 1)
     assert past.tail(3) == [GIB, None, None]
 
 
@@ -92,9 +92,9 @@ def test_the_past_is_bounded(past):
 
 
 @pytest.mark.parametrize("used", [range(100, 124), [None if 8 <= number < 14 else 100 + number for number in range(24)]])
-def test_what_grows_evenly_is_told_to_the_byte_also_with_gaps_until_it_is_old(past, used):
+def test_even_growth_is_exact_even_with_gaps_until_it_is_old(past, used):
     past.grow(1, 2, 3, 4, 5)
-    assert past.trend is None, "too little"
+    assert past.trend is None, "too few samples"
     past.silence(MAX_STEPS * STEP_S)
     past.grow(*used)
     assert past.trend.slope == pytest.approx(GIB / STEP_S)
@@ -123,7 +123,7 @@ def test_one_spike_moves_the_slope_little(past):
 
 
 def test_memory_belongs_to_the_actor_then_the_job_then_to_what_runs(past):
-    past.hear(
+    past.record(
         GIB,
         process(1, actor="a" * 32, job="02000000", rss=4 * GIB),
         process(2, actor="a" * 32, job="02000000", rss=GIB, kind="child"),
@@ -143,30 +143,30 @@ def test_memory_belongs_to_the_actor_then_the_job_then_to_what_runs(past):
     }
 
 
-def test_the_past_of_an_owner_has_gaps_and_is_unknown_once_nobody_looks(past):
+def test_an_owners_past_has_gaps_and_is_unknown_without_samples(past):
     hog = process(1, actor="a" * 32, rss=4 * GIB)
-    past.hear(GIB, hog)
-    past.hear(GIB)
-    past.hear(GIB, hog)
+    past.record(GIB, hog)
+    past.record(GIB)
+    past.record(GIB, hog)
     assert past.memory.owner_tail("node1", f"actor:{'a' * 32}", 3) == [4 * GIB, None, 4 * GIB]
-    past.hear(GIB, process(1, rss=GIB))
+    past.record(GIB, process(1, rss=GIB))
     past.silence(STALE_AFTER_S + 2 * STEP_S)
     assert past.memory.holdings("node1") is None
 
 
-def test_who_grows_is_told(past):
+def test_the_growing_owners_are_returned(past):
     for number in range(24):
-        past.hear(GIB, process(1, actor="a" * 32, rss=(10 + number) * GIB), process(2, kind="ray", rss=GIB))
+        past.record(GIB, process(1, actor="a" * 32, rss=(10 + number) * GIB), process(2, kind="ray", rss=GIB))
     growing = {one.owner.key: one.trend.steady for one in past.memory.holdings("node1")}
     assert growing == {f"actor:{'a' * 32}": True, "ray": False}
 
 
-def test_a_process_whose_size_is_not_known_holds_nothing_that_is_told(past):
-    past.hear(GIB, process(1, rss=None, kind="ray"), process(2, rss=-5, kind="orphan"), process(3, rss=GIB, job="02000000"))
+def test_a_process_of_unknown_size_holds_nothing(past):
+    past.record(GIB, process(1, rss=None, kind="ray"), process(2, rss=-5, kind="orphan"), process(3, rss=GIB, job="02000000"))
     assert past.held() == {"job:02000000": 1}
 
 
-def test_nodes_and_hosts_that_come_and_go_for_ever_do_not_fill_the_memory():
+def test_memory_is_bounded_while_nodes_and_hosts_come_and_go():
     memory = MemoryHistory()
     for number in range(300):
         host = replace(snapshot().hosts["node1"], name=f"n{number}", taken=NOW + number)
@@ -185,12 +185,12 @@ def test_nodes_and_hosts_that_come_and_go_for_ever_do_not_fill_the_memory():
         (HostMemory(1, 1000, 0), KillLine(950, assumed=True)),
     ],
 )
-def test_the_kill_line_is_told_or_assumed_or_unknown(memory, line):
+def test_the_kill_line_is_reported_assumed_or_unknown(memory, line):
     assert kill_line(memory) == line
 
 
-def test_what_another_ray_holds_is_added_to_nothing_of_ours(past):
-    past.hear(
+def test_another_rays_memory_is_not_added_to_ours(past):
+    past.record(
         GIB,
         process(1, job="02000000", kind="driver", rss=3 * GIB),
         process(2, kind="ray", rss=GIB),
@@ -210,9 +210,9 @@ def test_what_another_ray_holds_is_added_to_nothing_of_ours(past):
     assert names[:2] == [f"job 02000000 of another Ray session ({OTHER_RAY})", "job 02000000 of an unknown Ray session"]
 
 
-def test_processes_of_one_command_and_user_are_one_row_whether_or_not_the_probe_has_looked_into_them():
+def test_processes_of_one_command_and_user_are_one_row_in_every_state():
     past = Past()
     known = process(9, kind="foreign", user="root", name="python", command="python x.py", job=None, rss=2 * GIB)
-    past.hear(50 * GIB, known, memory_users=(MemoryUser(10, 3 * GIB, "root", "/usr/bin/python y.py"),), shm=Amount())
+    past.record(50 * GIB, known, memory_users=(MemoryUser(10, 3 * GIB, "root", "/usr/bin/python y.py"),), shm=Amount())
     (row,) = past.memory.holdings("node1")
     assert (row.owner.name, row.used, [one.pid for one in row.processes]) == ("python", 5 * GIB, [9, 10])

@@ -1,4 +1,4 @@
-"""Hosts of the config that are in no cluster, or in another one."""
+"""Configured hosts that are in no cluster, or in another one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from cockpit.findings.nodes import missing_hosts
 from cockpit.model import Cluster, Fault, Host, Node, RayProcess
-from tests.findings.detection import looked
+from tests.findings.detection import detect
 from tests.world import NOW, actor, node, snapshot
 
 ALONE = (missing_hosts,)
@@ -16,10 +16,10 @@ W2, W3 = Node(None, "w2", ip="10.0.0.2"), Node(None, "w3", ip="10.0.0.3")
 
 def seen(*lone: Node, seconds: float = 120, **more):
     facts = {"cluster": HERE, "nodes": (node(1), *lone), "hosts": {}, "faults": (), "actors": (), "placement_groups": (), **more}
-    return looked(snapshot(**facts), seconds, detectors=ALONE)
+    return detect(snapshot(**facts), seconds, detectors=ALONE)
 
 
-def test_a_host_of_the_config_without_a_node_is_worth_knowing_and_a_warning_while_something_can_not_be_placed():
+def test_a_configured_host_without_a_node_is_an_info_and_a_warning_while_work_does_not_fit():
     (found,) = seen(W2)
     assert (found.code, found.level, found.text, found.about) == ("node-missing", "info", "w2 is not in this cluster", (W2.key,))
     assert found.evidence == ("w2: no probe data", "`ray list nodes` lists 1 live node, but not this host")
@@ -30,7 +30,7 @@ def test_a_host_of_the_config_without_a_node_is_worth_knowing_and_a_warning_whil
     )  # fmt: skip
 
 
-def test_what_a_probe_sees_there_is_told():
+def test_the_probes_facts_of_it_are_reported():
     idle = Host("w2", ("10.0.0.2",), NOW, rays=())
     assert seen(W2, hosts={"w2": idle})[0].evidence[0] == "w2: no raylet runs there"
     other = Host("w2", ("10.0.0.2",), NOW, rays=(RayProcess("raylet", 5, "session_2"),))
@@ -49,5 +49,5 @@ def test_what_a_probe_sees_there_is_told():
         {"nodes": None},
     ],
 )
-def test_one_that_may_still_join_a_silent_ray_and_a_laptop_are_not_told(more):
+def test_a_host_that_may_still_join_a_silent_ray_and_a_laptop_are_not_reported(more):
     assert seen(W2, **more) == ()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.port_ranges import common_ports, few_worker_ports, ports_of_connections, take_out, write_ranges
 from cockpit.model import Cluster, Host, Quantity, RayPorts, RayProcess
-from tests.findings.detection import codes, later, looked, only
+from tests.findings.detection import codes, detect, later, only
 from tests.world import NOW, actor, node, process, snapshot
 
 FEW, CONNECTIONS = (few_worker_ports,), (ports_of_connections,)
@@ -37,8 +37,8 @@ def world(*hosts, workers=3, drivers=1, waiting=4, cpus=2, **more):
     return snapshot(cluster=CLUSTER, nodes=(one, node(2)), hosts={each.name: each for each in hosts}, **facts)
 
 
-def test_a_raylet_without_a_free_port_is_told_while_actors_wait_to_start_once_it_has_lasted():
-    found = only(looked(world(host(FOUR)), detectors=FEW), "worker-ports-full")
+def test_a_raylet_without_a_free_port_is_reported_while_actors_wait_to_start():
+    found = only(detect(world(host(FOUR)), detectors=FEW), "worker-ports-full")
     assert (found.level, found.subject) == ("critical", "node1")
     assert found.text == (
         "The raylet on node1 has 4 ports for workers (10010-10013), and 4 workers and drivers run there: "
@@ -69,13 +69,13 @@ def test_a_raylet_without_a_free_port_is_told_while_actors_wait_to_start_once_it
         world(replace(host(FOUR), rays=(RayProcess("raylet", 20, "another", "a", ports=FOUR),))),
     ],
 )  # fmt: skip
-def test_with_room_with_nobody_waiting_or_unknown_nothing_is_told(fine):
-    assert looked(fine, detectors=FEW) == ()
-    assert looked(world(replace(host(FOUR), taken=NOW - 300)), 0, detectors=FEW) == (), "nothing follows from old facts"
+def test_free_ports_no_waiting_work_or_unknown_ports_are_fine(fine):
+    assert detect(fine, detectors=FEW) == ()
+    assert detect(world(replace(host(FOUR), taken=NOW - 300)), 0, detectors=FEW) == (), "nothing follows from old facts"
 
 
 def test_fewer_ports_than_cpus_are_an_info():
-    found = only(looked(world(host(FOUR), workers=0, cpus=16), detectors=FEW), "worker-ports-few")
+    found = only(detect(world(host(FOUR), workers=0, cpus=16), detectors=FEW), "worker-ports-few")
     assert (found.level, found.text) == (
         "info",
         (
@@ -83,15 +83,15 @@ def test_fewer_ports_than_cpus_are_an_info():
             "so that no more than 4 workers and drivers can run there"
         ),
     )
-    assert looked(world(host(FOUR), workers=0, cpus=4), detectors=FEW) == ()
+    assert detect(world(host(FOUR), workers=0, cpus=4), detectors=FEW) == ()
 
 
 LOCAL = (32768, 60999)
 
 
-def test_ports_of_rays_parts_among_those_of_connections_are_told_with_both_ranges():
+def test_rays_ports_in_the_range_of_connections_are_reported_with_both_ranges():
     made = world(host(RayPorts(((30000, 40000),), {}, LOCAL)), host(RayPorts(((30000, 40000),), {}, LOCAL), number=2))
-    found = only(looked(made, detectors=CONNECTIONS), "ports-ephemeral")
+    found = only(detect(made, detectors=CONNECTIONS), "ports-ephemeral")
     assert (found.level, found.text) == (
         "info",
         (
@@ -100,7 +100,7 @@ def test_ports_of_rays_parts_among_those_of_connections_are_told_with_both_range
         ),
     )
     assert "`sysctl -w net.ipv4.ip_local_reserved_ports=32768-40000`" in found.remedy.text
-    found = only(looked(world(host(RayPorts((), {"GCS": 6379}, (1024, 65535)), "gcs_server")), detectors=CONNECTIONS), "ports-ephemeral")
+    found = only(detect(world(host(RayPorts((), {"GCS": 6379}, (1024, 65535)), "gcs_server")), detectors=CONNECTIONS), "ports-ephemeral")
     assert found.text.startswith("Ray's port of the GCS on node1 is 6379, within 1024-65535, from which")
 
 
@@ -114,8 +114,8 @@ def test_ports_of_rays_parts_among_those_of_connections_are_told_with_both_range
         None,
     ],
 )
-def test_rays_own_ports_on_a_usual_linux_reserved_ones_and_unknown_ones_are_not_told(ports):
-    assert looked(world(host(ports)), detectors=CONNECTIONS) == ()
+def test_default_reserved_and_unknown_ports_are_not_reported(ports):
+    assert detect(world(host(ports)), detectors=CONNECTIONS) == ()
 
 
 def test_ranges_are_compared_port_by_port():

@@ -1,4 +1,4 @@
-"""HTTP proxies that Ray's commands and jobs would go through."""
+"""HTTP proxies that Ray's commands and jobs would use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cockpit.findings.proxies import AskedHosts, proxies_of_raylets, proxy_of_shell
 from cockpit.model import Cluster, Fault, HttpProxy
-from tests.findings.detection import looked, only
+from tests.findings.detection import detect, only
 from tests.findings.raylets import SESSION, cluster, place
 from tests.world import NOW, process
 
@@ -20,8 +20,8 @@ def in_shell(proxy, local=True, **more):
     return cluster((one, replace(host, proxy=proxy)), **more)
 
 
-def test_a_proxy_in_the_shell_that_would_be_asked_in_place_of_the_dashboard_is_told():
-    found = only(looked(in_shell(PROXY), detectors=SHELL), "proxy-in-shell")
+def test_a_proxy_of_the_shell_that_would_get_the_dashboards_requests_is_reported():
+    found = only(detect(in_shell(PROXY), detectors=SHELL), "proxy-in-shell")
     assert found.text == (
         "http_proxy is proxy.corp:3128 in the environment of your shell on node1, and no_proxy does not name 10.0.0.1: "
         "`ray job submit`, `ray list` and `ray logs` ask that proxy, not the dashboard"
@@ -29,18 +29,18 @@ def test_a_proxy_in_the_shell_that_would_be_asked_in_place_of_the_dashboard_is_t
     assert (found.level, found.evidence) == ("info", ("http_proxy: proxy.corp:3128", "no_proxy: localhost,127.0.0.1"))
     assert found.remedy
     assert found.remedy.text == 'in that shell: `export no_proxy="${no_proxy:-$NO_PROXY},10.0.0.1"`'
-    unreadable = only(looked(in_shell(HttpProxy("ALL_PROXY")), detectors=SHELL), "proxy-in-shell")
+    unreadable = only(detect(in_shell(HttpProxy("ALL_PROXY")), detectors=SHELL), "proxy-in-shell")
     assert unreadable.text.startswith("ALL_PROXY is set in the "), "without its value"
 
 
 @pytest.mark.parametrize(("listens_on", "asked"), [("0.0.0.0", True), ("10.0.0.1", True), ("127.0.0.1", False), ("localhost", False)])
-def test_the_head_s_address_that_ray_s_commands_look_up_there_counts_too(listens_on, asked):
+def test_the_heads_address_for_rays_commands_counts_too(listens_on, asked):
     command = f"/env/bin/python -u /env/ray/dashboard/dashboard.py --host={listens_on} --port=8265 --port-retries=50"
     followed = Cluster("http://127.0.0.1:8265", "2.60.0", SESSION, reachable=True)
     dashboard = process(77, kind="ray", command=command, session=SESSION)
-    told = looked(in_shell(PROXY, processes=(dashboard,), cluster=followed), detectors=SHELL)
-    assert [one.text for one in told if "does not name 10.0.0.1:" in one.text] == [one.text for one in told]
-    assert bool(told) == asked
+    reported = detect(in_shell(PROXY, processes=(dashboard,), cluster=followed), detectors=SHELL)
+    assert [one.text for one in reported if "does not name 10.0.0.1:" in one.text] == [one.text for one in reported]
+    assert bool(reported) == asked
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_the_head_s_address_that_ray_s_commands_look_up_there_counts_too(listens
         in_shell(PROXY, faults=(Fault("ray.identity", "silent", NOW),)),
     ],
 )
-def test_a_shell_without_one_or_in_which_nothing_goes_through_it_is_fine(fine):
-    assert looked(fine, detectors=SHELL) == ()
+def test_a_shell_without_a_used_proxy_is_fine(fine):
+    assert detect(fine, detectors=SHELL) == ()
 
 
-def test_the_environment_of_raylets_is_told_for_all_nodes_together():
-    found = only(looked(cluster(place(1), place(2, proxy=PROXY), place(3, proxy=PROXY)), detectors=RAYLETS), "proxy-of-raylets")
+def test_proxies_of_raylets_are_one_finding_for_all_nodes():
+    found = only(detect(cluster(place(1), place(2, proxy=PROXY), place(3, proxy=PROXY)), detectors=RAYLETS), "proxy-of-raylets")
     assert found.text == (
         "http_proxy is proxy.corp:3128 in the environment of raylets on node2, node3, and no_proxy does not name 3 of 3 addresses of nodes "
         "(10.0.0.1, 10.0.0.2, 10.0.0.3): a job that asks servers of another node by HTTP, or runs `ray job submit`, `ray list` and "
@@ -72,18 +72,18 @@ def test_the_environment_of_raylets_is_told_for_all_nodes_together():
     assert found.remedy.text.endswith('`export no_proxy="${no_proxy:-$NO_PROXY},10.0.0.1,10.0.0.2,10.0.0.3"`')
 
 
-def test_only_addresses_that_no_proxy_does_not_name_are_told():
+def test_only_addresses_without_an_exception_are_named():
     half = replace(PROXY, exceptions="10.0.0.1")
     assert (
-        "does not name 1 of 2 addresses of nodes (10.0.0.2)" in looked(cluster(place(1), place(2, proxy=half)), detectors=RAYLETS)[0].text
+        "does not name 1 of 2 addresses of nodes (10.0.0.2)" in detect(cluster(place(1), place(2, proxy=half)), detectors=RAYLETS)[0].text
     )
-    assert looked(cluster(place(1), place(2, proxy=replace(PROXY, exceptions="10.0.0.0/24"))), detectors=RAYLETS) == ()
-    assert looked(cluster(place(1), place(2)), detectors=RAYLETS) == ()
+    assert detect(cluster(place(1), place(2, proxy=replace(PROXY, exceptions="10.0.0.0/24"))), detectors=RAYLETS) == ()
+    assert detect(cluster(place(1), place(2)), detectors=RAYLETS) == ()
 
 
-def test_a_host_s_name_can_be_no_command():
+def test_a_hosts_name_is_no_command():
     evil = replace(place(1)[0], ip='$(reboot)";x')
-    found = looked(cluster((evil, place(1)[1]), place(2, proxy=PROXY)), detectors=RAYLETS)[0]
+    found = detect(cluster((evil, place(1)[1]), place(2, proxy=PROXY)), detectors=RAYLETS)[0]
     assert found.remedy
     assert "reboot" not in found.remedy.text
 
@@ -94,7 +94,7 @@ def test_a_host_s_name_can_be_no_command():
     ["", "*", "head", ".cluster.local", "cluster.local", "10.0.0.0/8", "10.0.0.1", " 10.0.0.1 , x", "10.0.0", "0.1", "localhost", "10.*",
      "head.cluster.local:8265", "x,*", "*,*", "10.0.0.1/32", ",,"],
 )  # fmt: skip
-def test_no_proxy_is_understood_as_the_library_understands_it_that_ray_asks_with(monkeypatch, host, exceptions):
+def test_no_proxy_is_read_as_rays_library_reads_it(monkeypatch, host, exceptions):
     requests = pytest.importorskip("requests", reason="Ray brings it")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -102,6 +102,6 @@ def test_no_proxy_is_understood_as_the_library_understands_it_that_ray_asks_with
     assert AskedHosts([host]).not_excepted(exceptions) == ([] if goes_direct else [host])
 
 
-def test_a_name_that_is_too_long_for_a_host_costs_nothing():
+def test_an_overlong_host_name_costs_nothing():
     name = "x." * 1_000_000
     assert AskedHosts([name]).not_excepted("x.") == [name]

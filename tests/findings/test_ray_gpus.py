@@ -12,7 +12,7 @@ from tests.world import NOW, gpu, node
 
 
 def not_given(total: float | None, visible: str | None, *, there: int = 8, rays: tuple[RayProcess, ...] | None = None, **more: Any) -> Any:
-    """The indices of these GPUs; `None`: unknown."""
+    """The indices of GPUs that the raylet was not given; `None`: unknown."""
     gpus = tuple(gpu(index, uuid=f"GPU-a{index}") for index in range(there))
     each = node(1, **{"gpus": gpus, "resources": {"CPU": Quantity(0, 8), "GPU": Quantity(0, total)}, **more})
     raylet = RayProcess("raylet", 5, node=each.id, visible=visible, files=100)
@@ -32,11 +32,11 @@ def not_given(total: float | None, visible: str | None, *, there: int = 8, rays:
         (9, None, []),
     ],
 )
-def test_the_first_gpus_that_cuda_visible_devices_names_are_given(total: float, visible: str | None, expected: list[int]):
+def test_the_first_gpus_of_cuda_visible_devices_are_given(total: float, visible: str | None, expected: list[int]):
     assert not_given(total, visible) == expected
 
 
-def test_nothing_is_claimed_where_it_is_not_known():
+def test_uncertain_gpus_are_unknown():
     assert not_given(None, None) is None
     assert not_given(4, None, rays=()) is None, "no probe sees its raylet"
     assert not_given(4, None, rays=(RayProcess("raylet", 5, node=f"{1:056x}"),)) is None, "its environment can't be read"
@@ -46,6 +46,6 @@ def test_nothing_is_claimed_where_it_is_not_known():
     assert not_given(4, None, id=None) is None
     assert not_given(4, None, resources={}) is None
     assert not_given(4, None, gpus=None) is None
-    assert not_given(1, None, gpus=tuple(Gpu(index) for index in range(1000, 1007))) is None, "MIG devices are counted as Ray is told"
+    assert not_given(1, None, gpus=tuple(Gpu(index) for index in range(1000, 1007))) is None, "the user chooses how Ray counts MIG devices"
     for odd in (-1, float("nan"), float("inf"), 1e300):
         assert not_given(odd, None) is None

@@ -1,4 +1,4 @@
-"""Ray's own processes that hold much host memory."""
+"""Ray's own processes that use much host memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cockpit.findings import Limits
 from cockpit.findings.ray_memory import large_parts
-from tests.findings.detection import HeardAgain, looked, only
+from tests.findings.detection import FreshTracker, detect, only
 from tests.world import GIB, NOW, process, snapshot
 
 PARTS = (large_parts,)
@@ -23,14 +23,14 @@ def seen(*processes):
     return snapshot(processes=processes)
 
 
-def test_a_gcs_that_holds_much_is_told_with_what_limits_it_until_it_holds_clearly_less():
-    found = only(looked(seen(part()), detectors=PARTS), "ray-memory")
+def test_a_large_gcs_is_reported_with_its_setting_until_it_is_clearly_smaller():
+    found = only(detect(seen(part()), detectors=PARTS), "ray-memory")
     assert found.text.startswith("GCS (pid 41) on node1 holds 9.0G of host memory")
     assert found.text.endswith("; stopping jobs does not free it")
     assert (found.level, found.about) == ("warning", (part().key,))
     assert found.evidence == ("ps -o rss,cmd -p 41 on node1: 9.0G resident, 0B of it shared",)
     assert "RAY_task_events_max_num_task_in_gcs" in found.remedy.text
-    judge = HeardAgain(Limits(), PARTS)
+    judge = FreshTracker(Limits(), PARTS)
     assert [bool(judge(seen(part(gib=gib))).findings) for gib in (7.9, 8.1, 7.3, 7.1)] == [False, True, True, False]
 
 
@@ -47,18 +47,18 @@ def test_a_gcs_that_holds_much_is_told_with_what_limits_it_until_it_holds_clearl
     ],
 )
 def test_every_part_has_its_name(command, name):
-    assert only(looked(seen(part(command)), detectors=PARTS), "ray-memory").subject == f"{name} 41 on node1"
+    assert only(detect(seen(part(command)), detectors=PARTS), "ray-memory").subject == f"{name} 41 on node1"
 
 
-def test_how_fast_they_grow_is_told_while_they_do():
-    judge = HeardAgain(Limits(), PARTS)
+def test_the_growth_is_reported_while_it_lasts():
+    judge = FreshTracker(Limits(), PARTS)
     for step in range(24):
         one = part(gib=9 + 0.1 * step)
         here = seen(one)
         now = NOW - 5.0 * (24 - step)
         host = replace(here.hosts["node1"], taken=now, processes=(one,), memory_users=())
-        told = judge(replace(here, taken=now, hosts={"node1": host}))
-    assert ", and Ray's own processes there grow by 1.2G/min; " in only(told.findings, "ray-memory").text
+        reported = judge(replace(here, taken=now, hosts={"node1": host}))
+    assert ", and Ray's own processes there grow by 1.2G/min; " in only(reported.findings, "ray-memory").text
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_how_fast_they_grow_is_told_while_they_do():
         replace(part(), rss=1 << 62),
     ],
 )
-def test_what_is_small_shared_of_others_or_unknown_is_not_told(fine):
-    assert looked(seen(fine), detectors=PARTS) == ()
+def test_small_shared_foreign_and_unknown_memory_is_not_reported(fine):
+    assert detect(seen(fine), detectors=PARTS) == ()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.findings import Limits
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.model import Cluster, Host, Pointer, Quantity, RayProcess, Session, TempDir
-from tests.findings.detection import HeardAgain, codes, looked, only
+from tests.findings.detection import FreshTracker, codes, detect, only
 from tests.world import GIB, NOW, gpu, node, snapshot
 
 ALONE = (several_sessions, lone_gcs, dead_pointers, foreign_temps)
@@ -24,116 +24,116 @@ def host(**more):
     return snapshot(hosts={"w1": Host(**facts)}, nodes=())
 
 
-def test_two_sessions_that_live_on_a_host_are_told():
+def test_two_living_sessions_on_a_host_are_reported():
     live = (session(OLD, True), session(NEW, True, "other", "/tmp/other/ray"), session("session_dead", False))
-    found = only(looked(host(sessions=live), detectors=ALONE), "sessions-several")
+    found = only(detect(host(sessions=live), detectors=ALONE), "sessions-several")
     assert found.text == (f"2 Ray sessions run on w1, and each may offer the same 2 GPUs: {OLD} of train, {NEW} of other")
     assert (found.level, found.subject, found.remedy.action) == ("warning", "w1", "stop")
     assert found.about == (live[0].key, live[1].key)
-    assert only(looked(host(sessions=live, gpus=None), detectors=ALONE), "sessions-several").level == "info"
-    followed = only(looked(replace(host(sessions=live), cluster=Cluster(session=NEW)), detectors=ALONE), "sessions-several")
+    assert only(detect(host(sessions=live, gpus=None), detectors=ALONE), "sessions-several").level == "info"
+    followed = only(detect(replace(host(sessions=live), cluster=Cluster(session=NEW)), detectors=ALONE), "sessions-several")
     assert followed.text.endswith(f": {OLD} of train, {NEW} of other (this cluster)")
-    assert looked(host(sessions=live), 25, detectors=ALONE) == (), "one may end while the next begins"
+    assert detect(host(sessions=live), 25, detectors=ALONE) == (), "one may end while the other begins"
     skypilot = (session(OLD, True, temp="/tmp/ray_skypilot"), session(NEW, True))
-    found = only(looked(host(sessions=skypilot), detectors=ALONE), "sessions-several")
-    assert (found.level, found.remedy.action) == ("info", None), "SkyPilot keeps a Ray for itself"
+    found = only(detect(host(sessions=skypilot), detectors=ALONE), "sessions-several")
+    assert (found.level, found.remedy.action) == ("info", None), "SkyPilot runs its own Ray"
 
 
 @pytest.mark.parametrize(("gpus", "level"), [(0, "info"), (2, "warning")])
-def test_two_sessions_of_which_the_followed_one_offers_no_gpu_do_not_share_any(gpus, level):
+def test_two_sessions_share_no_gpus_if_the_followed_one_offers_none(gpus, level):
     seen = host(sessions=(session(OLD, True), session(NEW, True)), nodes=(node(1).id,))
     offers = node(1, resources={"CPU": Quantity(0, 8), **({"GPU": Quantity(0, gpus)} if gpus else {})})
-    found = only(looked(replace(seen, cluster=Cluster(session=NEW), nodes=(offers,)), detectors=ALONE), "sessions-several")
+    found = only(detect(replace(seen, cluster=Cluster(session=NEW), nodes=(offers,)), detectors=ALONE), "sessions-several")
     assert found.level == level
     assert ("may offer the same" in found.text) == (gpus > 0)
 
 
-def test_a_gcs_that_a_failed_start_has_left_hands_out_nothing_and_is_in_the_way():
+def test_a_lone_gcs_of_a_failed_start_is_in_the_way():
     live = (session(OLD, True), session(NEW, True))
     rays = (RayProcess("raylet", 25, OLD), RayProcess("gcs_server", 228, NEW))
-    (found,) = looked(host(sessions=live, rays=rays), detectors=ALONE)
+    (found,) = detect(host(sessions=live, rays=rays), detectors=ALONE)
     assert (found.code, found.level, found.remedy.action, found.about) == ("gcs-alone", "warning", "stop", (live[1].key,))
     assert found.text == (
         f"A GCS (pid 228) of {NEW} of train runs on w1 without a raylet, "
         "maybe left by a failed `ray start`: the next `ray start` on its port fails too"
     )
-    assert looked(host(sessions=live, rays=rays), 50, detectors=ALONE) == (), "its raylet may come yet"
-    assert looked(host(sessions=live, rays=(*rays, RayProcess("raylet", 3, NEW))), 50, detectors=(lone_gcs,)) == ()
-    assert looked(replace(host(sessions=live, rays=rays), cluster=Cluster(session=NEW)), detectors=(lone_gcs,)) == (), "node-dead tells it"
+    assert detect(host(sessions=live, rays=rays), 50, detectors=ALONE) == (), "its raylet may still start"
+    assert detect(host(sessions=live, rays=(*rays, RayProcess("raylet", 3, NEW))), 50, detectors=(lone_gcs,)) == ()
+    assert detect(replace(host(sessions=live, rays=rays), cluster=Cluster(session=NEW)), detectors=(lone_gcs,)) == (), "node-dead tells it"
 
 
-def test_a_single_look_leaves_a_ray_alone_that_has_just_been_started():
-    rays, once = (RayProcess("gcs_server", 228, NEW),), HeardAgain(Limits(), (lone_gcs,), assumed=60.0)
+def test_one_sample_ignores_a_ray_that_has_just_started():
+    rays, once = (RayProcess("gcs_server", 228, NEW),), FreshTracker(Limits(), (lone_gcs,), assumed=60.0)
     for started, found in ((NOW - 5, 0), (NOW - 600, 1)):
         assert len(once(host(sessions=(replace(session(NEW, True), started=started),), rays=rays)).findings) == found
 
 
 @pytest.mark.parametrize("sessions", [None, (), (session(OLD, False), session(NEW, True)), (session(OLD, None), session(NEW, True))])
-def test_one_that_lives_beside_dead_or_unknown_ones_is_fine(sessions):
-    assert looked(host(sessions=sessions), detectors=ALONE) == ()
+def test_one_living_session_beside_dead_or_unknown_ones_is_fine(sessions):
+    assert detect(host(sessions=sessions), detectors=ALONE) == ()
 
 
 LATEST = Pointer("/tmp/ray/session_latest", f"/tmp/ray/{OLD}", False)
 CURRENT = Pointer("/tmp/ray/ray_current_cluster", "10.0.0.1:6379", False)
 
 
-def test_a_pointer_to_a_dead_session_while_another_lives_is_told():
-    found = only(looked(host(pointers=(LATEST,), sessions=(session(OLD, False), session(NEW, True))), detectors=ALONE), "pointer-dead")
+def test_a_pointer_to_a_dead_session_is_reported_while_another_lives():
+    found = only(detect(host(pointers=(LATEST,), sessions=(session(OLD, False), session(NEW, True))), detectors=ALONE), "pointer-dead")
     assert found.text == f"On w1 /tmp/ray/session_latest points at the dead {OLD}, while {NEW} runs there"
     assert (found.level, found.subject, found.remedy.action) == ("warning", "w1 /tmp/ray", "clean")
     assert found.evidence == (f"readlink /tmp/ray/session_latest: /tmp/ray/{OLD}",)
     assert found.about == (session(OLD, False).key,)
     left = host(pointers=(LATEST,), sessions=(session(OLD, False),))
-    assert only(looked(left, detectors=ALONE), "pointer-dead").level == "info", "every `ray stop` leaves it"
+    assert only(detect(left, detectors=ALONE), "pointer-dead").level == "info", "every `ray stop` leaves it"
 
 
-def test_the_address_of_a_dead_cluster_is_told_with_what_fails_by_it():
-    found = only(looked(host(pointers=(LATEST, CURRENT)), detectors=ALONE), "pointer-dead")
+def test_the_address_of_a_dead_cluster_is_reported_with_its_effect():
+    found = only(detect(host(pointers=(LATEST, CURRENT)), detectors=ALONE), "pointer-dead")
     assert found.text == (
         f"On w1 /tmp/ray/session_latest points at the dead {OLD} and /tmp/ray/ray_current_cluster names 10.0.0.1:6379, "
         "where no Ray runs: `ray.init()` and `ray status` fail"
     )
-    assert found.about == ("node:w1",), "an action on it must not be aimed at every host"
+    assert found.about == ("node:w1",), "an action must not target every host"
     assert found.level == "warning"
-    assert looked(host(pointers=(LATEST, CURRENT)), 55, detectors=ALONE) == (), "while a Ray starts, its pointer may be ahead of it"
+    assert detect(host(pointers=(LATEST, CURRENT)), 55, detectors=ALONE) == (), "while a Ray starts, its pointer may be ahead of it"
 
 
 @pytest.mark.parametrize(
     "pointers", [None, (), (Pointer("/tmp/ray/session_latest", "x", True),), (Pointer("/tmp/ray/session_latest", "x", None),)]
 )
-def test_pointers_that_are_good_or_unknown_are_not_told(pointers):
-    assert looked(host(pointers=pointers), detectors=ALONE) == ()
+def test_valid_or_unknown_pointers_are_fine(pointers):
+    assert detect(host(pointers=pointers), detectors=ALONE) == ()
 
 
-def test_a_temp_dir_of_another_user_is_told():
-    found = only(looked(host(temps=(TempDir("/tmp/ray", "root", False),)), detectors=ALONE), "temp-dir-foreign")
+def test_a_temp_dir_of_another_user_is_reported():
+    found = only(detect(host(temps=(TempDir("/tmp/ray", "root", False),)), detectors=ALONE), "temp-dir-foreign")
     assert found.text == "/tmp/ray on w1 belongs to root, and this user can't write to it: `ray start` by this user fails there"
     assert (found.level, found.subject) == ("warning", "w1 /tmp/ray")
     assert "--temp-dir=/tmp/ray-$USER" in found.remedy.text
     used = host(temps=(TempDir("/tmp/ray", "root", False),), sessions=(session(NEW, True, "root"),))
-    assert only(looked(used, detectors=ALONE), "temp-dir-foreign").level == "info"
+    assert only(detect(used, detectors=ALONE), "temp-dir-foreign").level == "info"
     elsewhere = host(temps=(TempDir("/tmp/ray", "root", False),), sessions=(session(NEW, True, temp="/scratch/ray"),))
-    assert only(looked(elsewhere, detectors=ALONE), "temp-dir-foreign").level == "info"
+    assert only(detect(elsewhere, detectors=ALONE), "temp-dir-foreign").level == "info"
 
 
 @pytest.mark.parametrize(
     "temps", [None, (), (TempDir("/tmp/ray", "root", True),), (TempDir("/tmp/ray", "root", None),), (TempDir("/data/x", "root", False),)]
 )
-def test_a_temp_dir_that_is_ours_or_unknown_or_not_rays_first_choice_is_not_told(temps):
-    assert looked(host(temps=temps), detectors=ALONE) == ()
+def test_own_unknown_and_secondary_temp_dirs_are_fine(temps):
+    assert detect(host(temps=temps), detectors=ALONE) == ()
 
 
-def test_what_was_seen_long_ago_is_not_told():
+def test_old_facts_are_not_reported():
     stale = host(
         taken=None, sessions=(session(OLD, True), session(NEW, True)), pointers=(LATEST,), temps=(TempDir("/tmp/ray", "x", False),)
     )
-    assert looked(stale, detectors=ALONE) == ()
+    assert detect(stale, detectors=ALONE) == ()
 
 
-def test_sessions_in_jobs_of_slurm_of_their_own_share_no_gpus():
+def test_sessions_in_separate_slurm_jobs_share_no_gpus():
     live = (session(OLD, True), session(NEW, True, "other", "/tmp/other/ray"))
     mine, others = RayProcess("raylet", 25, OLD, slurm="1"), RayProcess("raylet", 228, NEW, slurm="2")
-    assert looked(host(sessions=live, rays=(mine, others)), detectors=ALONE) == ()
+    assert detect(host(sessions=live, rays=(mine, others)), detectors=ALONE) == ()
     for unclear in (replace(others, slurm="1"), replace(others, slurm=None)):
-        assert codes(looked(host(sessions=live, rays=(mine, unclear)), detectors=ALONE)) == {"sessions-several"}
-    assert codes(looked(host(sessions=live, rays=(mine,)), detectors=(several_sessions,))) == {"sessions-several"}
+        assert codes(detect(host(sessions=live, rays=(mine, unclear)), detectors=ALONE)) == {"sessions-several"}
+    assert codes(detect(host(sessions=live, rays=(mine,)), detectors=(several_sessions,))) == {"sessions-several"}

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cockpit.findings.shared_folders import shared_sessions
 from cockpit.model import Host, Session
-from tests.findings.detection import looked, only
+from tests.findings.detection import detect, only
 from tests.world import NOW, node, snapshot
 
 ALONE = (shared_sessions,)
@@ -23,8 +23,8 @@ def world(*hosts):
     return snapshot(nodes=(node(1), node(2), node(3)), hosts={each.name: each for each in hosts})
 
 
-def test_a_folder_in_which_the_raylet_of_another_host_writes_is_told_with_both_hosts():
-    found = only(looked(world(host(1, 1, 2), host(2, 1, 2)), detectors=ALONE), "session-folder-shared")
+def test_a_folder_with_another_hosts_raylet_is_reported_with_both_hosts():
+    found = only(detect(world(host(1, 1, 2), host(2, 1, 2)), detectors=ALONE), "session-folder-shared")
     assert (found.level, found.subject) == ("warning", "cluster")
     assert found.text == (
         f"2 hosts, node1, node2, share the session folder /net/ray/{NAME}: sockets and logs of their nodes get mixed up, "
@@ -34,8 +34,8 @@ def test_a_folder_in_which_the_raylet_of_another_host_writes_is_told_with_both_h
     assert found.about == (node(1).key, node(2).key)
 
 
-def test_one_hosts_word_is_enough():
-    found = only(looked(world(host(1, 1), host(2, 1), host(3, 3, temp="/tmp/ray")), detectors=ALONE), "session-folder-shared")
+def test_one_hosts_report_is_enough():
+    found = only(detect(world(host(1, 1), host(2, 1), host(3, 3, temp="/tmp/ray")), detectors=ALONE), "session-folder-shared")
     assert found.text.startswith("2 hosts, node1, node2, share")
 
 
@@ -50,26 +50,26 @@ def test_one_hosts_word_is_enough():
         (replace(host(1, 1, 2), taken=NOW - 300), host(2, 2)),
     ],
 )
-def test_own_folders_of_the_same_name_dead_ones_and_old_facts_are_not_told(fine):
-    assert looked(world(*fine), 0, detectors=ALONE) == ()
+def test_separate_dead_and_old_folders_are_not_reported(fine):
+    assert detect(world(*fine), 0, detectors=ALONE) == ()
 
 
-def test_two_nodes_on_one_host_share_it_by_right():
+def test_two_nodes_on_one_host_may_share_it():
     both = replace(host(1, 1, 2), nodes=(node(1).id, node(2).id))
-    assert looked(world(both), detectors=ALONE) == ()
+    assert detect(world(both), detectors=ALONE) == ()
 
 
-def test_a_false_raylet_makes_no_host_the_one_that_writes_in_anothers_folder():
+def test_a_false_raylet_makes_no_host_a_writer():
     real, liar = host(1, 1, addresses=(node(1).ip,)), host(2, 2, temp="/tmp/ray", addresses=(node(2).ip,))
     liar = replace(liar, nodes=(node(1).id, node(2).id))
-    assert looked(world(real, liar), detectors=ALONE) == ()
+    assert detect(world(real, liar), detectors=ALONE) == ()
 
 
-def test_a_path_that_a_shell_would_read_otherwise_is_quoted_or_not_typed():
+def test_a_path_that_a_shell_would_change_is_quoted_or_not_printed():
     hosts = (host(1, 1, 2, temp="/net/$(reboot)"), host(2, 2, temp="/net/$(reboot)"))
-    quoted = only(looked(world(*hosts), detectors=ALONE), "session-folder-shared")
+    quoted = only(detect(world(*hosts), detectors=ALONE), "session-folder-shared")
     assert quoted.evidence[0].startswith(f"grep -l {node(2).id} '/net/$(reboot)/{NAME}'/logs/raylet*.out on node1")
     assert quoted.evidence[1].startswith(f"ls '/net/$(reboot)/{NAME}'/sockets")
     hosts = (host(1, 1, 2, temp="/net/\x1b[2J"), host(2, 2, temp="/net/\x1b[2J"))
-    (line,) = only(looked(world(*hosts), detectors=ALONE), "session-folder-shared").evidence
+    (line,) = only(detect(world(*hosts), detectors=ALONE), "session-folder-shared").evidence
     assert line == "the folder, as node1 sees it, has a log of the raylet of node2"

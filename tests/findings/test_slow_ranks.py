@@ -1,4 +1,4 @@
-"""A rank that lags behind its group is reported; roles that differ, natural imbalance, phases and waiting are not."""
+"""A rank slower than its group is reported; other roles, natural imbalance, phases and waiting are not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cockpit.findings import Limits
 from cockpit.findings.slow_ranks import lagging_gpus
 from cockpit.model import Finding, Hold, Job, Snapshot
-from tests.findings.detection import HeardAgain, only
+from tests.findings.detection import FreshTracker, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot
 
 LAGGING = (lagging_gpus,)
@@ -44,35 +44,35 @@ def world(at: float, *loads: Load, actors: tuple[Any, ...] | None = None, **more
 
 
 def watched(minutes: float, *loads: Load | At, **more: Any) -> tuple[Finding, ...]:
-    judge, told = HeardAgain(Limits(), LAGGING), snapshot()
+    judge, reported = FreshTracker(Limits(), LAGGING), snapshot()
     for at in range(0, int(minutes * 60) + 1, 10):
-        told = judge(world(at, *(load(at) if callable(load) else load for load in loads), **more))
-        assert told.faults == ()
-    return told.findings
+        reported = judge(world(at, *(load(at) if callable(load) else load for load in loads), **more))
+        assert reported.faults == ()
+    return reported.findings
 
 
-def test_a_rank_that_lags_for_minutes_is_told_with_its_figures_and_the_others():
-    told = only(watched(15, *[WORKS] * 3, LAGS, *[WORKS] * 4), "gpu-lags")
-    assert (told.level, told.subject) == ("warning", "node1 GPU 3")
-    assert told.text == (
+def test_a_rank_that_is_slow_for_minutes_is_reported_with_all_figures():
+    reported = only(watched(15, *[WORKS] * 3, LAGS, *[WORKS] * 4), "gpu-lags")
+    assert (reported.level, reported.subject) == ("warning", "node1 GPU 3")
+    assert reported.text == (
         "GPU 3 of node1 lags behind the other 7 GPUs of WorkerDict of job train1: 31% busy with 210 W on average, "
         "the others 97% busy with 560 W, for 13m00s"
     )
-    assert told.evidence == (
+    assert reported.evidence == (
         "node1 GPU 3: 31% busy with 210 W, pid 103 pool_WorkerDict_0:3 (`nvidia-smi dmon -s pu`)",
         "node1 GPU 0, 1, 2, 4, 5, 6, 7: 97% busy with 560 W",
     )
-    assert told.about[:2] == (f"{node(1).key}:3", "process:node1:103:1030")
-    assert JOB.key in told.about
+    assert reported.about[:2] == (f"{node(1).key}:3", "process:node1:103:1030")
+    assert JOB.key in reported.about
 
 
-def test_it_is_told_after_ten_minutes_and_not_before():
+def test_it_is_reported_after_ten_minutes():
     assert watched(11, *[WORKS] * 7, LAGS) == ()
     assert watched(13, *[WORKS] * 7, LAGS) != ()
-    assert HeardAgain(Limits(), LAGGING, assumed=60.0)(world(0, *[WORKS] * 7, LAGS)).findings == (), "a single look"
+    assert FreshTracker(Limits(), LAGGING, assumed=60.0)(world(0, *[WORKS] * 7, LAGS)).findings == (), "a single look"
 
 
-def test_ranks_that_have_phases_together_are_compared_by_their_average():
+def test_ranks_with_common_phases_are_compared_by_their_average():
     def phases(at: float) -> Load:
         return WORKS if at % 60 < 50 else RESTS
 
@@ -83,11 +83,11 @@ def test_ranks_that_have_phases_together_are_compared_by_their_average():
     assert watched(20, *[phases] * 8) == ()
 
 
-def test_who_else_holds_the_gpu_is_named():
+def test_other_holders_of_the_gpu_are_named():
     strange = process(900, kind="foreign", gpus=(Hold(1, 5 * GIB),), name="finetune")
     ranks = tuple(process(100 + index, gpus=(Hold(index, 50 * GIB),), actor=rank(index).id, job="02000000") for index in range(4))
-    told = only(watched(15, WORKS, LAGS, WORKS, WORKS, processes=(*ranks, strange)), "gpu-lags")
-    assert told.evidence[-1] == "also held by 1 other process: pid 900 (foreign) finetune"
+    reported = only(watched(15, WORKS, LAGS, WORKS, WORKS, processes=(*ranks, strange)), "gpu-lags")
+    assert reported.evidence[-1] == "also held by 1 other process: pid 900 (foreign) finetune"
 
 
 ENGINES = tuple(
@@ -115,20 +115,20 @@ ENGINES = tuple(
         ("an actor with two GPUs", [*[WORKS] * 7, LAGS], {"actors": (*(rank(number) for number in range(7)), rank(6))}),
     ],
 )
-def test_what_differs_by_its_nature_is_not_told(why, loads, more):
+def test_natural_differences_are_not_reported(why, loads, more):
     assert watched(20, *loads, **more) == (), why
 
 
 def test_gpus_of_different_models_are_not_compared():
     gpus = tuple(gpu(index, utilization=WORKS[0], power=WORKS[1]) for index in range(7))
     old = gpu(7, utilization=LAGS[0], power=LAGS[1], name="NVIDIA A100-SXM4-80GB")
-    judge = HeardAgain(Limits(), LAGGING)
+    judge = FreshTracker(Limits(), LAGGING)
     for at in range(0, 1200, 10):
         seen = world(at, *[WORKS] * 7, LAGS, nodes=(node(1, gpus=(*gpus, old), seen=NOW + at),))
         assert judge(seen).findings == ()
 
 
-def test_gpus_that_hold_an_engine_too_are_not_compared_with_those_that_do_not():
+def test_gpus_with_an_additional_engine_are_not_compared_with_others():
     engine = rank(20, "LLMRayActor", "engine")
     more = process(920, gpus=(Hold(3, 20 * GIB),), actor=engine.id, job="02000000")
     actors = (*(rank(number) for number in range(8)), engine)
@@ -136,7 +136,7 @@ def test_gpus_that_hold_an_engine_too_are_not_compared_with_those_that_do_not():
     assert watched(20, *[WORKS] * 3, LAGS, *[WORKS] * 4, actors=actors, processes=(*ranks, more)) == ()
 
 
-def test_a_rank_that_catches_up_for_a_while_begins_anew():
+def test_a_rank_that_recovers_for_a_while_starts_again():
     def often(at: float) -> Load:
         return WORKS if at % 500 < 200 else LAGS
 
@@ -145,7 +145,7 @@ def test_a_rank_that_catches_up_for_a_while_begins_anew():
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.floats(70, 100), st.floats(400, 700)), min_size=4, max_size=8))
-def test_ranks_that_all_work_are_never_told(loads):
-    judge = HeardAgain(Limits(gpu_lags_for=0), LAGGING)
+def test_busy_ranks_are_never_reported(loads):
+    judge = FreshTracker(Limits(gpu_lags_for=0), LAGGING)
     for at in range(0, 200, 10):
         assert judge(world(at, *loads)).findings == ()

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cockpit.findings.socket_paths import long_temp_dirs
 from cockpit.model import Host, RayProcess, Session
-from tests.findings.detection import looked, only
+from tests.findings.detection import detect, only
 from tests.world import NOW, snapshot
 
 ALONE = (long_temp_dirs,)
@@ -21,29 +21,29 @@ def host(temp, name=NAME, ray="2.60.0", dashboard="http://127.0.0.1:8265", roles
 
 
 def found(made):
-    return looked(snapshot(hosts={"head": made}), detectors=ALONE)
+    return detect(snapshot(hosts={"head": made}), detectors=ALONE)
 
 
 def temp(length):
     return "/" + "t" * (length - 1)
 
 
-def test_a_dashboard_that_has_no_room_for_its_sockets_is_told_as_the_cause():
-    told = only(found(host(temp(45), dashboard=None)), "socket-path-long")
-    assert told.level == "critical"
-    assert told.text == (
+def test_a_dashboard_without_room_for_its_sockets_is_the_cause():
+    reported = only(found(host(temp(45), dashboard=None)), "socket-path-long")
+    assert reported.level == "critical"
+    assert reported.text == (
         "The dashboard of Ray on head can't run: the path of its socket dash_TaskEventsHead has 111 bytes, at most 107 are possible"
     )
-    assert told.evidence[0] == f"{temp(45)}/{NAME}/sockets/dash_TaskEventsHead"
+    assert reported.evidence[0] == f"{temp(45)}/{NAME}/sockets/dash_TaskEventsHead"
     assert (
-        told.remedy.text
+        reported.remedy.text
         == "before the next `ray start`: use a temp dir of at most 36 bytes, such as /tmp/ray-NAME (--temp-dir, or RAY_TMPDIR)"
     )
 
 
-def test_a_ray_that_could_not_start_again_because_pids_got_longer_is_told():
-    told = only(found(host(temp(46), dashboard=None, roles=("raylet",), pid_digits=5)), "socket-path-long")
-    assert (told.level, told.text) == (
+def test_a_ray_that_could_not_start_again_with_longer_pids_is_reported():
+    reported = only(found(host(temp(46), dashboard=None, roles=("raylet",), pid_digits=5)), "socket-path-long")
+    assert (reported.level, reported.text) == (
         "warning",
         (
             f"Ray on head will not start again with its temp dir {temp(46)} (46 bytes): "
@@ -52,9 +52,9 @@ def test_a_ray_that_could_not_start_again_because_pids_got_longer_is_told():
     )
 
 
-def test_what_only_the_longest_pid_would_make_too_long_is_an_info():
-    told = only(found(host(temp(39))), "socket-path-long")
-    assert (told.level, told.text.startswith("Ray's dashboard on head may not start again with its temp dir ")) == ("info", True)
+def test_a_path_too_long_only_for_the_longest_pid_is_an_info():
+    reported = only(found(host(temp(39))), "socket-path-long")
+    assert (reported.level, reported.text.startswith("Ray's dashboard on head may not start again with its temp dir ")) == ("info", True)
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_what_only_the_longest_pid_would_make_too_long_is_an_info():
         replace(host(temp(60)), taken=NOW - 300),
     ],
 )
-def test_what_fits_is_unknown_or_is_old_is_not_told(fine):
-    assert looked(snapshot(hosts={"head": fine}), 0, detectors=ALONE) == ()
+def test_short_unknown_and_old_paths_are_not_reported(fine):
+    assert detect(snapshot(hosts={"head": fine}), 0, detectors=ALONE) == ()

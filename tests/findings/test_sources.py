@@ -1,4 +1,4 @@
-"""No finding outlives its facts: if any source falls silent at any time, no finding that rests on it begins, grows or ends."""
+"""No finding outlives its facts: if a source falls silent at any time, no finding that rests on it begins, grows or ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cockpit.findings import CHECKS, DETECTORS, FindingTracker, Limits
 from cockpit.findings.sources import DECLARED_SOURCES, ON_A_MACHINE, SourceTimes, rests_on, without_old_facts
 from cockpit.model import Actor, Amount, Disk, Fault, Finding, Gpu, Hold, Host, HostMemory, Job, Process, Quantity, Snapshot
-from tests.findings.detection import codes, looked, only
+from tests.findings.detection import codes, detect, only
 from tests.world import GIB, NOW, gpu, node, snapshot, with_figures
 
 LISTS = {"ray.nodes": 5.0, "ray.status": 5.0, "ray.actors": 5.0, "ray.placement_groups": 10.0, "ray.jobs": 10.0}
@@ -35,7 +35,7 @@ W1, W2 = f"{1:056x}", f"{2:056x}"
 
 
 def troubled(now: float) -> Snapshot:
-    """Two nodes with many kinds of trouble, all facts of `now`: the first has a probe, the second only Ray's agent."""
+    """Two nodes with many kinds of trouble and fresh facts: the first has a probe, the second only Ray's agent."""
     gpus = (
         Gpu(0, "GPU-0", "H100", 0.0, 60 * GIB, 80 * GIB, 90.0, 700.0),
         Gpu(1, "GPU-1", "H100", 0.0, 60 * GIB, 80 * GIB, 90.0, 700.0),
@@ -81,7 +81,7 @@ def troubled(now: float) -> Snapshot:
 
 
 def at(now: float, times: Mapping[str, float], agent: float, faults: tuple[Fault, ...]) -> Snapshot:
-    """The cluster as it is known at that moment, each source with facts of its own time."""
+    """The cluster as known at that moment; each source has facts of its own time."""
     facts = troubled(now)
     host = replace(facts.hosts["w1"], taken=max(times[source] for source in PACES), observed={source: times[source] for source in PACES})
     first, second, dead = facts.nodes or ()
@@ -111,7 +111,7 @@ def rests(finding: Finding, gone: str) -> bool:
 @pytest.mark.parametrize("gone", [*LISTS, *PACES, "probe", "agent"])
 @settings(max_examples=4)
 @given(data=st.data())
-def test_what_rests_on_a_source_neither_begins_nor_grows_nor_ends_once_it_is_gone(gone, data):
+def test_findings_of_a_silent_source_neither_begin_grow_nor_end(gone, data):
     silent_from = NOW + data.draw(st.floats(4, 300))
     tells_a_fault = data.draw(st.booleans())
     judge = FindingTracker(Limits(idle_unheard=120.0, store_age=30.0), DETECTORS)
@@ -155,22 +155,22 @@ def test_every_detector_declares_its_sources():
     assert len(DETECTORS) == sum(len(check.detectors) for check in CHECKS)
 
 
-def lately(**heard: float) -> Snapshot:
+def lately(**ages: float) -> Snapshot:
     """Facts of the first node; its probe read each source this many seconds ago."""
     facts = troubled(NOW)
-    return replace(facts, hosts={"w1": replace(facts.hosts["w1"], observed={source: NOW - ago for source, ago in heard.items()})})
+    return replace(facts, hosts={"w1": replace(facts.hosts["w1"], observed={source: NOW - ago for source, ago in ages.items()})})
 
 
 def fresh(facts: Snapshot) -> Snapshot:
     return without_old_facts(facts, SourceTimes(facts))
 
 
-def test_where_all_is_fresh_the_snapshot_stays_the_same_value():
+def test_with_fresh_facts_the_snapshot_is_the_same_value():
     facts = replace(troubled(NOW), as_of=dict.fromkeys(LISTS, NOW - 3))
     assert fresh(facts) is facts
 
 
-def test_gpus_and_processes_that_nobody_has_shown_for_long_are_unknown():
+def test_gpus_and_processes_without_new_facts_become_unknown():
     seen = fresh(lately(nvml=30))
     assert (seen.hosts["w1"].gpus, seen.index.machine(seen.nodes[0]).gpus) == (None, None)
     assert [process.gpus for process in seen.processes] == [(), (), ()]
@@ -180,28 +180,28 @@ def test_gpus_and_processes_that_nobody_has_shown_for_long_are_unknown():
 
 
 @pytest.mark.parametrize("source", sorted(ON_A_MACHINE))
-def test_each_source_of_a_probe_grows_old_by_itself(source):
+def test_each_source_of_a_probe_becomes_old_separately(source):
     seen, now = fresh(lately(**{source: 500})).hosts["w1"], troubled(NOW).hosts["w1"]
     other = {"disks": "gpus"}.get(source, "disks")
     assert getattr(seen, other) == getattr(now, other)
-    assert seen != now or source in ("sessions", "rays", "temps", "logs"), "the others have told of nothing there"
+    assert seen != now or source in ("sessions", "rays", "temps", "logs"), "the others have no facts there"
 
 
 @pytest.mark.parametrize(("ago", "fails", "is_known"), [(50, False, True), (70, False, False), (15, True, True), (25, True, False)])
-def test_a_list_that_fails_is_old_sooner(ago, fails, is_known):
+def test_a_failing_list_becomes_old_sooner(ago, fails, is_known):
     faults = (Fault("ray.jobs", "HTTP 500", NOW - 10),) if fails else ()
     seen = fresh(replace(troubled(NOW), as_of={"ray.jobs": NOW - ago}, faults=faults))
     assert (seen.jobs is not None) is is_known
 
 
-def test_while_the_gcs_or_the_node_list_is_lost_the_dashboard_proves_nothing():
+def test_without_the_gcs_or_the_node_list_the_dashboard_proves_nothing():
     lost = replace(troubled(NOW), as_of={"ray.actors": NOW - 1}, faults=(Fault("ray.gcs", "no answer", NOW - 100, cause="gcs"),))
     assert fresh(lost).actors is None
     old = replace(troubled(NOW), as_of={"ray.nodes": NOW - 100})
     assert [one.state for one in fresh(old).nodes] == ["ALIVE", "UNKNOWN", "UNKNOWN"]
 
 
-def test_a_job_is_not_called_idle_while_nobody_knows_what_its_other_host_does():
+def test_a_job_is_not_idle_while_its_other_host_is_unknown():
     def facts(silent: float) -> Snapshot:
         there = Process(host="w2", pid=1, ticks=1, kind="worker", job="02000000", gpus=(Hold(0, 59 * GIB),), node=W2, ours=True)
         other = Host("w2", taken=NOW - silent, processes=(there,), gpus=(gpu(0, utilization=0.0),), nodes=(W2,))
@@ -211,24 +211,24 @@ def test_a_job_is_not_called_idle_while_nobody_knows_what_its_other_host_does():
             all_of_it, nodes=nodes, hosts={**all_of_it.hosts, "w2": other}, processes=(*(all_of_it.processes or ()), there), as_of={}
         )
 
-    assert "job-stalled" in codes(looked(facts(0), 2000, idle_unheard=120.0))
-    assert "job-stalled" not in codes(looked(facts(300), 2000, idle_unheard=120.0))
+    assert "job-stalled" in codes(detect(facts(0), 2000, idle_unheard=120.0))
+    assert "job-stalled" not in codes(detect(facts(300), 2000, idle_unheard=120.0))
 
 
-def test_a_clock_pauses_while_its_source_is_silent_and_goes_on_after_it():
+def test_a_clock_pauses_while_its_source_is_silent():
     @rests_on("ray.jobs")
     def slow(facts):
         if facts.snapshot.jobs and (lasted := facts.seconds_lasting("slow", "ppo")) >= 100:
             yield Finding("job-slow", "warning", "ppo", f"slow for {lasted:.0f} s")
 
     judge = FindingTracker(Limits(), (slow,))
-    told = [judge(replace(troubled(NOW + second), as_of={"ray.jobs": min(NOW + second, NOW + 150)})) for second in range(0, 1000, 10)]
-    assert only(told[-1].findings, "job-slow").text == "slow for 150 s, as of 14m00s ago"
+    reported = [judge(replace(troubled(NOW + second), as_of={"ray.jobs": min(NOW + second, NOW + 150)})) for second in range(0, 1000, 10)]
+    assert only(reported[-1].findings, "job-slow").text == "slow for 150 s, as of 14m00s ago"
     again = [judge(replace(troubled(NOW + second), as_of={"ray.jobs": NOW + second})) for second in range(1000, 1050, 10)]
     assert only(again[-1].findings, "job-slow").text == "slow for 190 s"
 
 
-def test_a_source_that_has_not_answered_yet_holds_up_nothing_once_it_has():
+def test_a_source_without_a_first_answer_blocks_nothing_once_it_has_answered():
     full = troubled(NOW)
     early = replace(full.hosts["w1"], disks=(), unanswered=("disks",), observed={})
     before = replace(full, hosts={"w1": early})
@@ -239,24 +239,24 @@ def test_a_source_that_has_not_answered_yet_holds_up_nothing_once_it_has():
     assert "disk-full" in {finding.code for finding in judge(after).findings if finding.subject.startswith("w1 ")}
 
 
-def test_a_single_look_that_hears_its_sources_one_after_the_other_tells_all_that_it_has_heard():
+def test_one_status_with_sources_that_answer_in_turn_has_all_findings():
     once = FindingTracker(Limits(), DETECTORS, assumed=60.0)
     once(troubled(NOW))
     assert "disk-full" in codes(once(replace(troubled(NOW), taken=NOW + 1)).findings)
 
 
-def test_a_clock_that_looks_a_little_different_in_each_sample_is_no_news():
+def test_a_jittering_clock_is_no_news():
     judge = FindingTracker(Limits(), DETECTORS)
     hung = [replace(troubled(NOW), taken=NOW + 2 * look) for look in range(100)]
     for look, facts in enumerate(hung):
         nvml = NOW + 0.3 * (look % 2)
         hung[look] = replace(facts, hosts={"w1": replace(facts.hosts["w1"], taken=facts.taken, observed={"nvml": nvml})})
-    told = [codes(judge(facts).findings) for facts in hung]
-    assert "gpu-ecc" in told[0]
-    assert all("gpu-ecc" in found for found in told), "it neither ends nor begins anew"
+    reported = [codes(judge(facts).findings) for facts in hung]
+    assert "gpu-ecc" in reported[0]
+    assert all("gpu-ecc" in found for found in reported), "it neither ends nor begins again"
 
 
-def test_what_was_found_on_a_node_that_has_died_since_ends():
+def test_a_finding_of_a_node_that_has_died_ends():
     def seen(state: str, now: float) -> Snapshot:
         second = with_figures(replace((troubled(now).nodes or ())[1], state=state), seen=min(now, NOW + 10))
         return replace(troubled(now), nodes=((troubled(now).nodes or ())[0], second))
@@ -270,7 +270,7 @@ def test_what_was_found_on_a_node_that_has_died_since_ends():
     assert "w2 /tmp/ray" not in {finding.subject for finding in found}
 
 
-def test_a_node_that_lives_again_under_its_name_has_a_time_of_its_own():
+def test_a_restarted_node_with_the_same_name_has_its_own_time():
     def seen(now: float) -> Snapshot:
         one, again, _ = troubled(now).nodes or ()
         gone = with_figures(replace(again, id="f" * 56, state="DEAD", started=NOW - 900, ended=NOW - 500), seen=NOW - 500)
@@ -282,7 +282,7 @@ def test_a_node_that_lives_again_under_its_name_has_a_time_of_its_own():
     assert "w2 /tmp/ray" in {finding.subject for finding in found}
 
 
-def test_a_source_that_is_read_seldom_for_its_cost_stays_fresh_longer():
+def test_an_expensive_source_stays_fresh_longer():
     busy = lately(processes=50)
     host = replace(busy.hosts["w1"], paces={"processes": 30.0})
     assert fresh(replace(busy, hosts={"w1": host})).processes == troubled(NOW).processes
@@ -290,7 +290,7 @@ def test_a_source_that_is_read_seldom_for_its_cost_stays_fresh_longer():
     assert fresh(replace(busy, hosts={"w1": replace(host, observed={"processes": NOW - 2000}, paces={"processes": 1e300})})).processes == ()
 
 
-def test_what_is_judged_while_the_cluster_is_left_is_not_kept_for_the_next():
+def test_a_judgement_during_a_cluster_change_is_not_kept():
     judge: FindingTracker
 
     @rests_on("disks")

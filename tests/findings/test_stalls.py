@@ -42,48 +42,49 @@ def rank(index: int, **more: Any) -> Process:
 
 
 def found(seen: Snapshot, minutes: float) -> tuple[Finding, ...]:
-    """The findings after this state has lasted for a time, with a silent log; sampled every half minute."""
+    """The findings after this state with a silent log has lasted for a time; sampled every half minute."""
     judge = FindingTracker(Limits(), STALLED)
-    told: tuple[Finding, ...] = ()
+    reported: tuple[Finding, ...] = ()
     for step in range(int(minutes * 2) + 1):
-        told = judge(later(seen, 30.0 * step - minutes * MINUTE)).findings
-    return told
+        reported = judge(later(seen, 30.0 * step - minutes * MINUTE)).findings
+    return reported
 
 
-def test_a_single_look_tells_of_no_stall_however_short_one_may_be():
+def test_one_sample_never_reports_a_stall():
     stall = world(*[IDLE] * 8, silent=12 * MINUTE)
     short = Limits(idle_for=30, spin_for=30)
     assert FindingTracker(short, STALLED, assumed=60.0)(stall).findings == ()
     assert FindingTracker(short, STALLED, assumed=60.0)(world(*[SPINS] * 8, silent=12 * MINUTE)).findings == ()
 
 
-def test_idle_gpus_and_a_silent_log_are_an_info_at_first_and_then_a_warning():
+def test_idle_gpus_and_a_silent_log_are_an_info_and_then_a_warning():
     stall = world(*[IDLE] * 8, silent=12 * MINUTE)
     assert found(stall, 4.5) == ()
     assert only(found(stall, 5), "job-stalled").level == "info"
-    told = only(found(stall, 12), "job-stalled")
-    assert (told.level, told.subject, told.about) == ("warning", "job train1", (JOB.key,))
+    reported = only(found(stall, 12), "job-stalled")
+    assert (reported.level, reported.subject, reported.about) == ("warning", "job train1", (JOB.key,))
     assert (
-        told.text == "All 8 GPUs of job train1 have been at 0% for 12m00s, with 480G of memory in use, and its log has not grown for 12m00s"
+        reported.text
+        == "All 8 GPUs of job train1 have been at 0% for 12m00s, with 480G of memory in use, and its log has not grown for 12m00s"
     )
-    assert told.evidence == (
+    assert reported.evidence == (
         "node1 GPU 0, 1, 2, 3, 4, 5, 6, 7: 0%, 75 W (`nvidia-smi`)",
         "job-driver-train1.log was last written 12m00s ago",
     )
-    assert told.remedy.action == "stop-job"
-    assert told.since == NOW - 12 * MINUTE
+    assert reported.remedy.action == "stop-job"
+    assert reported.since == NOW - 12 * MINUTE
 
 
-def test_the_log_must_have_been_silent_for_as_long_and_without_a_log_it_takes_longer():
+def test_the_log_must_be_silent_for_as_long_and_without_a_log_it_takes_longer():
     assert found(world(IDLE, IDLE, silent=4 * MINUTE), 20) == ()
     assert only(found(world(IDLE, IDLE, silent=7 * MINUTE), 20), "job-stalled").level == "info"
     assert found(world(IDLE, IDLE), 29) == ()
-    told = only(found(world(IDLE, IDLE), 30), "job-stalled")
+    reported = only(found(world(IDLE, IDLE), 30), "job-stalled")
     unknown = "Both GPUs of job train1 have been at 0% for 30m00s, with 120G of memory in use; whether its log still grows is unknown"
-    assert (told.level, told.text) == ("warning", unknown)
-    told = only(found(world(IDLE, silent=10), 40), "job-stalled")
+    assert (reported.level, reported.text) == ("warning", unknown)
+    reported = only(found(world(IDLE, silent=10), 40), "job-stalled")
     grows = "The only GPU of job train1 has been at 0% for 40m00s, with 60G of memory in use; its log still grows"
-    assert (told.level, told.text) == ("info", grows)
+    assert (reported.level, reported.text) == ("info", grows)
 
 
 @pytest.mark.parametrize(
@@ -107,11 +108,11 @@ def test_the_log_must_have_been_silent_for_as_long_and_without_a_log_it_takes_lo
         snapshot(),
     ],
 )
-def test_what_works_or_is_not_known_is_not_told(fine: Snapshot):
+def test_busy_or_unknown_jobs_are_not_reported(fine: Snapshot):
     assert found(fine, 60) == ()
 
 
-def test_where_no_probe_tells_of_power_limits_the_names_of_gpus_do():
+def test_without_a_probe_the_power_limit_comes_from_the_gpus_name():
     hung = only(found(world(*[{"utilization": 100.0, "power": 120.0, "power_limit": None}] * 8), 20), "job-hung")
     assert hung.text.startswith("All 8 GPUs of job train1 have been at 100% with at most 120 W")
 
@@ -124,11 +125,11 @@ def test_where_no_probe_tells_of_power_limits_the_names_of_gpus_do():
         ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", None), ("NVIDIA GB200", None), ("", None), (None, None),
     ],
 )  # fmt: skip
-def test_what_gpus_draw_at_most_is_known_by_the_names_that_nvml_gives(name: str | None, watts: float | None):
+def test_the_highest_power_is_known_by_nvmls_names(name: str | None, watts: float | None):
     assert most_watts(name) == watts
 
 
-def test_one_look_at_work_begins_it_anew_and_old_facts_do_not_make_it_longer():
+def test_one_busy_sample_restarts_it_and_old_facts_do_not_extend_it():
     stall, judge = world(IDLE, IDLE, silent=3600), FindingTracker(Limits(), STALLED)
     for minute in range(60):
         seen = world(WORKS, IDLE, silent=3600) if minute % 4 == 3 else stall
@@ -137,11 +138,11 @@ def test_one_look_at_work_begins_it_anew_and_old_facts_do_not_make_it_longer():
     judge = FindingTracker(Limits(), STALLED)
     for minute in range(60):
         seen = later(stall, 60 * minute)
-        told = judge(seen if minute < 4 else replace(seen, hosts=later(stall, 200).hosts)).findings
-    assert told == ()
+        reported = judge(seen if minute < 4 else replace(seen, hosts=later(stall, 200).hosts)).findings
+    assert reported == ()
 
 
-def test_engines_of_whom_nobody_knows_whose_they_are_may_be_the_jobs_own():
+def test_engines_without_a_known_owner_may_be_the_jobs():
     engine = process(300, kind="unknown", gpus=(Hold(1, 59 * GIB),), node=f"{2:056x}", host="node2")
     away = node(2, gpus=(gpu(0, **IDLE), gpu(1, **WORKS)), seen=NOW, probed=False)
     here = world(IDLE, IDLE, silent=3600)
@@ -150,35 +151,35 @@ def test_engines_of_whom_nobody_knows_whose_they_are_may_be_the_jobs_own():
     assert found(replace(two, actors=(actor(1, node=f"{2:056x}"),)), 20) == ()
 
 
-def test_gpus_that_wait_for_each_other_are_told_with_the_odd_one_out():
+def test_gpus_that_wait_for_each_other_are_reported_with_the_different_one():
     hang = world(*[SPINS] * 7, {"utilization": 0.0, "power": 78.0})
     assert found(hang, 4.5) == ()
-    told = only(found(hang, 6), "job-hung")
-    assert (told.level, told.subject) == ("warning", "job train1")
-    assert told.text == (
+    reported = only(found(hang, 6), "job-hung")
+    assert (reported.level, reported.subject) == ("warning", "job train1")
+    assert reported.text == (
         "7 of 8 GPUs of job train1 have been at 100% with at most 120 W for 6m00s: they wait for other ranks, as in a hung "
         "NCCL collective; different from the others: node1 GPU 7; whether its log still grows is unknown"
     )
-    assert told.evidence[0] == "different from the others: node1 GPU 7: 0%, 78 W, pid 107 python"
-    assert told.about == (JOB.key, rank(7).key)
-    assert told.remedy.action == "stop-job"
+    assert reported.evidence[0] == "different from the others: node1 GPU 7: 0%, 78 W, pid 107 python"
+    assert reported.about == (JOB.key, rank(7).key)
+    assert reported.remedy.action == "stop-job"
     assert only(found(hang, 10), "job-hung").level == "critical"
 
 
-def test_the_one_that_the_others_wait_for_draws_another_power_or_is_lost():
-    told = only(found(world(*[SPINS] * 7, {"utilization": 100.0, "power": 70.0}), 6), "job-hung")
-    assert "All 8 GPUs of job train1 have been at 100%" in told.text
-    assert "different from the others: node1 GPU 7" in told.text
+def test_the_gpu_that_the_others_wait_for_has_another_power_or_is_lost():
+    reported = only(found(world(*[SPINS] * 7, {"utilization": 100.0, "power": 70.0}), 6), "job-hung")
+    assert "All 8 GPUs of job train1 have been at 100%" in reported.text
+    assert "different from the others: node1 GPU 7" in reported.text
     assert "odd one out" not in only(found(world(*[SPINS] * 8), 6), "job-hung").text
     assert "odd one out" not in only(found(world(*[SPINS] * 4, *[IDLE] * 4), 6), "job-hung").text
     hang = world(*[SPINS] * 7, IDLE)
     lost = (*hang.index.machine(hang.nodes[0]).gpus[:7], Gpu(7, fault="GPU is lost"))
-    told = only(found(replace(hang, nodes=(node(1, gpus=lost, seen=NOW),)), 6), "job-hung")
-    assert "different from the others: node1 GPU 7" in told.text
-    assert told.evidence[0] == "different from the others: node1 GPU 7: lost, pid 107 python"
+    reported = only(found(replace(hang, nodes=(node(1, gpus=lost, seen=NOW),)), 6), "job-hung")
+    assert "different from the others: node1 GPU 7" in reported.text
+    assert reported.evidence[0] == "different from the others: node1 GPU 7: lost, pid 107 python"
 
 
-def test_where_something_speaks_against_a_hang_it_takes_three_times_as_long():
+def test_signs_against_a_hang_make_it_take_three_times_as_long():
     talks = world(*[SPINS] * 8, silent=5)
     assert found(talks, 14) == ()
     assert only(found(talks, 15), "job-hung").text.endswith("; its log still grows")
@@ -188,31 +189,31 @@ def test_where_something_speaks_against_a_hang_it_takes_three_times_as_long():
     assert only(found(world(SPINS, *[IDLE] * 7, silent=3600), 5), "job-hung")
 
 
-def test_memory_that_changes_is_a_sign_of_life():
+def test_changing_memory_is_a_sign_of_life():
     judge = FindingTracker(Limits(), STALLED)
     for minute in range(60):
         facts = {**SPINS, "memory_used": (60 << 30) + (minute // 4 << 20)}
         assert judge(later(world(facts, facts), 60 * minute)).findings == ()
 
 
-def test_a_hang_goes_on_until_a_gpu_clearly_works():
+def test_a_hang_lasts_until_a_gpu_clearly_works():
     judge = FindingTracker(Limits(), STALLED)
-    told = [codes(judge(later(world(*[SPINS] * 8), 30 * step)).findings) for step in range(12)]
-    assert told[-1] == {"job-hung"}
+    reported = [codes(judge(later(world(*[SPINS] * 8), 30 * step)).findings) for step in range(12)]
+    assert reported[-1] == {"job-hung"}
     wavers = {"utilization": 92.0, "power": 230.0}
     assert codes(judge(later(world(*[wavers] * 8), 360)).findings) == {"job-hung"}
     assert judge(later(world(*[{"utilization": 92.0, "power": 280.0}] * 8), 390)).findings == ()
 
 
-def test_many_nodes_are_summed_up():
+def test_many_nodes_are_summarized():
     nodes = tuple(node(number, gpus=(gpu(0, **IDLE),), seen=NOW) for number in range(1, 13))
     ranks = tuple(replace(rank(0), pid=number, node=f"{number:056x}") for number in range(1, 13))
-    told = only(found(world(silent=3600, nodes=nodes, processes=ranks), 12), "job-stalled")
-    assert len(told.evidence) == 10
-    assert told.evidence[8] == "the same on 4 more nodes"
+    reported = only(found(world(silent=3600, nodes=nodes, processes=ranks), 12), "job-stalled")
+    assert len(reported.evidence) == 10
+    assert reported.evidence[8] == "the same on 4 more nodes"
 
 
-def test_what_another_ray_writes_for_a_job_of_the_same_name_says_nothing_of_ours():
+def test_another_rays_log_for_a_job_of_the_same_name_does_not_count():
     stall = world(IDLE, IDLE, silent=12 * MINUTE)
     host = stall.hosts["node1"]
     beside = replace(host, wrote={**host.wrote, "session_of_another_ray": {"train1": NOW}})

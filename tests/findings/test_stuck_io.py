@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.stuck_io import stuck_processes
 from cockpit.model import Host, StuckProcess
-from tests.findings.detection import codes, later, looked, only
+from tests.findings.detection import codes, detect, later, only
 from tests.world import NOW, process, snapshot
 
 ALONE = (stuck_processes,)
@@ -27,9 +27,9 @@ def world(*processes, waits=(), taken=NOW):
     return snapshot(processes=processes, hosts={"node1": Host("node1", taken=taken, stuck=tuple(waits))})
 
 
-def test_processes_that_wait_for_a_file_system_are_told_with_it_and_how_long():
+def test_processes_that_wait_for_a_file_system_are_reported_with_it_and_the_time():
     made = world(rank(), rank(1002), waits=(stuck(1001), stuck(1002)))
-    found = only(looked(made, 240, detectors=ALONE), "job-stuck-io")
+    found = only(detect(made, 240, detectors=ALONE), "job-stuck-io")
     assert found.level == "warning"
     assert found.text == (
         "2 processes of job ppo-7b on node1 (pid 1001, 1002) wait for /data (nfs4 of filer:/export), in D state for 4m00s: "
@@ -39,10 +39,10 @@ def test_processes_that_wait_for_a_file_system_are_told_with_it_and_how_long():
     assert found.about == (rank().key, rank(1002).key)
 
 
-def test_a_file_system_that_is_only_guessed_is_told_as_that_and_escapes_in_its_name_reach_no_terminal():
-    found = only(looked(world(rank(), waits=(stuck(1001, certain=False),)), 240, detectors=ALONE), "job-stuck-io")
+def test_a_guessed_file_system_is_called_a_guess_and_its_name_cannot_control_the_terminal():
+    found = only(detect(world(rank(), waits=(stuck(1001, certain=False),)), 240, detectors=ALONE), "job-stuck-io")
     assert "waits for /data (nfs4 of filer:/export), probably, in D state" in found.text
-    found = only(looked(world(rank(), waits=(stuck(1001, mount="/d\x1b[2J"),)), 240, detectors=ALONE), "job-stuck-io")
+    found = only(detect(world(rank(), waits=(stuck(1001, mount="/d\x1b[2J"),)), 240, detectors=ALONE), "job-stuck-io")
     assert "\x1b" not in found.text + found.subject
 
 
@@ -54,11 +54,11 @@ def test_a_file_system_that_is_only_guessed_is_told_as_that_and_escapes_in_its_n
         ((stuck(1001, ticks=7),), "(pid 1001) waits, in D state"),
     ],
 )
-def test_without_a_file_system_the_kernels_function_is_told_else_nothing(waits, words):
-    assert words in only(looked(world(rank(), waits=waits), 240, detectors=ALONE), "job-stuck-io").text
+def test_without_a_file_system_the_kernels_function_is_reported(waits, words):
+    assert words in only(detect(world(rank(), waits=waits), 240, detectors=ALONE), "job-stuck-io").text
 
 
-def test_the_clock_runs_only_while_the_same_process_is_in_d_state_at_every_look():
+def test_the_clock_runs_only_while_the_same_process_is_in_d_state_in_every_sample():
     tracker, waiting, running = FindingTracker(Limits(stuck_age=60), ALONE), world(rank()), world(rank(state="R"))
     for seconds in range(0, 60, 5):
         assert codes(tracker(later(waiting, seconds)).findings) == set()
@@ -74,10 +74,10 @@ def test_the_clock_runs_only_while_the_same_process_is_in_d_state_at_every_look(
     "fine",
     [rank(state="S"), rank(state=None), rank(job=None), rank(ours=False)],
 )
-def test_who_does_not_wait_and_who_has_no_job_here_is_not_told(fine):
-    assert looked(world(fine, waits=(stuck(1001),)), 240, detectors=ALONE) == ()
+def test_processes_that_do_not_wait_or_have_no_job_here_are_not_reported(fine):
+    assert detect(world(fine, waits=(stuck(1001),)), 240, detectors=ALONE) == ()
 
 
-def test_nothing_follows_from_old_facts_nor_from_a_single_look():
-    assert looked(world(rank(), taken=NOW - 300), 0, detectors=ALONE) == ()
+def test_nothing_follows_from_old_facts_or_one_sample():
+    assert detect(world(rank(), taken=NOW - 300), 0, detectors=ALONE) == ()
     assert FindingTracker(Limits(), ALONE, assumed=9999)(world(rank())).findings == ()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.findings import Limits
 from cockpit.findings.tasks import task_limits
 from cockpit.model import Cluster, Host, Process, RayProcess, TaskLimit
-from tests.findings.detection import HeardAgain, looked, only
+from tests.findings.detection import FreshTracker, detect, only
 from tests.world import NOW, node, snapshot
 
 TASKS = (task_limits,)
@@ -29,8 +29,8 @@ def of_user(used, limit=4096):
     return TaskLimit("user", used, limit)
 
 
-def test_a_user_near_its_limit_is_told_with_the_command_that_raises_it_until_it_is_further_down():
-    found = only(looked(seen(of_user(3500)), detectors=TASKS), "task-limit-near")
+def test_a_user_near_its_limit_gets_the_command_that_raises_it_until_clearly_below():
+    found = only(detect(seen(of_user(3500)), detectors=TASKS), "task-limit-near")
     assert found.text == (
         "User ann on node1 has 3500 of at most 4096 processes and threads (ulimit -u): "
         "at the limit no worker, engine or thread can be started"
@@ -38,9 +38,9 @@ def test_a_user_near_its_limit_is_told_with_the_command_that_raises_it_until_it_
     assert (found.level, found.subject, found.about) == ("warning", "node1 user ann", (node(1).key,))
     assert found.evidence == ("/proc/21/limits: Max processes 4096", "ps -L -U ann --no-headers | wc -l: 3500")
     assert "`prlimit --pid 21 --nproc=65536`" in found.remedy.text
-    judge = HeardAgain(Limits(), TASKS)
-    told = [[found.code for found in judge(seen(of_user(used, 1000))).findings] for used in (799, 800, 701, 699)]
-    assert told == [[], ["task-limit-near"], ["task-limit-near"], []]
+    judge = FreshTracker(Limits(), TASKS)
+    reported = [[found.code for found in judge(seen(of_user(used, 1000))).findings] for used in (799, 800, 701, 699)]
+    assert reported == [[], ["task-limit-near"], ["task-limit-near"], []]
 
 
 @pytest.mark.parametrize(
@@ -52,24 +52,24 @@ def test_a_user_near_its_limit_is_told_with_the_command_that_raises_it_until_it_
         (TaskLimit("pids", 32_700, 32_768), "node1 has 32700 of at most 32768 ", "`sysctl -w kernel.pid_max=65536`"),
     ],
 )
-def test_every_limit_has_its_words_and_its_remedy(limit, text, remedy):
-    found = only(looked(seen(limit), detectors=TASKS), "task-limit-reached")
+def test_every_limit_has_its_text_and_remedy(limit, text, remedy):
+    found = only(detect(seen(limit), detectors=TASKS), "task-limit-reached")
     assert (found.level, found.text.startswith(text)) == ("critical", True), found.text
     assert remedy in found.remedy.text
     if limit.path:
         assert found.evidence == (f"{CGROUP}: 1000", "/sys/fs/cgroup/user.slice/pids.current: 990")
 
 
-def test_several_raylets_of_a_user_make_one_finding_and_those_of_another_ray_or_without_a_limit_none():
+def test_several_raylets_of_a_user_are_one_finding_and_other_rays_have_none():
     beside = RayProcess("raylet", 21, SESSION, node(1).id, "S", tasks=(of_user(3500),))
-    assert len(looked(seen(of_user(3500), more=(beside,)), detectors=TASKS)) == 1
+    assert len(detect(seen(of_user(3500), more=(beside,)), detectors=TASKS)) == 1
     other = RayProcess("raylet", 707, "session_2", "f" * 56, tasks=(of_user(4000),))
-    assert looked(seen(more=(other,)), detectors=TASKS) == ()
+    assert detect(seen(more=(other,)), detectors=TASKS) == ()
     here = seen()
     unknown = replace(here.hosts["node1"], rays=(replace(here.hosts["node1"].rays[0], tasks=None),))
-    assert looked(replace(here, hosts={"node1": unknown}), detectors=TASKS) == ()
+    assert detect(replace(here, hosts={"node1": unknown}), detectors=TASKS) == ()
 
 
 @pytest.mark.parametrize("limit", [of_user(None), of_user(4000, None), of_user(4000, 0), of_user(-1, -1), of_user(1 << 60), of_user(0)])
-def test_what_is_unknown_or_can_not_be_is_not_told(limit):
-    assert looked(seen(limit), detectors=TASKS) == ()
+def test_unknown_or_impossible_limits_are_not_reported(limit):
+    assert detect(seen(limit), detectors=TASKS) == ()

@@ -1,4 +1,4 @@
-"""Waiting actors and groups are reported by class and job, with the reason; what can never be placed is critical, what starts is not."""
+"""Waiting actors and groups are reported by class and job with the reason; impossible ones are critical, starting ones are not."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import pytest
 
 from cockpit.findings import Limits
 from cockpit.model import DEADLOCK, Bundle, Fault, Job
-from tests.findings.detection import HeardAgain, after_silence, looked, only
+from tests.findings.detection import FreshTracker, after_silence, detect, only
 from tests.findings.waits import ALONE, HELD, JOBS, NODE, group, seen, waits
 from tests.world import NOW, actor, node, snapshot
 
 
-def test_actors_of_one_class_and_job_are_one_finding_with_the_count_and_the_reason():
+def test_actors_of_one_class_and_job_are_one_finding_with_count_and_reason():
     found = only(seen(*map(waits, range(1, 5))), "actor-pending")
     assert found.subject == "Critic of job train2"
     assert found.text == f"4 actors Critic of job train2 wait: {HELD}"
-    assert HELD not in "".join(found.evidence), "the sentence tells it"
+    assert HELD not in "".join(found.evidence), "the sentence already contains it"
     assert found.evidence[-1] == "`ray list actors --filter state=PENDING_CREATION` lists actor1, actor2, actor3 and 1 more"
     assert (found.level, found.since, len(found.about)) == ("info", NOW - 60, 4)
     assert only(seen(waits()), "actor-pending").text == f"Actor Critic of job train2 waits: {HELD}"
@@ -24,7 +24,7 @@ def test_actors_of_one_class_and_job_are_one_finding_with_the_count_and_the_reas
     assert subjects == {"Critic of job train2", "Reward of job train2", "Critic of job train1", "Critic of an unknown job"}
 
 
-def test_of_several_reasons_the_worst_is_told_and_a_reason_before_none():
+def test_the_worst_of_several_reasons_is_reported():
     found = only(seen(*map(waits, range(1, 4)), waits(4, why="never fits on these nodes: needs 9 GPUs", wait="never")), "actor-pending")
     assert found.text == (
         "1 of 4 actors Critic of job train2 waits: never fits on these nodes: needs 9 GPUs; 3 more wait for other reasons"
@@ -32,11 +32,11 @@ def test_of_several_reasons_the_worst_is_told_and_a_reason_before_none():
     assert found.evidence[0] == f"3 of these 4: {HELD}"
     assert "needs 9 GPUs" not in "".join(found.evidence)
     assert found.level == "critical"
-    silent, told = [waits(number, why=None, wait=None) for number in (1, 2)], [waits(3), waits(4)]
-    assert only(seen(*silent, *told), "actor-pending").text == (
+    silent, find = [waits(number, why=None, wait=None) for number in (1, 2)], [waits(3), waits(4)]
+    assert only(seen(*silent, *find), "actor-pending").text == (
         f"2 of 4 actors Critic of job train2 wait: {HELD}; 2 more wait for other reasons"
     )
-    more = only(seen(*silent, told[0]), "actor-pending")
+    more = only(seen(*silent, find[0]), "actor-pending")
     assert more.text == "2 of 3 actors Critic of job train2 wait, and Ray gives no reason; 1 more waits for another reason"
 
 
@@ -60,12 +60,12 @@ def test_of_several_reasons_the_worst_is_told_and_a_reason_before_none():
         ("starting", 1801, "warning"),
     ],
 )
-def test_how_bad_it_is_depends_on_the_reason_and_on_how_long_it_lasts(wait, seconds, level):
+def test_the_level_depends_on_the_reason_and_its_duration(wait, seconds, level):
     found = seen(waits(seconds=seconds, wait=wait))
     assert [finding.level for finding in found] == [level] * (level is not None)
 
 
-def test_groups_that_wait_for_several_reasons_are_named_with_each_and_who_holds_what_they_need_is_told_once():
+def test_groups_with_several_reasons_are_named_with_each_and_a_holder_is_named_once():
     wants = [f"needs {number} GPUs; node1 has 8 but 2 are reserved by job train1 (actor Critic)" for number in (4, 6, 8)]
     groups = [group(number, why=why) for number, why in enumerate(wants, 1)]
     found = only(seen(groups=(*groups, group(4, why="never fits on these nodes: needs 9 GPUs", wait="never"))), "placement-group-pending")
@@ -77,11 +77,11 @@ def test_groups_that_wait_for_several_reasons_are_named_with_each_and_who_holds_
         "1 of these 4 (vllm2): needs 6 GPUs",
         "1 of these 4 (vllm3): needs 8 GPUs",
     )
-    told = "\n".join((found.text, *found.evidence, found.remedy.text))
-    assert told.count("job train1") == 1
+    find = "\n".join((found.text, *found.evidence, found.remedy.text))
+    assert find.count("job train1") == 1
 
 
-def test_only_the_rows_of_those_that_are_as_bad_are_marked():
+def test_only_the_rows_with_the_worst_level_are_marked():
     never, merely = group(1, seconds=290, why="never fits on these nodes: needs 9 GPUs", wait="never"), group(2)
     mine, other = (actor(number, placement_group=each.id, state="PENDING_CREATION") for number, each in ((1, never), (2, merely)))
     found = only(seen(mine, other, groups=(never, merely)), "placement-group-pending")
@@ -89,20 +89,20 @@ def test_only_the_rows_of_those_that_are_as_bad_are_marked():
     assert set(found.about) == {never.key, mine.key, JOBS[1].key}
 
 
-def test_things_are_called_by_their_names_and_those_of_one_name_told_apart():
+def test_things_have_their_names_and_equal_names_are_distinguished():
     nameless, alike = group(0x5, name=""), [group(number << 120, name="vllm") for number in (0xAB, 0xCD)]
     (found,) = seen(groups=(nameless, *alike))
     assert found.evidence[-1].endswith(f"lists {nameless.id[:12]}, vllm ({alike[0].id[:8]}) and vllm ({alike[1].id[:8]})")
 
 
-def test_without_a_reason_and_while_arguments_are_made_it_is_long_only_an_info():
+def test_without_a_reason_or_while_arguments_are_made_it_stays_an_info_for_long():
     silent = only(seen(waits(seconds=600, why=None, wait=None)), "actor-pending")
     assert (silent.level, silent.text) == ("info", "Actor Critic of job train2 waits, and Ray gives no reason")
     unready = waits(seconds=600, state="DEPENDENCIES_UNREADY", why="its constructor's arguments are not ready", wait=None)
     assert only(seen(unready), "actor-pending").level == "info"
 
 
-def test_what_waited_before_anybody_looked_is_taken_to_have_waited_as_long_as_its_job_can_have():
+def test_an_earlier_wait_counts_as_long_as_its_job_allows():
     def level(age, **more):
         jobs = () if age is None else (Job("train2", "02000000", "train2", "RUNNING", started=NOW - age),)
         return only(seen(waits(seconds=0, at_least=True, **more), jobs=jobs), "actor-pending").level
@@ -115,35 +115,35 @@ def test_what_waited_before_anybody_looked_is_taken_to_have_waited_as_long_as_it
 
 @pytest.mark.parametrize("wait", ["held", "never", "starting", "room", None])
 @pytest.mark.parametrize("age", [20, 100, 900])
-def test_who_looks_once_or_a_minute_later_is_told_the_same_level(wait, age):
+def test_the_level_is_the_same_in_one_sample_and_a_minute_later(wait, age):
     jobs = (Job("train2", "02000000", "train2", "RUNNING", started=NOW - age),)
     waiting = snapshot(actors=(waits(seconds=0, at_least=True, wait=wait),), placement_groups=(), jobs=jobs)
-    once = HeardAgain(Limits(), ALONE, assumed=60.0)(waiting).findings
-    watch = HeardAgain(Limits(), ALONE)(waiting).findings
+    once = FreshTracker(Limits(), ALONE, assumed=60.0)(waiting).findings
+    watch = FreshTracker(Limits(), ALONE)(waiting).findings
     assert [each.level for each in once] == [each.level for each in watch]
 
 
-def test_while_nodes_still_join_they_may_be_what_is_waited_for():
-    def told(joined: float, judge: HeardAgain, at: float = 0.0) -> str:
+def test_while_nodes_join_tasks_may_wait_for_them():
+    def find(joined: float, judge: FreshTracker, at: float = 0.0) -> str:
         nodes = (node(1, started=NOW - 600), node(2, started=NOW - joined))
         never = waits(seconds=60, at_least=True, wait="never")
         return only(
             judge(snapshot(taken=NOW + at, nodes=nodes, actors=(never,), placement_groups=(), jobs=JOBS)).findings, "actor-pending"
         ).level
 
-    judge = HeardAgain(Limits(), ALONE)
-    assert [told(5, judge), told(25, judge), told(35, judge)] == ["info", "info", "critical"]
-    assert told(1, judge) == "critical", "what was hopeless before is not made better by every node that joins"
-    assert told(5, HeardAgain(Limits(), ALONE, assumed=60.0)) == "info"
+    judge = FreshTracker(Limits(), ALONE)
+    assert [find(5, judge), find(25, judge), find(35, judge)] == ["info", "info", "critical"]
+    assert find(1, judge) == "critical", "a joining node does not make an old impossible request better"
+    assert find(5, FreshTracker(Limits(), ALONE, assumed=60.0)) == "info"
 
 
-def test_what_lives_is_dead_or_is_rays_own_does_not_wait():
+def test_living_dead_and_rays_own_actors_do_not_wait():
     supervisor = waits(3, internal=True, name="_ray_internal_job_actor_x")
     assert seen(actor(1), actor(2, state="DEAD"), supervisor, groups=(group(state="CREATED"), group(2, state="REMOVED"))) == ()
-    assert looked(snapshot(actors=None, placement_groups=None, jobs=None), 0, detectors=ALONE) == (), "unknown"
+    assert detect(snapshot(actors=None, placement_groups=None, jobs=None), 0, detectors=ALONE) == (), "unknown"
 
 
-def test_a_group_is_told_with_the_actors_that_wait_for_it_and_they_are_no_findings():
+def test_a_group_is_reported_with_its_waiting_actors_which_have_no_own_finding():
     bound = [waits(number, placement_group=group().id, wait=wait) for number, wait in ((1, "group"), (2, "group"), (3, None))]
     (found,) = seen(*bound, groups=(group(seconds=400),))
     assert (found.code, found.subject, found.level) == ("placement-group-pending", "job train2", "warning")
@@ -159,7 +159,7 @@ def test_groups_of_one_job_are_one_finding():
     assert {each.subject for each in seen(groups=(group(1), group(2, job="01000000")))} == {"job train1", "job train2"}
 
 
-def test_a_job_that_waits_in_vain_can_be_stopped_where_ray_can_stop_it():
+def test_a_hopeless_job_can_be_stopped_if_ray_can_stop_it():
     def remedy(jobs):
         found = only(seen(groups=(group(wait="never"),), jobs=jobs), "placement-group-pending")
         return found.remedy.action, JOBS[1].key in found.about
@@ -170,20 +170,20 @@ def test_a_job_that_waits_in_vain_can_be_stopped_where_ray_can_stop_it():
     assert remedy(None) == (None, False)
 
 
-def test_an_actor_whose_group_was_removed_is_to_be_killed():
+def test_an_actor_with_a_removed_group_should_be_killed():
     found = only(seen(waits(why="its placement group was removed", wait="removed", placement_group="ab")), "actor-pending")
     assert (found.level, found.remedy.action) == ("critical", "kill-actor")
 
 
-def test_old_facts_are_dated_and_nobody_waits_on_in_them():
-    heard = snapshot(actors=(waits(seconds=60),), placement_groups=(), jobs=JOBS, as_of={"ray.actors": NOW})
-    (found,) = after_silence(heard, 500, detectors=ALONE, faults=(Fault("ray.actors", "silent", NOW + 5),))
+def test_old_facts_have_a_date_and_their_waits_do_not_grow():
+    known = snapshot(actors=(waits(seconds=60),), placement_groups=(), jobs=JOBS, as_of={"ray.actors": NOW})
+    (found,) = after_silence(known, 500, detectors=ALONE, faults=(Fault("ray.actors", "silent", NOW + 5),))
     assert (found.level, found.seen) == ("info", NOW)
     assert found.text.endswith("as of 8m20s ago")
 
 
 @pytest.mark.parametrize("source", ["ray.identity", "ray.gcs"])
-def test_what_waits_in_vain_is_critical_still_when_ray_says_no_more(source):
+def test_a_hopeless_wait_stays_critical_when_ray_falls_silent(source):
     silent = {"faults": (Fault(source, "silent", NOW - 500),), "as_of": {source: NOW - 500}}
     for found in seen(waits(seconds=560, wait="never"), groups=(group(seconds=560, wait="never"),), **silent):
         assert (found.level, found.seen) == ("critical", NOW - 500)
@@ -204,7 +204,7 @@ def test_jobs_that_hold_what_the_others_wait_for_are_one_finding():
     assert found.since == NOW - 300
 
 
-def test_actors_can_be_in_a_deadlock_too_and_it_is_long_no_more_than_told():
+def test_actors_can_be_in_a_deadlock_too_with_a_late_alarm():
     alive = [actor(number, job=f"0{number}000000", needs={"GPU": 4.0}) for number in (1, 2)]
     wanted = [waits(number, 20, job=f"0{number - 2}000000", needs={"GPU": 8.0}, why="deadlock, …", wait="deadlock") for number in (3, 4)]
     (found,) = seen(*alive, *wanted)
@@ -213,7 +213,7 @@ def test_actors_can_be_in_a_deadlock_too_and_it_is_long_no_more_than_told():
     assert seen(*alive, *[waits(number, 5, job=f"0{number - 2}000000", wait="deadlock") for number in (3, 4)]) == ()
 
 
-def test_who_can_end_a_deadlock_and_who_holds_what_are_told_once():
+def test_a_deadlock_names_its_stoppable_jobs_and_each_holder_once():
     drivers = tuple(Job(f"0{number}000000", f"0{number}000000", None, "RUNNING") for number in (1, 2))
     wanted = [waits(number, 60, job=f"0{number}000000", wait="deadlock") for number in (1, 2)]
     (found,) = seen(*wanted, jobs=drivers)
@@ -233,16 +233,16 @@ def test_hostile_names_and_times_make_no_nonsense():
         assert found.since is None or 0 < found.since <= NOW
 
 
-def test_a_single_look_tells_no_wait_that_it_has_seen_only_the_end_of():
+def test_one_sample_reports_no_wait_of_which_it_saw_only_the_end():
     def since(**more):
         waiting = snapshot(actors=(waits(seconds=30, **more),), placement_groups=(), jobs=JOBS)
-        return only(HeardAgain(Limits(), ALONE, assumed=60.0)(waiting).findings, "actor-pending").since
+        return only(FreshTracker(Limits(), ALONE, assumed=60.0)(waiting).findings, "actor-pending").since
 
     assert (since(at_least=True), since()) == (None, NOW - 30)
 
 
 @pytest.mark.parametrize("assumed", [0.0, 60.0])
-def test_a_deadlock_that_was_there_before_anybody_looked_is_critical_at_once(assumed):
+def test_an_earlier_deadlock_is_critical_at_once(assumed):
     wanted = [waits(number, 1, job=f"0{number}000000", at_least=True, wait="deadlock") for number in (1, 2)]
-    (found,) = HeardAgain(Limits(), ALONE, assumed=assumed)(snapshot(actors=tuple(wanted), placement_groups=(), jobs=JOBS)).findings
+    (found,) = FreshTracker(Limits(), ALONE, assumed=assumed)(snapshot(actors=tuple(wanted), placement_groups=(), jobs=JOBS)).findings
     assert (found.code, found.level) == ("deadlock", "critical")

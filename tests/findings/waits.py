@@ -1,10 +1,10 @@
-"""Waiting actors and placement groups of two jobs, and the findings of a single look."""
+"""Waiting actors and placement groups of two jobs, and the findings of one sample."""
 
 from __future__ import annotations
 
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
 from cockpit.model import Bundle, Job, PlacementGroup
-from tests.findings.detection import looked
+from tests.findings.detection import detect
 from tests.world import NOW, actor, snapshot
 
 ALONE = (waiting_groups, waiting_actors, deadlocks)
@@ -35,5 +35,5 @@ def group(number=1, seconds=60.0, **more):
 
 
 def seen(*actors, groups=(), jobs=JOBS, **more):
-    """The findings of a single look."""
-    return looked(snapshot(actors=actors, placement_groups=groups, jobs=jobs, **more), 0, detectors=ALONE)
+    """The findings of one sample."""
+    return detect(snapshot(actors=actors, placement_groups=groups, jobs=jobs, **more), 0, detectors=ALONE)

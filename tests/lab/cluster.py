@@ -28,7 +28,7 @@ WORDS: dict[Part, tuple[str, ...]] = {
 OLD_WORDS: dict[Part, tuple[str, ...]] = {**WORDS, "agent": ("dashboard/agent.py",)}
 SCRIPTS = Path(__file__).parents[2] / "cockpit" / "demo" / "scripts"
 JOBS = Path("/tmp/jobs")
-"""Where on each host the demo's scripts lie."""
+"""Folder on each host that contains the demo's scripts."""
 ENV = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_prestart_worker_first_driver": "0",  # 16 CPUs would mean 16 idle workers on two cores
@@ -43,7 +43,7 @@ Seen = TypeVar("Seen")
 
 
 def eventually(look: Callable[[], Seen], within: float = 120, every: float = 0.2) -> Seen:
-    """What `look` returns, as soon as it is true. What is not there yet - Ray, a file, a process - is waited for too."""
+    """Calls `look` until it returns something true, and returns that. An exception for what does not exist yet counts as "not yet"."""
     deadline = time.monotonic() + within
     trouble: Exception | None = None
     while time.monotonic() < deadline:
@@ -57,7 +57,7 @@ def eventually(look: Callable[[], Seen], within: float = 120, every: float = 0.2
 
 
 def start_patiently(start: Callable[[], object], clear: Callable[[], object]) -> None:
-    """Ray gives its node 30 s to come up (2.60, node.py), which a busy machine can take longer for: once more, then."""
+    """Ray gives its node 30 s to start (2.60, node.py). A busy machine can take longer: try a second time."""
     try:
         start()
     except AssertionError as error:
@@ -71,14 +71,14 @@ class Cluster:
     """One Ray: the first host is its head."""
 
     def __init__(self, lab: Lab, hosts: Sequence[str], ray: Path, token: str | None = None) -> None:
-        """`ray` is the `ray` command to start it with; with a `token` the cluster asks for it."""
+        """`ray`: the `ray` command to start. With a `token`, the cluster asks for it."""
         self.lab, self.ray, self.token = lab, ray, token
         self.hosts = [lab[name] for name in hosts]
         self.head = self.hosts[0]
         self.address = f"http://{self.head.address}:8265"
         self.gcs_address = f"{self.head.address}:6379"
         self.http = httpx.Client(
-            limits=httpx.Limits(max_keepalive_connections=0),  # nobody closes them
+            limits=httpx.Limits(max_keepalive_connections=0),  # servers leave idle connections open
             base_url=self.address,
             timeout=60,
             trust_env=False,
@@ -87,17 +87,17 @@ class Cluster:
 
     @property
     def env(self) -> dict[str, str]:
-        """With what the operator started it."""
+        """The environment in which the operator started Ray."""
         auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token} if self.token else {"RAY_AUTH_MODE": "disabled"}
         return {**ENV, **auth, "PATH": f"{self.ray.parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
 
     def start(self) -> None:
-        """Start Ray on every host, and wait until the dashboard tells of all their GPUs."""
+        """Starts Ray on every host and waits until the dashboard reports the GPUs of all hosts."""
         start_patiently(self._start, self.stop)
 
     def _start(self) -> None:
         for host in self.hosts:
-            lay_out(host)
+            copy_job_files(host)
         self.command(
             self.head,
             "ray start --head --port=6379 --dashboard-host=0.0.0.0 --dashboard-port=8265 --num-cpus=16 --object-store-memory=100000000"
@@ -109,7 +109,7 @@ class Cluster:
         eventually(self.complete, within=120)
 
     def stop(self) -> None:
-        """End everything on every host, at once."""
+        """Ends all processes on every host at once."""
         for host in self.hosts:
             for process in host.processes():
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -117,12 +117,12 @@ class Cluster:
             shutil.rmtree(host.tmp / "ray", ignore_errors=True)
 
     def heal(self) -> None:
-        """Health as after `start`: nothing frozen, nothing left over, no jobs, idle GPUs; Ray anew where a part of it is gone."""
+        """Restores the state after `start`: no frozen or foreign processes, no jobs, idle GPUs. Restarts Ray if a part of it is gone."""
         for host in self.hosts:
             for process in host.processes():
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.thaw()
-        if self._whole():
+        if self._has_all_parts():
             self.stop_jobs()
             self._end_others()
         else:
@@ -132,50 +132,50 @@ class Cluster:
             host.reset_gpus()
 
     def command(self, host: Host, command: str, timeout: float = 120) -> str:
-        """What a command prints that an operator runs on a host, in the environment that Ray was started with."""
+        """The output of an operator's command on a host, in the environment in which Ray was started."""
         exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.env.items())
         return host.ssh(f"export {exports}; cd {JOBS}; {command}", timeout=timeout)
 
     def part(self, part: Part, host: str | None = None) -> Process:
-        """The process of a part of Ray, on the head unless told otherwise."""
+        """The process of a part of Ray; on the head unless `host` is given."""
         on = self.lab[host] if host else self.head
         words = WORDS[part] if on.matching(*WORDS[part]) else OLD_WORDS[part]
         return on.matching(*words)[0]
 
     def submit(self, name: str, entrypoint: str) -> None:
-        """Submit a job; the demo's scripts lie where it runs."""
-        self.http.delete(f"/api/jobs/{name}")  # of an earlier test, if there is one: an id is given once
+        """Submits a job. The demo's scripts lie in its working directory."""
+        self.http.delete(f"/api/jobs/{name}")  # an earlier test may have used this id; Ray accepts an id only once
         body = {"entrypoint": f"cd {JOBS} && {entrypoint}", "submission_id": name}
         eventually(lambda: self.http.post("/api/jobs/", json=body).is_success)
 
     def job(self, name: str) -> str:
-        """Its status."""
+        """The job's status."""
         status: str = self.http.get(f"/api/jobs/{name}").json()["status"]
         return status
 
     def stop_jobs(self) -> None:
-        """Stop what runs, and wait until it has ended."""
+        """Stops all running jobs and waits until they have ended."""
         running = [job["submission_id"] for job in self.http.get("/api/jobs/").json() if job["status"] in ("PENDING", "RUNNING")]
         for name in filter(None, running):
             self.http.post(f"/api/jobs/{name}/stop")
         eventually(lambda: all(self.job(name) in ("STOPPED", "FAILED", "SUCCEEDED") for name in filter(None, running)))
 
     def nodes(self) -> list[dict]:
-        """What the dashboard tells of the nodes, as it is now."""
+        """The nodes, as the dashboard reports them now."""
         nodes: list[dict] = self.http.get("/nodes", params={"view": "summary", "nocache": 1, "_": time.time_ns()}).json()["data"]["summary"]
         return nodes
 
     def holders(self, host: Host, gpu: int) -> list[int]:
-        """The pids that its agent tells of on a GPU; it looks every 5 s."""
-        told = next(node for node in self.nodes() if node["hostname"] == host.name)
-        return [process["pid"] for process in told["gpus"][gpu]["processesPids"] or ()]
+        """The pids that the node's agent reports for a GPU; the agent looks every 5 s."""
+        reported = next(node for node in self.nodes() if node["hostname"] == host.name)
+        return [process["pid"] for process in reported["gpus"][gpu]["processesPids"] or ()]
 
     def complete(self) -> bool:
-        """True once the agents of all hosts tell of their GPUs."""
+        """True once the agents of all hosts report their GPUs."""
         alive = [node for node in self.nodes() if node["raylet"]["state"] == "ALIVE"]
         return len(alive) == len(self.hosts) and all(node.get("gpus") for node in alive)
 
-    def _whole(self) -> bool:
+    def _has_all_parts(self) -> bool:
         parts: list[tuple[Part, Host]] = [("gcs", self.head), ("dashboard", self.head), ("monitor", self.head)]
         parts += [(part, host) for host in self.hosts for part in ("raylet", "agent")]  # type: ignore[misc]  # both are Parts
         if not all(host.matching(*WORDS[part]) or host.matching(*OLD_WORDS[part]) for part, host in parts):
@@ -185,7 +185,7 @@ class Cluster:
         return False
 
     def _end_others(self) -> None:
-        """End what isn't Ray's: engines that outlived their actors, processes that a test started."""
+        """Ends processes that are not Ray's: engines that outlived their actors, processes of tests."""
         of_ray = ("ray::", "ray-dashboard-", "/ray/", "multiprocessing", "ray.util")
         others = [one for host in self.hosts for one in host.processes() if not any(word in one.text for word in of_ray)]
         for process in others:
@@ -194,8 +194,8 @@ class Cluster:
         eventually(lambda: not any(process.is_alive() for process in others))
 
 
-def lay_out(host: Host) -> None:
-    """What jobs run lies on the host."""
+def copy_job_files(host: Host) -> None:
+    """Copies the files that jobs run to the host."""
     folder = host.tmp / "jobs"
     if not folder.exists():
         shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,4 @@
-"""A lab of two hosts and a real Ray on it, made once and healed after every test."""
+"""A lab of two hosts and a real Ray on it, made once and repaired after every test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="session")
 def running(lab: Lab) -> Iterator[Cluster]:
-    """Ray on both hosts; tests take `cluster`, which is healed after each of them."""
+    """Ray on both hosts. Tests use `cluster`, which is repaired after each of them."""
     _or_skip(None if RAY.exists() else NO_RAY)
     cluster = Cluster(lab, ["head", "w1"], RAY)
     cluster.start()
@@ -43,14 +43,14 @@ def running(lab: Lab) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(running: Cluster) -> Iterator[Cluster]:
-    """A healthy Ray of two hosts and sixteen idle GPUs. A test may break it as it likes."""
+    """A healthy Ray of two hosts and sixteen idle GPUs. A test may break it."""
     yield running
     running.heal()
 
 
 @pytest.fixture(scope="module")
 def token_cluster() -> Iterator[Cluster]:
-    """A Ray that asks for a token, on a host of its own; the token is its `token`."""
+    """A Ray that requires a token, on its own host. The token is its `token`."""
     _or_skip(hosts.why_not(), None if RAY.exists() else NO_RAY)
     with _own_cluster(f"t{os.getpid() % 100000}", "guarded", RAY, secrets.token_hex(32)) as cluster:
         yield cluster
@@ -58,7 +58,7 @@ def token_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def old_ray() -> Path:
-    """The `ray` command of an old Ray: of the environment COCKPIT_OLD_RAY, or of one that is made here once."""
+    """The `ray` command of an old Ray: in the environment COCKPIT_OLD_RAY, or in one that is installed here once."""
     given = os.environ.get("COCKPIT_OLD_RAY")
     folder = Path(given) if given else Path.home() / ".cache" / "cockpit-tests" / f"ray-{OLD_RAY}"
     ray = folder / "bin" / "ray"
@@ -73,7 +73,7 @@ def old_ray() -> Path:
 
 @pytest.fixture(scope="module")
 def old_cluster(old_ray: Path) -> Iterator[Cluster]:
-    """An old Ray, on a host of its own."""
+    """An old Ray, on its own host."""
     _or_skip(hosts.why_not())
     with _own_cluster(f"o{os.getpid() % 100000}", "old", old_ray) as cluster:
         yield cluster

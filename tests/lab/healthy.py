@@ -1,7 +1,7 @@
-"""`python -m tests.lab.healthy --minutes 10`: a healthy run on two hosts with a real Ray, in which nothing above info may be found.
+"""`python -m tests.lab.healthy --minutes 10`: watches a healthy run on a real Ray and expects no finding above info.
 
-Two jobs follow each other: each starts slowly (memory is held for a minute and a half while its GPUs are at 0 %), works, saves
-checkpoints, and ends. What `cockpit status --json --watch` finds meanwhile is printed, each finding with its first and last time.
+Two jobs follow each other. Each holds memory for a minute and a half while its GPUs are at 0 %, then works, saves checkpoints, and ends.
+Prints each finding of `cockpit status --json --watch` with its first and last time.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import NamedTuple
 from cockpit.model import LEVELS, Level
 from tests.lab import hosts
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, Facts, lay_config
 from tests.lab.hosts import Host, Lab
+from tests.lab.observe import COCKPIT, Facts, write_config
 
 RAY = Path(sys.executable).with_name("ray")
 EVERY = 1.0
-"""Seconds between two looks."""
+"""Seconds between two samples."""
 GPUS = 12
 LOADING, STARTING, PAUSE = 90, 30, 30
-"""Seconds: a job holds memory without working, its driver and actors come up, nothing runs at the end."""
+"""Seconds: memory is held without work; driver and actors start; nothing runs at the end."""
 TRAIN = """
 import os, pathlib, ray, sys, time
 import nvml
@@ -82,7 +82,7 @@ main()
 
 
 class Seen(NamedTuple):
-    """A finding, from when to when it was told, in seconds of the run, with the worst that was said."""
+    """A finding with its first and last time, in seconds of the run, and its most severe text."""
 
     level: Level
     first: float
@@ -91,7 +91,7 @@ class Seen(NamedTuple):
 
 
 class Watch:
-    """All that `cockpit status --json --watch` finds on a host, until the host is gone."""
+    """Collects all findings of `cockpit status --json --watch` on a host until the host is gone."""
 
     def __init__(self, host: Host) -> None:
         self.found: dict[tuple[str, str], Seen] = {}
@@ -109,24 +109,24 @@ class Watch:
             now = time.monotonic() - self._began
             for each in facts["findings"]:
                 key = (each["code"], each["subject"])
-                self.found[key] = told(self.found.get(key), each, now)
+                self.found[key] = merge(self.found.get(key), each, now)
 
     def _count(self, facts: Facts) -> None:
-        """Looks at which all GPUs of the job hold memory, doing nothing or working."""
+        """Counts the samples in which all GPUs of the job hold memory, idle or busy."""
         gpus = [gpu for node in facts["nodes"] or () for gpu in node["gpus"] or () if (gpu["memory_used"] or 0) > 8 << 30]
         self.looks += 1
         self.loading += len(gpus) == GPUS and not any(gpu["utilization"] for gpu in gpus)
         self.working += len(gpus) == GPUS and all((gpu["utilization"] or 0) > 50 for gpu in gpus)
 
     def end(self) -> None:
-        """Watch no more."""
+        """Stops watching."""
         self._printed.terminate()
         self._printed.wait(60)
         self._reader.join(10)
 
 
-def told(before: Seen | None, finding: Facts, now: float) -> Seen:
-    """What was found before with what is found now."""
+def merge(before: Seen | None, finding: Facts, now: float) -> Seen:
+    """Merges a finding with its earlier observation."""
     level: Level = finding["level"]
     if before is None:
         print(f"{now:5.0f} s  {level}: {finding['text']}", flush=True)
@@ -136,7 +136,7 @@ def told(before: Seen | None, finding: Facts, now: float) -> Seen:
 
 
 def run(cluster: Cluster, seconds: float) -> None:
-    """Two jobs, one after the other, and a pause."""
+    """Runs two jobs one after the other, then pauses."""
     end = time.monotonic() + seconds
     cluster.start()
     (cluster.head.tmp / "jobs" / "train.py").write_text(TRAIN)
@@ -151,7 +151,7 @@ def run(cluster: Cluster, seconds: float) -> None:
 
 
 def main() -> None:
-    """Run and watch it; exit 1 when something above info was found."""
+    """Runs and watches the jobs; exits with 1 if something above info was found."""
     flags = ArgumentParser(description=__doc__)
     flags.add_argument("--minutes", type=float, default=10.0)
     minutes = flags.parse_args().minutes
@@ -160,7 +160,7 @@ def main() -> None:
     hosts.sweep()
     lab = Lab(f"q{os.getpid() % 100000}", ["head", "w1"], {"PATH": f"{RAY.parent}:{os.environ['PATH']}"})
     try:
-        lay_config(lab)
+        write_config(lab)
         watch = Watch(lab["head"])
         run(Cluster(lab, ["head", "w1"], RAY), 60 * minutes)
         watch.end()

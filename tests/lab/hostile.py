@@ -1,4 +1,4 @@
-"""What another user of a lab's host runs there, as a program of its own: `python3 hostile.py NAME WORD…`. Standard library only."""
+"""Programs that another user of a lab's host runs: `python3 hostile.py NAME WORD…`. Standard library only."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ LIBC = ctypes.CDLL(None)
 
 
 def stay(*_: str) -> None:
-    """As whatever it was called."""
+    """Sleeps, under whatever name it was started."""
     signal.pause()
 
 
-def dashboard(port: str, heard: str) -> None:
-    """Asks for a token, says that it is any Ray, and writes down all that it is told."""
+def dashboard(port: str, path: str) -> None:
+    """Asks for a token, claims to be any Ray, and writes down every request."""
 
     class Listening(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             size = int(self.headers.get("Content-Length") or 0)
-            with open(heard, "a") as file:
+            with open(path, "a") as file:
                 file.write(f"{self.command} {self.path} {dict(self.headers)} {self.rfile.read(size)!r}\n")
             body = json.dumps(
                 {"authentication_mode": "token", "session_name": "session_2026-11-22_08-06-31_428681_1", "ray_version": "2.60.0"}
@@ -39,13 +39,13 @@ def dashboard(port: str, heard: str) -> None:
         do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815 as the library calls them
 
         def log_message(self, *_: object) -> None:
-            """Nothing is said."""
+            """Logs nothing."""
 
     http.server.ThreadingHTTPServer(("127.0.0.1", int(port)), Listening).serve_forever()
 
 
 def listen(path: str) -> None:
-    """On a raylet's socket."""
+    """Listens on a raylet's socket."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen()
@@ -53,14 +53,14 @@ def listen(path: str) -> None:
 
 
 def abstract(name: str) -> None:
-    """On an abstract socket."""
+    """Listens on an abstract socket."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(f"\0{name}")
         signal.pause()
 
 
 def endless(*_: str) -> None:
-    """100 GiB of memory, never touched, that it calls its environment (PR_SET_MM_MAP)."""
+    """Claims 100 GiB of untouched memory as its environment (PR_SET_MM_MAP)."""
     LIBC.mmap.restype = LIBC.sbrk.restype = ctypes.c_void_p
     LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]
     with open("/proc/self/stat") as file:
@@ -68,19 +68,19 @@ def endless(*_: str) -> None:
     code, end, stack, data, data_end, heap, words, words_end = (int(fields[n - 3]) for n in (26, 27, 28, 45, 46, 47, 48, 49))
     size = 100 << 30
     begin = LIBC.mmap(None, size, 3, 0x4022, -1, 0)
-    said = struct.pack("=12QIi", code, end, data, data_end, heap, LIBC.sbrk(0), stack, words, words_end, begin, begin + size, 0, 0, -1)
-    LIBC.prctl(35, 14, ctypes.create_string_buffer(said, len(said)), len(said), 0)
+    layout = struct.pack("=12QIi", code, end, data, data_end, heap, LIBC.sbrk(0), stack, words, words_end, begin, begin + size, 0, 0, -1)
+    LIBC.prctl(35, 14, ctypes.create_string_buffer(layout, len(layout)), len(layout), 0)
     signal.pause()
 
 
 def long(mark: str, count: str) -> None:
-    """A raylet with so many words of 100 KiB."""
+    """Calls itself a raylet and has `count` words of 100 KiB in its command line."""
     words = [mark * 100_000 for _ in range(int(count))]
     os.execv(sys.executable, ["raylet", __file__, "stay", "--raylet_socket_name=x", *words])
 
 
 def renames(*_: str) -> None:
-    """Is a raylet, a gcs_server, a worker by turns, two hundred times a second."""
+    """Changes its name 200 times a second between raylet, gcs_server and worker."""
     while True:
         for name in (b"raylet", b"gcs_server", b"ray::IDLE", b"VLLM::Engine"):
             LIBC.prctl(15, name, 0, 0, 0)
@@ -94,13 +94,13 @@ def wordless(*_: str) -> None:
     with open("/proc/self/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     code, end, stack, data, data_end, heap, words = (int(fields[n - 3]) for n in (26, 27, 28, 45, 46, 47, 48))
-    said = struct.pack("=12QIi", code, end, data, data_end, heap, LIBC.sbrk(0), stack, words, words, words, words, 0, 0, -1)
-    LIBC.prctl(35, 14, ctypes.create_string_buffer(said, len(said)), len(said), 0)
+    layout = struct.pack("=12QIi", code, end, data, data_end, heap, LIBC.sbrk(0), stack, words, words, words, words, 0, 0, -1)
+    LIBC.prctl(35, 14, ctypes.create_string_buffer(layout, len(layout)), len(layout), 0)
     signal.pause()
 
 
 def memory(*words: str) -> None:
-    """A program without a file, called as the first word says."""
+    """Runs a program without a file, named by the first word."""
     program = os.memfd_create("raylet")
     with open(os.path.realpath(sys.executable), "rb") as file:
         os.write(program, file.read())
@@ -108,7 +108,7 @@ def memory(*words: str) -> None:
 
 
 def deleted(*words: str) -> None:
-    """A program whose file is gone."""
+    """Runs a program whose file was deleted."""
     path = f"/tmp/evil/gone-{os.getpid()}"
     with open(os.path.realpath(sys.executable), "rb") as file, open(path, "wb") as copy:
         copy.write(file.read())
@@ -120,14 +120,14 @@ def deleted(*words: str) -> None:
 
 
 def floods(folder: str, name: str, count: str) -> None:
-    """Very many files."""
+    """Makes very many files."""
     for number in range(int(count)):
         with open(f"{folder}/{name}{number:07x}", "w") as file:
             file.write("x")
 
 
 def digs(folder: str, depth: str) -> None:
-    """A very deep folder."""
+    """Makes a very deep folder."""
     os.makedirs(folder, exist_ok=True)
     os.chdir(folder)
     for _ in range(int(depth)):
@@ -136,7 +136,7 @@ def digs(folder: str, depth: str) -> None:
 
 
 def many(count: str) -> None:
-    """Temp dirs with sessions in which it listens, and a process that names each of them."""
+    """Makes temp dirs with sessions in which it listens, and one process that names each of them."""
     for number in range(int(count)):
         path = f"/tmp/evil/many{number}/ray/session_2099-01-01_00-00-00_000000_{number}"
         for part in ("logs", "sockets"):

@@ -33,13 +33,13 @@ from cockpit.demo import nvml
 ROOT = Path(os.environ.get("COCKPIT_LAB", "/var/tmp/cockpit-lab"))
 CHECKOUT = Path(__file__).parents[2]
 BY_HAND = "hand"
-"""The lab that the command line makes: it stays until `down`."""
+"""The lab of the command line: it stays until `down`."""
 STATE = "/run/lab/nvml.state"
 SSHD = "/usr/sbin/sshd"
 
 
 class LabError(Exception):
-    """A lab can't be made here; the text says what is missing."""
+    """A lab cannot be made here; the text says what is missing."""
 
 
 def why_not() -> str | None:
@@ -61,7 +61,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 @dataclass(frozen=True)
 class Process:
-    """A process of a host, with its number inside and outside."""
+    """A process of a host, with its pid inside and outside the host."""
 
     pid: int
     outer: psutil.Process
@@ -72,7 +72,7 @@ class Process:
         return " ".join(self.command).strip()
 
     def is_alive(self) -> bool:
-        """Whether it runs; a zombie, which its parent has not collected yet, does not."""
+        """Whether it runs. A zombie does not."""
         return is_alive(self.outer)
 
     def freeze(self) -> None:
@@ -82,7 +82,7 @@ class Process:
         self.outer.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """What has just ended by itself is gone too."""
+        """Kills it. It may have ended by itself just now."""
         with contextlib.suppress(psutil.NoSuchProcess):
             self.outer.kill()
 
@@ -95,12 +95,12 @@ class Host:
     address: str
     folder: Path
     init: int
-    """The number, outside, of its first process."""
+    """The pid of its first process, seen from outside."""
     ssh_config: Path
 
     @property
     def state(self) -> Path:
-        """The file of its GPUs, seen from outside."""
+        """The file with the state of its GPUs, seen from outside."""
         return self.folder / "run" / "lab" / "nvml.state"
 
     @property
@@ -109,7 +109,7 @@ class Host:
         return self.folder / "tmp"
 
     def ssh(self, command: str, timeout: float = 120, check: bool = True) -> str:
-        """What `command` prints, run over SSH as an operator would."""
+        """The output of `command`, run over SSH as an operator would."""
         result = subprocess.run(
             ["ssh", "-F", str(self.ssh_config), self.name, command],
             capture_output=True,
@@ -122,40 +122,44 @@ class Host:
         return result.stdout
 
     def spawn(self, *command: str) -> Process:
-        """Start a process that outlives this call, in the host's namespaces and with its GPUs; tells its number inside."""
+        """Starts a process that outlives this call, in the host's namespaces and with its GPUs, and finds its pid inside."""
         line = f"setsid {shlex.join(command)} </dev/null >/dev/null 2>&1 & echo $!"
         pid = int(self.ssh(line))
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:  # in the moment of its exec it has no command line
+        while time.monotonic() < deadline:  # at the moment of its exec it has no command line
             if found := [process for process in self.processes() if process.pid == pid]:
                 return found[0]
             time.sleep(0.01)
         raise LabError(f"{self.name}: {shlex.join(command)} ended at once")
 
     def hold(self, device: int | str, memory: int, busy: int = 0, title: str = "python train.py") -> Process:
-        """A process without Ray that holds memory of one of the host's GPUs."""
+        """Starts a process without Ray that holds memory of one of the host's GPUs."""
         process = self.spawn("bash", "-c", f"exec -a {shlex.quote(title)} sleep infinity")
         nvml.add(self.state, f"proc {device} {process.pid} {memory} {busy} start {nvml.start_ticks(process.outer.pid)}")
         return process
 
     def processes(self) -> list[Process]:
-        """Everything that runs on it, but its init and its sshd."""
+        """All its processes except its init and its sshd."""
         ours = os.readlink(f"/proc/{self.init}/ns/pid")
         found = []
-        for pid in psutil.pids():  # `psutil.process_iter` goes on telling of one that has ended, though another has its pid by now
-            with contextlib.suppress(OSError, psutil.Error):  # gone meanwhile
+        for pid in psutil.pids():  # `psutil.process_iter` may return an ended process after another got its pid
+            with contextlib.suppress(OSError, psutil.Error):  # ended meanwhile
                 outer = psutil.Process(pid)
                 if os.readlink(f"/proc/{outer.pid}/ns/pid") == ours and outer.pid != self.init:
                     inner = _field(outer.pid, "NSpid").split()[-1]
-                    found.append(Process(int(inner), outer, tuple(filter(None, outer.cmdline()))))  # a title leaves empty words
+                    found.append(Process(int(inner), outer, tuple(filter(None, outer.cmdline()))))  # a set title leaves empty words
         return [process for process in found if not process.text.startswith(("sshd:", SSHD)) and process.command]
 
     def matching(self, *words: str) -> list[Process]:
-        """The processes whose command line has all these words in it."""
+        """The processes whose command lines contain all these words."""
         return [process for process in self.processes() if all(word in process.text for word in words)]
 
+    def set_network(self, state: str) -> None:
+        """Connects its network (`up`) or disconnects it (`down`)."""
+        _run("nsenter", "-t", self.init, "-n", "ip", "link", "set", "eth0", state)
+
     def reset_gpus(self) -> None:
-        """Eight idle GPUs without faults again."""
+        """Resets the GPUs: eight, idle, without faults."""
         nvml.edit(self.state, lambda _: nvml.gpus(host=self.name))
 
 
@@ -163,14 +167,14 @@ class Lab:
     """Some hosts on one network, until closed."""
 
     def __init__(self, name: str, names: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-        """`name` is short and unique among the labs of this machine; `env` is what a login on a host finds in its environment."""
+        """`name` is short and unique on this machine; `env` is the environment of a login on a host."""
         reason = why_not()
         if reason:
             raise LabError(reason)
         self.name, self.folder, self.env = name, ROOT / name, dict(env or {})
         self.hosts: dict[str, Host] = {}
         self._outside: list[subprocess.Popen[bytes]] = []
-        """What each host's first process is a child of."""
+        """The parent of each host's first process."""
         self.ssh_config = self.folder / "ssh_config"
         down(name)
         self.folder.mkdir(parents=True)
@@ -183,7 +187,7 @@ class Lab:
             raise
 
     def close(self) -> None:
-        """End every process on every host, and remove all that was made."""
+        """Ends every process on every host and removes all files of the lab."""
         down(self.name)
         for outside in self._outside:
             outside.wait()
@@ -224,7 +228,7 @@ class Lab:
             (folder / part).mkdir(parents=True)
         (folder / "tmp").chmod(0o1777)
         (folder / "run" / "lab" / "nvml.state").write_text("".join(line + "\n" for line in nvml.gpus(host=name)))
-        # Whoever owns the lab takes its hosts along, however it ends. One made by hand outlives its command.
+        # The hosts end with the owner of the lab, however it ends. A lab made by hand outlives its command.
         fate = ["setpriv", "--pdeathsig", "KILL"] if self.name != BY_HAND else []
         alone = ["unshare", "--net", "--pid", "--mount", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
         with (folder / "log").open("w") as log:
@@ -248,7 +252,7 @@ class Lab:
         return f"""set -e
             mount --make-rprivate /
             mount -t tmpfs -o size=2g tmpfs /dev/shm
-            {_kept_in_tmp(folder / "tmp")}
+            {_files_in_tmp(folder / "tmp")}
             mount --rbind {folder}/tmp /tmp
             mount --bind {self.folder}/hosts /etc/hosts
             mount --bind {folder}/run /run
@@ -258,8 +262,8 @@ class Lab:
               -o PermitRootLogin=yes -o MaxStartups=100 -o UsePAM=no -o {shlex.quote("SetEnv=" + login)}"""
 
 
-def _kept_in_tmp(tmp: Path) -> str:
-    """What a host with a /tmp of its own still needs of ours, where this checkout, or the Python that runs it, lies there."""
+def _files_in_tmp(tmp: Path) -> str:
+    """The checkout and the Python, if they lie in our /tmp: a host with its own /tmp needs them too."""
     needed = {str(path) for path in (CHECKOUT, Path(sys.prefix)) if path.parts[:2] == ("/", "tmp")}
     outermost = sorted(path for path in needed if not any(path.startswith(f"{other}/") for other in needed))
     binds = [(shlex.quote(path), shlex.quote(f"{tmp}{path.removeprefix('/tmp')}")) for path in outermost]
@@ -268,7 +272,7 @@ def _kept_in_tmp(tmp: Path) -> str:
 
 @contextlib.contextmanager
 def stopped(host: Host) -> Iterator[None]:
-    """Its sshd answers nobody, though its kernel still takes connections."""
+    """Stops its sshd: the kernel still accepts connections, but nobody answers."""
     os.kill(host.init, signal.SIGSTOP)
     try:
         yield
@@ -277,7 +281,7 @@ def stopped(host: Host) -> Iterator[None]:
 
 
 def down(name: str) -> None:
-    """End the lab of this name, whoever made it."""
+    """Ends the lab of this name, no matter who made it."""
     folder = ROOT / name
     for written in folder.glob("on/*/init"):
         for pid in map(int, written.read_text().split()):
@@ -286,14 +290,14 @@ def down(name: str) -> None:
                 if _is_host(process):
                     process.kill()
                     process.wait(timeout=60)
-    # The namespace itself may live on for a minute, for a connection that was cut; its link need not.
+    # A closed connection can keep the namespace alive for a minute. Its link can be removed now.
     for link in [*(_link(name, number) for number in range(len(list(folder.glob("on/*"))))), _bridge(name)]:
         subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep() -> None:
-    """End the labs whose owner is dead."""
+    """Ends the labs whose owners are dead."""
     for written in ROOT.glob("*/owner"):
         pid, born = written.read_text().split()
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -303,7 +307,7 @@ def sweep() -> None:
 
 
 def _is_host(process: psutil.Process) -> bool:
-    """Not another process that has got the number meanwhile."""
+    """Whether the process is a host, and not another process with a reused pid."""
     return any(str(ROOT) in word for word in process.cmdline())
 
 
@@ -340,7 +344,7 @@ def _await_sshd(host: Host, within: float = 120) -> None:
 
 
 def _bridge(name: str) -> str:
-    """An interface's name has at most 15 characters, and each host's link adds two."""
+    """An interface's name has at most 15 characters; each host's link adds two."""
     return f"ck{name}"[:13]
 
 

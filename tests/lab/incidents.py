@@ -1,22 +1,22 @@
-"""What incidents share: thresholds that a test has the time for, a watcher on the head, and what it has found."""
+"""What the incident tests share: short thresholds, a watcher on the head, and its findings."""
 
 from __future__ import annotations
 
 import json
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, Watcher
+from tests.lab.observe import Facts, Watcher
 
 SOON = {
     "orphan_age": 2, "unexplained_age": 2, "gpu_held_age": 2, "gpu_count_age": 2, "gpu_lost_age": 2, "gpu_slow_age": 2,
     "pointer_age": 2, "sessions_age": 2, "idle_for": 4, "idle_unheard": 4, "spin_for": 3, "gpu_link_age": 2, "gpu_pcie_age": 2,
     "gpu_memory_watched": 45, "gpu_lags_for": 2, "idle_worker_age": 2,
 }  # fmt: skip
-"""Thresholds that a test has the time for."""
+"""Short thresholds for tests."""
 
 
 def watching(cluster: Cluster, more: str = "", **limits: float) -> Watcher:
-    """Watches from the head, with these lines and thresholds in its config."""
+    """Starts a watcher on the head, with these lines and thresholds in its config."""
     reach = f"ssh -F {cluster.lab.ssh_config} -o BatchMode=yes -o ConnectTimeout=2 {{name}} {{python}} -"
     folder = cluster.head.tmp / "soon" / "cockpit"
     folder.mkdir(parents=True, exist_ok=True)
@@ -24,25 +24,25 @@ def watching(cluster: Cluster, more: str = "", **limits: float) -> Watcher:
     return Watcher(cluster.head, env="XDG_CONFIG_HOME=/tmp/soon")
 
 
-def told(watcher: Watcher) -> dict[str, tuple[str, str, str]]:
-    """What is found that is more than an info: level, subject and sentence by code. Jobs of other tests may have failed."""
+def serious_findings(watcher: Watcher) -> dict[str, tuple[str, str, str]]:
+    """The findings above info: level, subject and sentence by code. Failed jobs are left out: they may be of other tests."""
     found = [each for each in watcher.now.get("findings", ()) if each["level"] != "info" and each["code"] != "job-failed"]
     return {each["code"]: (each["level"], each["subject"], each["text"]) for each in found}
 
 
-def found(watcher: Watcher, code: str, *words: str) -> Facts:
-    """The finding with this code and these words, as soon as it is told."""
+def found(watcher: Watcher, code: str, *words: str, level: str = "") -> Facts:
+    """Waits for the finding with this code, these words and, if given, this level."""
 
-    def right() -> Facts | None:
+    def match() -> Facts | None:
         named = [each for each in watcher.now.get("findings", ()) if each["code"] == code]
-        return next((each for each in named if all(word in each["text"] for word in words)), None)
+        return next((each for each in named if all(word in each["text"] for word in words) and level in ("", each["level"])), None)
 
     try:
-        return eventually(right, within=120) or {}
+        return eventually(match, within=120) or {}
     except AssertionError as error:
         raise AssertionError(f"no {code} with {words}: {watcher.now.get('findings')}, {watcher.now.get('faults')}") from error
 
 
 def over(watcher: Watcher, *codes: str) -> None:
-    """Wait until none of these is found any more."""
+    """Waits until none of these findings remains."""
     watcher.until(lambda now: not {each["code"] for each in now["findings"]} & set(codes), within=120)

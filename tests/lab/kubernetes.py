@@ -1,4 +1,4 @@
-"""A Kubernetes that isn't one, on hosts of a lab: some of them play pods, another is the API server's, reached by real kubectl."""
+"""A stand-in for Kubernetes on hosts of a lab: some hosts play pods, another one the API server. Real kubectl talks to it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.lab.hosts import CHECKOUT, Host, Lab
 CLUSTER = "ray"
 TOKEN = "of-the-lab"
 WEBSOCKETS_SINCE = 31
-"""The minor version of kubectl from which on `exec` goes over a WebSocket (KEP-4006); before it was SPDY, which the stand-in can't."""
+"""First minor version of kubectl whose `exec` uses a WebSocket (KEP-4006). The stand-in has no SPDY, which older versions use."""
 RECORDED = Path(__file__).parents[1] / "recorded" / "kubernetes"
 
 
 def why_no_kubectl() -> str | None:
-    """What this machine lacks for it, or `None`."""
+    """What this machine lacks for kubectl, or `None`."""
     if shutil.which("kubectl") is None or shutil.which("openssl") is None:
         return "needs kubectl and openssl"
     printed = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, text=True, check=False).stdout
@@ -37,7 +37,7 @@ def recorded(name: str) -> Any:
 
 
 class Kubernetes:
-    """Serves until its lab is closed. Each host that plays a pod has the name of its pod, as in a real one."""
+    """Serves until its lab is closed. As in a real cluster, a host that plays a pod has the pod's name."""
 
     def __init__(self, lab: Lab, server: str, pods: Sequence[str]) -> None:
         self.hosts, self.server = {name: lab[name] for name in pods}, lab[server]
@@ -58,21 +58,21 @@ class Kubernetes:
 
     @property
     def env(self) -> str:
-        """For the shell of the host where somebody has a kubeconfig."""
+        """Variables for the shell of the host that has a kubeconfig."""
         return "export KUBECONFIG=/run/lab/kubeconfig;"
 
     def env_of_pod(self, *, path: str | None = None) -> str:
-        """What a container of Ray's finds in its environment; `path`: where it looks for programs."""
+        """Variables of a Ray container; `path`: the search path for programs."""
         known = {"RAY_CLUSTER_NAME": CLUSTER, "KUBERNETES_SERVICE_HOST": self.server.address, "KUBERNETES_SERVICE_PORT": kubernetes.PORT}
         more = {} if path is None else {"PATH": path}
         return f"export {' '.join(f'{name}={value}' for name, value in {**known, **more}.items())};"
 
     def kubectl(self, words: str) -> str:
-        """What it prints; nothing where it fails."""
+        """The output of kubectl; empty if it fails."""
         return self.server.ssh(f"{self.env} kubectl {words}", check=False)
 
     def write_all(self) -> None:
-        """All is well: each host is a pod that runs, and the RayCluster has what it wants."""
+        """Resets all: each host is a running pod, and the RayCluster has all its workers."""
         kubernetes.write(self.folder, "pods", [self.pod(name, host.address) for name, host in self.hosts.items()])
         cluster = recorded("raycluster.json")
         cluster["metadata"].update(name=CLUSTER, ownerReferences=[])
@@ -82,11 +82,11 @@ class Kubernetes:
         self.allow(*kubernetes.EVERYTHING)
 
     def allow(self, *rights: str) -> None:
-        """These, and nothing else."""
+        """Allows these rights and no others."""
         (self.folder / "rights").write_text("\n".join(rights))
 
     def pod(self, name: str, address: str = "", like: int = 0, **status: Any) -> Mapping[str, Any]:
-        """As one of those that were recorded is, made for this RayCluster."""
+        """A pod of this RayCluster, made from a recorded one."""
         made = recorded("pods.json")["items"][like]
         made["metadata"].update(name=name, uid=f"uid-of-{name}")
         made["metadata"]["labels"].update({"ray.io/cluster": CLUSTER, "ray.io/node-type": "head" if "head" in name else "worker"})

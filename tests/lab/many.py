@@ -1,11 +1,10 @@
-"""`python -m tests.lab.many --hosts 24`: what commands take on many hosts at once, and whether hosts in trouble hold up the others.
+"""`python -m tests.lab.many --hosts 24`: how long commands take on many hosts at once, and whether hosts in trouble delay the others.
 
-Every host is a virtual one with a real sshd, eight simulated GPUs, a process that a dead Ray has left on one of them, and a stand-in of a
-raylet. Each command is run on all hosts and on single ones; of three runs the median is printed. Then some hosts are frozen, some refuse
-connections and one has a full disk. The hosts share the cores of one machine, so that the CPU that their probes take is printed beside.
-`--share 0.04`: alone a host has no more of them than beside all others, as if it had its own; those in trouble
-are measured without.
-`--kex curve25519-sha256`: OpenSSH 9.0 to 9.8 otherwise spends 0.1 s of CPU on each new connection, on the keys of sntrup761.
+Each virtual host has a real sshd, eight simulated GPUs, a leftover process of a dead Ray, and a stand-in for a raylet. Each command runs on
+all hosts and on single ones; the median of three runs is printed. Then some hosts are frozen, some refuse connections, and one has a full
+disk. The hosts share the cores of one machine, so the CPU of their probes is printed too.
+`--share 0.04`: limits each host to this share of a core, also when it runs alone. Hosts in trouble are measured without this limit.
+`--kex curve25519-sha256`: OpenSSH 9.0 to 9.8 otherwise spends 0.1 s of CPU on the keys of sntrup761 for each new connection.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ import psutil
 from cockpit.config.reach import DEFAULT_REACH
 from tests.lab import hosts
 from tests.lab.cluster import eventually
-from tests.lab.eyes import COCKPIT, Facts
 from tests.lab.hosts import Host, Lab, Process, stopped
 from tests.lab.leftovers import leave_engine
-from tests.probe.alone import dead_session
+from tests.lab.observe import COCKPIT, Facts
+from tests.probe.orphans import dead_session
 
 MIB = 1 << 20
 PERIOD_US = 25_000
-"""In which a host gets its part of a core: the shorter, the sooner it goes on. The kernel gives no less than 1,000."""
+"""Period of the CPU limit: the shorter it is, the sooner a host continues. The kernel's minimum is 1,000."""
 EVERY = 0.2
-"""Seconds between two looks at what a command takes."""
+"""Seconds between two samples of a command's use."""
 LIVE = "session_2026-11-22_06-30-00_000001_1"
 RAYLET = "/opt/ray/core/src/ray/raylet/raylet"
 DO = {
@@ -49,12 +48,12 @@ DO = {
 
 
 class Load(NamedTuple):
-    """What cockpit takes on its own host at one moment, or at most."""
+    """What cockpit uses on its own host, at one moment or at most."""
 
     memory: float = 0.0
     """MiB of cockpit itself, resident."""
     ssh_memory: float = 0.0
-    """MiB of its ssh processes; what they share is counted once."""
+    """MiB of its ssh processes; shared memory is counted once."""
     ssh: int = 0
     files: int = 0
     sockets: int = 0
@@ -62,21 +61,21 @@ class Load(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One command: how it ended, what it said, what it took."""
+    """One run of a command: its end, its output and its cost."""
 
     code: int
     facts: Facts
-    said: str
+    stderr: str
     wall: float
     own_cpu: float
-    """Seconds of CPU on the host where it ran: cockpit, its ssh, the probe of that host."""
+    """Seconds of CPU on the host where it ran: cockpit, its ssh, and the probe of that host."""
     hosts_cpu: float
-    """On all others: their sshd and their probes."""
+    """Seconds of CPU on all other hosts: sshd and probes."""
     load: Load
 
 
 class Many:
-    """Some hosts, and cockpit on the first of them, which reaches the others as it does by default."""
+    """Some hosts, with cockpit on the first of them. It reaches the others in the default way."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -88,15 +87,15 @@ class Many:
 
     @property
     def all(self) -> tuple[Host, ...]:
-        """The first one too."""
+        """All hosts, the first included."""
         return (self.head, *self.others)
 
     def lay_orphans(self) -> dict[str, Process]:
-        """Let each host have one process of a dead Ray that holds GPU memory; by host."""
+        """Starts one process of a dead Ray that holds GPU memory on each host; returns them by host."""
         return self._on_each(lambda host: next(iter(host.matching("VLLM::EngineCore")), None) or leave_engine(host, 1))
 
     def lay_raylets(self) -> dict[str, Process]:
-        """Let each host have what passes for the raylet of one live session; by host."""
+        """Starts a stand-in for the raylet of one live session on each host; returns them by host."""
         return self._on_each(lambda host: next(iter(host.matching("raylet/raylet")), None) or start_raylet(host))
 
     def _on_each(self, lay: Callable[[Host], Process]) -> dict[str, Process]:
@@ -104,21 +103,21 @@ class Many:
             return dict(zip(self.lab.hosts, pool.map(lay, self.all), strict=True))
 
     def run(self, command: str, on: Sequence[Host]) -> Run:
-        """A command of cockpit on the first host and on these others."""
+        """Runs a command of cockpit on the first host for these hosts."""
         words = f"{COCKPIT} {command} --json --hosts {','.join(host.name for host in on)}"
-        if command.startswith("stop"):  # no Ray tells which hosts there are: they are named
+        if command.startswith("stop"):  # no Ray lists the hosts: name them
             words += f" {' '.join(host.name for host in (self.head, *on))}"
-        line = f"began=$(date +%s.%N); {words} >/tmp/out 2>/tmp/said; echo $? $began $(date +%s.%N) >/tmp/ended"
+        line = f"began=$(date +%s.%N); {words} >/tmp/out 2>/tmp/stderr; echo $? $began $(date +%s.%N) >/tmp/ended"
         before = [cpu(host) for host in self.all]
         load = self._watch(subprocess.Popen(["ssh", "-F", self.lab.ssh_config, self.head.name, line], stdin=subprocess.DEVNULL))
         spent = [cpu(host) - earlier for host, earlier in zip(self.all, before, strict=True)]
         code, began, ended = (self.head.tmp / "ended").read_text().split()
         facts: Facts = msgspec.json.decode((self.head.tmp / "out").read_bytes() or b"{}")
-        said = (self.head.tmp / "said").read_text()
-        return Run(int(code), facts, said, float(ended) - float(began), spent[0], sum(spent[1:]), load)
+        stderr = (self.head.tmp / "stderr").read_text()
+        return Run(int(code), facts, stderr, float(ended) - float(began), spent[0], sum(spent[1:]), load)
 
     def _watch(self, command: subprocess.Popen[bytes]) -> Load:
-        """The most that it takes until it ends, and all its connections with it."""
+        """The most that it uses until it and its connections have ended."""
         most = Load()
         while command.poll() is None:
             most = Load(*map(max, most, self._load()))
@@ -139,7 +138,7 @@ class Many:
 
 
 def start_raylet(host: Host) -> Process:
-    """A shell that is called a raylet and waits, and the folder of its session."""
+    """Starts a shell that is called a raylet and waits; makes the folder of its session."""
     folder = host.tmp / "ray" / LIVE
     if not folder.exists():
         dead_session(folder.parent, 1, LIVE)
@@ -149,7 +148,7 @@ def start_raylet(host: Host) -> Process:
 
 
 def cpu(host: Host) -> float:
-    """Seconds of CPU that all took that has ended there; connections that are being closed are waited for."""
+    """Seconds of CPU of all ended processes of the host. Waits for connections that are being closed."""
     init = psutil.Process(host.init)
     if init.status() != psutil.STATUS_STOPPED:
         eventually(lambda: not [one for one in init.children() if one.name().startswith("sshd")], every=0.02)
@@ -158,7 +157,7 @@ def cpu(host: Host) -> float:
 
 
 def resident(pid: int, what: str) -> float:
-    """MiB; 0 once it has ended."""
+    """MiB of this kind of memory; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -167,7 +166,7 @@ def resident(pid: int, what: str) -> float:
 
 
 def open_files(process: Process) -> list[str]:
-    """What each is open on."""
+    """The targets of its open files."""
     folder, found = f"/proc/{process.outer.pid}/fd", []
     try:
         for number in os.listdir(folder):
@@ -177,12 +176,12 @@ def open_files(process: Process) -> list[str]:
     return found
 
 
-# Cores of their own
+# CPU limits
 
 
 @contextmanager
 def limited(many: Many, share: float) -> Iterator[None]:
-    """No host but the first gets more than this part of a core: alone it has no more than beside all the others. 0: without a limit."""
+    """Limits each host except the first to this share of a core, alone or not. 0: no limit."""
     groups: dict[Host, Path] = {}
     try:
         for host in many.others if share else ():
@@ -196,7 +195,7 @@ def limited(many: Many, share: float) -> Iterator[None]:
 
 
 def _make_group(name: str, share: float) -> Path:
-    """Of processes whose CPU is limited; version 1 of Linux's control groups, or 2."""
+    """Makes a cgroup with a CPU limit; version 1 or 2 of Linux's cgroups."""
     version_1 = Path("/sys/fs/cgroup/cpu")
     group = (version_1 if version_1.is_dir() else version_1.parent) / name
     group.mkdir()
@@ -209,10 +208,10 @@ def _make_group(name: str, share: float) -> Path:
 
 
 def _move(host: Host, group: Path) -> None:
-    """All of a host, its sshd too."""
+    """Moves all processes of a host, sshd included."""
     init = psutil.Process(host.init)
     for process in (init, *init.children(recursive=True)):
-        with suppress(ProcessLookupError):  # it has ended meanwhile
+        with suppress(ProcessLookupError):  # ended meanwhile
             (group / "cgroup.procs").write_text(str(process.pid))
 
 
@@ -221,7 +220,7 @@ def _move(host: Host, group: Path) -> None:
 
 @contextmanager
 def refusing(lab: Lab, names: Sequence[str]) -> Iterator[None]:
-    """Nobody listens where ssh goes on these hosts."""
+    """Closes sshd's port on these hosts: connections are refused."""
     before = lab.ssh_config.read_text()
     lab.ssh_config.write_text("".join(f"Host {name}\n  Port 9\n" for name in names) + before)
     try:
@@ -232,7 +231,7 @@ def refusing(lab: Lab, names: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def full(host: Host) -> Iterator[None]:
-    """Nothing can be written to its /tmp any more, where what lay there still lies."""
+    """Mounts a full disk on its /tmp; the files in it stay visible."""
     inside = ["nsenter", "-t", str(host.init), "-m", "-p", "bash", "-c"]
     fill = "cp -a /tmp/ray /run/ray; mount -t tmpfs -o size=2m tmpfs /tmp; cp -a /run/ray /tmp; cat /dev/zero >/tmp/full 2>/dev/null; true"
     subprocess.run([*inside, fill], check=True)
@@ -243,7 +242,7 @@ def full(host: Host) -> Iterator[None]:
 
 
 class Trouble(NamedTuple):
-    """Which hosts are in which trouble."""
+    """Which hosts have which trouble."""
 
     frozen: tuple[Host, ...]
     refused: tuple[Host, ...]
@@ -251,13 +250,13 @@ class Trouble(NamedTuple):
 
     @property
     def unreachable(self) -> frozenset[str]:
-        """Nothing can be done there."""
+        """Hosts on which no action can run."""
         return frozenset(host.name for host in (*self.frozen, *self.refused))
 
 
 @contextmanager
 def troubled(many: Many, frozen: int, refused: int) -> Iterator[Trouble]:
-    """So many of the other hosts, and one with a full disk."""
+    """Puts this many of the other hosts into trouble, and gives one host a full disk."""
     found = Trouble(tuple(many.others[:frozen]), tuple(many.others[frozen : frozen + refused]), many.others[frozen + refused])
     with ExitStack() as stack:
         stack.enter_context(refusing(many.lab, [host.name for host in found.refused]))
@@ -271,13 +270,13 @@ def troubled(many: Many, frozen: int, refused: int) -> Iterator[Trouble]:
 
 
 def lay(many: Many) -> None:
-    """What the commands find."""
+    """Makes the processes and sessions that the commands find."""
     many.lay_orphans()
     many.lay_raylets()
 
 
 def line(name: str, runs: Sequence[Run], alone: float | None = None) -> str:
-    """Medians of the runs."""
+    """A line of the table: medians of the runs."""
     wall, own, others = (median(numbers) for numbers in zip(*((run.wall, run.own_cpu, run.hosts_cpu) for run in runs), strict=True))
     load = Load(*(max(numbers) for numbers in zip(*(run.load for run in runs), strict=True)))
     ratio = "" if alone is None else f"{wall / alone:.2f}"
@@ -296,7 +295,7 @@ HEADING = (
 
 
 def measure(many: Many, name: str, times: int) -> None:
-    """Two lines: single hosts, the slowest of them, and all."""
+    """Prints two lines: the slowest single host, and all hosts."""
     alone = []
     for host in many.others[:times]:
         lay(many)
@@ -311,7 +310,7 @@ def measure(many: Many, name: str, times: int) -> None:
 
 
 def measure_troubled(many: Many, name: str, times: int, frozen: int, refused: int) -> None:
-    """With some hosts in trouble."""
+    """Measures with some hosts in trouble."""
     runs = []
     for _ in range(times):
         lay(many)
@@ -322,7 +321,7 @@ def measure_troubled(many: Many, name: str, times: int, frozen: int, refused: in
 
 @contextmanager
 def many_hosts(count: int, name: str) -> Iterator[Many]:
-    """So many hosts, the one on which cockpit runs among them."""
+    """A lab of this many hosts; cockpit runs on one of them."""
     made = Lab(name, ["head", *(f"w{number}" for number in range(1, count))], {"PATH": f"{COCKPIT.parent}:{os.environ['PATH']}"})
     try:
         yield Many(made)
@@ -331,25 +330,25 @@ def many_hosts(count: int, name: str) -> Iterator[Many]:
 
 
 def main() -> None:
-    """The table."""
+    """Prints the table."""
     flags = ArgumentParser(description=__doc__)
     flags.add_argument("--hosts", type=int, default=24)
     flags.add_argument("--times", type=int, default=3)
     flags.add_argument("--share", type=float, default=0.0, help="of a core that each host has; default: no limit")
     flags.add_argument("--kex", default="", help="how ssh and sshd agree on keys; default: theirs")
     flags.add_argument("--only", nargs="*", choices=list(DO), default=list(DO))
-    said = flags.parse_args()
+    arguments = flags.parse_args()
     if reason := hosts.why_not():
         sys.exit(reason)
-    with many_hosts(said.hosts, f"m{os.getpid() % 100000}") as many:
-        if said.kex:
-            many.lab.ssh_config.write_text(f"Host *\n  KexAlgorithms {said.kex}\n{many.lab.ssh_config.read_text()}")
+    with many_hosts(arguments.hosts, f"m{os.getpid() % 100000}") as many:
+        if arguments.kex:
+            many.lab.ssh_config.write_text(f"Host *\n  KexAlgorithms {arguments.kex}\n{many.lab.ssh_config.read_text()}")
         print(HEADING, flush=True)
-        with limited(many, said.share):
-            for name in said.only:
-                measure(many, name, said.times)
-        for name in said.only:
-            measure_troubled(many, name, said.times, said.hosts // 8, said.hosts // 12)
+        with limited(many, arguments.share):
+            for name in arguments.only:
+                measure(many, name, arguments.times)
+        for name in arguments.only:
+            measure_troubled(many, name, arguments.times, arguments.hosts // 8, arguments.hosts // 12)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""The life of a cluster at a multiple of its pace, and cockpit's screen on it, which asks at the same multiple.
+"""A simulated cluster that runs faster than real time, and cockpit's screen on it, which asks equally faster.
 
     python -m tests.lab.simulated dashboard BEGUN PACE
     python -m tests.lab.simulated screen BEGUN PACE ADDRESS
 
-Both count the same seconds from BEGUN on, PACE of them in a real one. Every two minutes of that life a job starts that ends 20 s later,
-with workers, actors and processes that nobody has seen before.
+Both count simulated seconds from BEGUN on, PACE of them in a real one. A job starts every two simulated minutes, with new workers, actors
+and processes; it ends 20 s later.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from tests.fakes.dashboard import Dashboard
 from tests.fakes.shapes import GIB, JOB, Record, Shape, gpu, worker_pid
 
 EVERY, LASTS = 120.0, 20.0
-"""Seconds from one job to the next; of each job."""
+"""Seconds between the starts of two jobs; duration of a job."""
 KEPT = 100
-"""Jobs that Ray lists: its operators delete older ones."""
+"""Jobs that Ray lists; older ones are deleted."""
 LOOK = 2.0
 """Seconds between two samples of a host."""
 NODES, GPUS, ACTORS, WORKERS = 2, 8, 24, 12
 PAUSES = ("PUBLISH_AT_LEAST_EVERY_S", "PUBLISH_PAUSE_S", "STARTUP_PUBLISH_PAUSE_S", "LONGEST_BACKOFF_S")
-"""Of the poller, in its own words: seconds of the cluster's life."""
+"""The poller's pauses, by the names of their constants: in seconds of the simulated cluster."""
 
 
 class Clock(NamedTuple):
-    """Seconds of that life, as a date."""
+    """Simulated time, as seconds since 1970."""
 
     begun: float
     pace: float
@@ -57,22 +57,22 @@ class Clock(NamedTuple):
 
     @property
     def busy(self) -> bool:
-        """Whether it still runs."""
+        """Whether that job still runs."""
         return (self() - self.begun) % EVERY < LASTS
 
 
 def job_id(run: int) -> str:
-    """As Ray counts them: four bytes, the lowest first."""
+    """A job id as Ray counts them: four bytes, the lowest first."""
     return (run + 2).to_bytes(4, "little").hex()
 
 
 def renamed(body: bytes, run: int) -> bytes:
-    """The same of another job: what carries the job's number is another thing then."""
+    """The same record with this job's number in every id."""
     return body.replace(JOB.encode(), job_id(run).encode()).replace(b"rank_", b"rank_%d_" % run)
 
 
 class Life:
-    """The synthetic dashboard, of which each answer is as of now."""
+    """The synthetic dashboard; each answer is as of now."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -83,7 +83,7 @@ class Life:
         self._applications = {dashboard: dashboard.application() for dashboard in (self.busy, self.idle)}
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Whatever is asked."""
+        """Answers every request."""
         if request.path == "/api/jobs/":
             return web.json_response(self._jobs())
         application = self._applications[self.busy if self._clock.busy else self.idle]
@@ -109,11 +109,11 @@ class Life:
 
 
 def sample(clock: Clock, node: int, shape: Shape) -> bytes:
-    """What a probe on one of its hosts would say now."""
+    """The sample that a probe of this host would send now."""
     now, run = clock(), clock.run
     slots = range(WORKERS) if clock.busy else ()
     workers = [process(clock, worker_pid(slot) + 100 * run, run, slot) for slot in slots]
-    said: dict[str, Any] = {
+    record: dict[str, Any] = {
         "taken": now,
         "cpu": 20.0 + run % 50,
         "cpus": 192,
@@ -127,11 +127,11 @@ def sample(clock: Clock, node: int, shape: Shape) -> bytes:
         "nodes": [shape.node_id(node)],
         "rays": [{"role": "raylet", "pid": 11, "session": shape.session, "node": shape.node_id(node), "kill_at": 1900 * GIB}],
     }
-    return json.dumps(said).encode()
+    return json.dumps(record).encode()
 
 
 def process(clock: Clock, pid: int, run: int, slot: int) -> Record:
-    """A worker of the job that runs."""
+    """A worker of the running job."""
     began = clock.begun + run * EVERY
     return {
         "pid": pid,
@@ -151,21 +151,21 @@ def process(clock: Clock, pid: int, run: int, slot: int) -> Record:
 
 
 def reading(shape: Shape, node: int, index: int, used: int) -> Record:
-    """A GPU as NVML has it."""
+    """A GPU as NVML reports it."""
     uuid = str(gpu(shape, node, index)["uuid"])
     return {"index": index, "uuid": uuid, "name": "H100", "utilization": float(used), "memory_used": used * GIB, "memory_total": 80 * GIB}
 
 
 class NoLogs:
-    """A synthetic cluster keeps none."""
+    """The synthetic cluster has no logs."""
 
     async def logs_of(self, thing: object) -> tuple[Log, ...]:
-        """Never any."""
+        """Always empty."""
         raise SourceError(f"no log of {thing!r:.40}")
 
 
 class ClusterMonitor:
-    """Stands where cockpit's own does: asks Ray at a multiple of its pace, and hears hosts that nobody looks at."""
+    """A stand-in for cockpit's monitor: asks Ray faster and makes the samples of hosts itself."""
 
     def __init__(self, publish: Callable[[Snapshot], None], clock: Clock, address: str) -> None:
         self.choice, self.choose, self.open_choices, self.is_started = self, None, (), False
@@ -180,32 +180,32 @@ class ClusterMonitor:
         return Source(source.name, source.read, lambda: source.pause() / self._clock.pace, source.timeout)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         self.poller.watch(self._ray.sources)
         try:
-            await asyncio.gather(self.poller.run(), *map(self._hear, range(NODES)))
+            await asyncio.gather(self.poller.run(), *map(self._read_samples, range(NODES)))
         finally:
             self.poller.leave()
             await self._ray.close()
 
-    async def _hear(self, node: int) -> None:
+    async def _read_samples(self, node: int) -> None:
         shape = Shape(nodes=NODES, gpus=GPUS, started=self._clock.begun - 3600)
         while True:
             taken = self._clock()
-            said = read_line(sample(self._clock, node, shape), Sample)
-            self.poller.update_host(make_host(said, shape.host(node), (shape.ip(node),), taken, 0.0, local=node == 0))
+            probed = read_line(sample(self._clock, node, shape), Sample)
+            self.poller.update_host(make_host(probed, shape.host(node), (shape.ip(node),), taken, 0.0, local=node == 0))
             await asyncio.sleep(LOOK / self._clock.pace)
 
     def close(self) -> None:
-        """Nothing runs outside of this process."""
+        """Does nothing: no process was started."""
 
     def refresh(self) -> None:
-        """Ask everything again now."""
+        """Asks everything again now."""
         self.poller.refresh()
 
 
 def screen(clock: Clock, address: str) -> None:
-    """The screen, until it is quit."""
+    """Runs the screen until it is quit."""
     for name in PAUSES:
         setattr(poller, name, getattr(poller, name) / clock.pace)
     app = Cockpit(Config(quiet=True, readonly=True), lambda publish: ClusterMonitor(publish, clock, address), clock=clock)  # type: ignore[arg-type,return-value]
@@ -213,7 +213,7 @@ def screen(clock: Clock, address: str) -> None:
 
 
 async def serve(clock: Clock) -> None:
-    """The dashboard, until killed."""
+    """Runs the dashboard until it is killed."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", Life(clock).answer)
     runner = web.AppRunner(application, access_log=None)
@@ -224,7 +224,7 @@ async def serve(clock: Clock) -> None:
 
 
 def main() -> None:
-    """One of the two."""
+    """Runs the dashboard or the screen."""
     which, clock = sys.argv[1], Clock(*map(float, sys.argv[2:4]))
     if which == "dashboard":
         asyncio.run(serve(clock))

@@ -20,18 +20,18 @@ from tests.lab.hosts import Host, Lab
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol")
 CONF = "/run/lab/slurm.conf"
 ENV: Mapping[str, str] = {"SLURM_CONF": CONF}
-"""What a login on such a host needs."""
+"""Variables that a login on such a host needs."""
 UNSHARE = 'exec unshare --cgroup "$@"'
 NAMESPACE_NUMBER = "print(int.from_bytes(fcntl.ioctl(open('/proc/self/ns/mnt'), 0x8008B705, bytes(8)), sys.byteorder))"
 """NS_GET_MNTNS_ID (linux/nsfs.h)."""
 HOLD = "#!/bin/bash\nenv | grep ^SLURM_ > /tmp/allocation\nsleep infinity\n"
-"""An allocation in which nothing runs yet; what Slurm says of it is in /tmp/allocation of its first node."""
+"""The script of an empty allocation. It writes Slurm's variables to /tmp/allocation of its first node."""
 
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
-"""By which Slurm finds and ends whatever a step has started, as on real clusters; of cgroup version 1."""
+"""Slurm uses it to find and end all processes of a step, as on real clusters; cgroup version 1."""
 MEMORY = Path("/sys/fs/cgroup/memory")
-"""By which it limits what a job may use."""
+"""Slurm uses it to limit a job's memory."""
 
 
 def why_no_memory_limits() -> str | None:
@@ -41,7 +41,7 @@ def why_no_memory_limits() -> str | None:
 
 
 def why_no_slurm() -> str | None:
-    """What this machine lacks for it, or `None`."""
+    """What this machine lacks for Slurm, or `None`."""
     missing = [name for name in PROGRAMS if not shutil.which(name, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")]
     return f"needs {', '.join(missing)} (Debian: apt install slurm-wlm munge)" if missing else None
 
@@ -52,14 +52,15 @@ class Slurm:
     def __init__(
         self, lab: Lab, nodes: Sequence[str], more: str = "", *, cgroups: bool = False, memory: int = 0, called: Sequence[str] = ()
     ) -> None:
-        """Of a lab whose logins have `ENV`; its other hosts only know of it, as login nodes do. `more`: lines of its configuration.
+        """The logins of the lab's hosts must have `ENV`. Hosts that are not among `nodes` only use Slurm, as login nodes do.
 
-        With `cgroups` nothing that a step has started outlives it: then call `close` once the lab is closed.
-        `memory`: to how many MiB a job is limited on each node, by cgroups too.
-        `called`: what Slurm calls the nodes, where that is not what they call themselves.
+        `more`: lines of its configuration.
+        `cgroups`: no process of a step outlives it. Then call `close` after the lab is closed.
+        `memory`: MiB to which a job is limited on each node, by cgroups.
+        `called`: Slurm's names of the nodes, if they differ from the hosts' own names.
         """
         self.names = tuple(called or nodes)
-        """What Slurm calls the hosts."""
+        """Slurm's names of the hosts."""
         self.hosts, self._memory = [lab[name] for name in nodes], memory
         self._controllers = [FREEZER, MEMORY] if memory else [FREEZER] if cgroups else []
         self._cgroups = [controller / f"{lab.name}-{name}" for controller in self._controllers for name in nodes]
@@ -75,18 +76,18 @@ class Slurm:
 
     @property
     def head(self) -> Host:
-        """Where the controller runs."""
+        """The host of the controller."""
         return self.hosts[0]
 
     def close(self) -> None:
-        """Remove what is not in its lab's folder."""
+        """Removes what lies outside its lab's folder."""
         for folder in self._cgroups:
             for path, *_ in os.walk(folder, topdown=False):
-                with contextlib.suppress(OSError):  # one that has a process yet
+                with contextlib.suppress(OSError):  # a process is still in it
                     os.rmdir(path)
 
     def allocate(self) -> Mapping[str, str]:
-        """An allocation of all hosts: the variables that a job finds in it."""
+        """Makes an allocation of all hosts; returns the variables that a job finds in it."""
         (self.head.tmp / "hold.sh").write_text(HOLD)
         limit = f"--mem={self._memory}" if self._memory else ""
         self.head.ssh(f"cd /tmp && sbatch {limit} -N {len(self.hosts)} --ntasks-per-node=1 --overcommit -o /dev/null hold.sh")
@@ -94,16 +95,16 @@ class Slurm:
         return dict(line.partition("=")[::2] for line in text.splitlines())
 
     def steps(self) -> list[str]:
-        """The steps that run now, by id."""
+        """The ids of the running steps."""
         return self.head.ssh("squeue -h -s -o %i").split()
 
     def requests(self) -> Counter[str]:
-        """How many of each kind slurmctld has been sent up to now, by whomever (sdiag(1))."""
+        """How many requests of each kind slurmctld has received so far (sdiag(1))."""
         kinds = self.head.ssh("sdiag").partition("by message type")[2].partition("by user")[0]
         return Counter({name: int(count) for name, count in re.findall(r"^\s+(\w+)\s+\( *\d+\) count:(\d+)", kinds, re.MULTILINE)})
 
     def in_its_cgroups(self) -> str:
-        """Before a program on one of the hosts, such as slurmd: what it finds in /proc/self/cgroup then begins as on a real host."""
+        """Prefix for a program such as slurmd: its /proc/self/cgroup then begins as on a real host."""
         joined = "".join(f"echo $$ >{controller}/cgroup.procs; " for controller in self._controllers)
         return f"sh -c {shlex.quote(joined + UNSHARE)} sh" if joined else ""
 
@@ -135,9 +136,9 @@ SlurmctldLogFile=/run/slurm/slurmctld.log
 
 
 def _in_an_older_namespace() -> str:
-    """Before a slurmd that gives jobs mounts of their own.
+    """Prefix for a slurmd that gives jobs their own mounts.
 
-    A mount namespace is kept only by one with a lower number, and Linux 6.18 numbers those that each CPU makes by itself.
+    Only a mount namespace with a lower number can keep another one. Linux 6.18 numbers the namespaces of each CPU separately.
     """
     cpus = sorted(os.sched_getaffinity(0))
     oldest = min(cpus, key=_number_of_a_new_namespace)
@@ -145,7 +146,7 @@ def _in_an_older_namespace() -> str:
 
 
 def _number_of_a_new_namespace(cpu: int) -> int:
-    """0 also where the kernel does not tell it."""
+    """Also 0 if the kernel does not report it."""
     made = ["taskset", "-c", str(cpu), "unshare", "--mount", sys.executable, "-c", f"import fcntl, sys; {NAMESPACE_NUMBER}"]
     return int(subprocess.run(made, capture_output=True, text=True, check=False).stdout or 0)
 
@@ -162,7 +163,7 @@ def _lay_out(host: Host, key: bytes, conf: str) -> None:
 
 
 def _give_cgroups(host: Host, folders: Sequence[Path]) -> None:
-    """Of its own, which it takes for all that there are."""
+    """Gives the host its own cgroups, which it takes for all cgroups."""
     for folder in folders:
         folder.mkdir()
         subprocess.run(["nsenter", "-t", str(host.init), "-m", "mount", "--bind", folder, folder.parent], check=True)

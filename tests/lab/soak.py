@@ -1,10 +1,10 @@
 """`python -m tests.lab.soak --minutes 60`: whether the screen grows beside a Ray in which jobs come and go.
 
 Two hosts, a real Ray, a real terminal; a job starts every two minutes and ends after 20 s, another page is opened every three minutes.
-A line a minute tells what the screen and its probes take. In the end a straight line is fitted through what was seen after a warm-up of ten
-minutes; exit 1 when memory grows by 1 MB an hour or more, or when CPU or open files are not level.
+Prints the use of the screen and its probes once a minute. At the end it fits a straight line to the samples after a warm-up of ten
+minutes, and exits with 1 if memory grows by 1 MB an hour or more, or if CPU or open files grow.
 
-`--simulated`: a day at a hundredfold pace, a quarter of an hour, on a synthetic cluster; needs neither root nor Ray.
+`--simulated`: a day on a synthetic cluster in a quarter of an hour; needs neither root nor Ray.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from bench.terminal import Terminal
 from cockpit.ui.pages import PAGES
 from tests.lab import hosts
 from tests.lab.cluster import Cluster
-from tests.lab.eyes import lay_config, screen
 from tests.lab.healthy import RAY
 from tests.lab.hosts import Lab
+from tests.lab.observe import screen, write_config
 from tests.lab.simulated import EVERY, LASTS
 from tests.lab.usage import Usage, judge, usage
 
@@ -36,9 +36,9 @@ TURN = 180.0
 """Seconds for which a page stays open."""
 WARM_UP = 600.0
 PACE = 100.0
-"""Seconds of a simulated cluster in a real one."""
+"""Simulated seconds in a real one."""
 SIMULATED_WARM_UP = 4 * 3600.0
-"""Simulated seconds: what Python's allocator takes, it takes within two or three real minutes."""
+"""Simulated seconds. Python's allocator stops growing after two or three real minutes."""
 JOB = """
 import ray, sys, time
 ray.init(address="auto", log_to_driver=False)
@@ -52,7 +52,7 @@ ray.get([rank.work.remote(float(sys.argv[1])) for rank in ranks])
 
 
 class Run:
-    """Seconds of a run, `pace` of them in a real one, and what falls due in them."""
+    """The seconds of a run, `pace` of them in a real one, and the events that are due in them."""
 
     def __init__(self, seconds: float, warm_up: float, pace: float = 1.0) -> None:
         self.seconds, self.pace = seconds, pace
@@ -65,7 +65,7 @@ class Run:
         return (time.monotonic() - self._begun) * self.pace
 
     def follow(self, program: psutil.Process, turn: Callable[[int], None], job: Callable[[int], None]) -> None:
-        """Turn pages, start jobs and look, each when it is due, until the run is over."""
+        """Turns pages, starts jobs and samples, each when it is due, until the run is over."""
         due: list[tuple[float, Iterator[int], Callable[[int], None]]] = [
             (TURN, count(), turn),
             (EVERY, count(), job),
@@ -80,7 +80,7 @@ class Run:
             time.sleep(max(0.0, (min(times) - self.now) / self.pace))
 
     def look(self, program: psutil.Process) -> None:
-        """A line of what it takes now. Raises `SystemExit` once it has ended: nothing is level for ever."""
+        """Prints a line with the current use. Raises `SystemExit` if the program has ended."""
         if program.status() == psutil.STATUS_ZOMBIE:
             sys.exit(f"the screen has ended after {self.now / 60:.0f} min")
         self.seen.append(now := usage(program, self.now))
@@ -91,7 +91,7 @@ class Run:
         )
 
     def end(self) -> int:
-        """What all of it shows; the exit code."""
+        """Prints the verdict; returns the exit code."""
         verdict = judge(self.seen, self.warm_up, self.pace)
         print(f"{self.seconds / 3600:g} h, {self.warm_up / 60:.0f} min of them to warm up: {verdict.text}")
         print("; ".join(verdict.wrong) or "level")
@@ -99,18 +99,18 @@ class Run:
 
 
 def real(minutes: float) -> int:
-    """On the hosts of a lab."""
+    """Runs on the hosts of a lab."""
     hosts.sweep()
     lab = Lab(f"s{os.getpid() % 100000}", ["head", "w1"], {"PATH": f"{RAY.parent}:{os.environ['PATH']}"})
     try:
-        lay_config(lab)
+        write_config(lab)
         _look_at(lab, "w1")
         cluster = Cluster(lab, ["head", "w1"], RAY)
         cluster.start()
         (cluster.head.tmp / "jobs" / "soak.py").write_text(JOB)
         with screen(cluster.head) as shown:
             shown.settled()
-            for number in range(len(PAGES)):  # what a page needs is imported when it is first opened
+            for number in range(len(PAGES)):  # a page imports its modules when it is first opened
                 shown.press(str(number + 1))
                 shown.settled()
             run = Run(60 * minutes, WARM_UP)
@@ -125,13 +125,13 @@ def real(minutes: float) -> int:
 
 
 def _look_at(lab: Lab, host: str) -> None:
-    """Always, also while nothing on it needs an explanation."""
+    """Probes the host always, even if nothing on it needs an explanation."""
     config = lab["head"].folder / "run" / "lab" / "home" / ".config" / "cockpit" / "config.yaml"
     config.write_text(f"{config.read_text()}hosts: [{host}]\nprobe_hosts: always\n")
 
 
 def simulated(hours: float) -> int:
-    """On a synthetic cluster whose day takes a quarter of an hour."""
+    """Runs on a synthetic cluster whose day takes a quarter of an hour."""
     with ExitStack() as stack:
         env = stack.enter_context(quiet_environment())
         begun = str(time.time())
@@ -151,9 +151,9 @@ def _press(terminal: Terminal, key: str) -> None:
 
 @contextmanager
 def dashboard(begun: str) -> Iterator[str]:
-    """The address of a synthetic one."""
+    """The address of a synthetic dashboard."""
     words = [sys.executable, "-m", "tests.lab.simulated", "dashboard", begun, f"{PACE:g}"]
-    with tempfile.TemporaryFile() as said, subprocess.Popen(words, stdout=subprocess.PIPE, stderr=said, text=True) as process:
+    with tempfile.TemporaryFile() as stderr, subprocess.Popen(words, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip().removeprefix("address=")
@@ -162,7 +162,7 @@ def dashboard(begun: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Exit 1 when it grows."""
+    """Exits with 1 if it grows."""
     flags = ArgumentParser(description=__doc__)
     flags.add_argument("--minutes", type=float, default=60.0)
     flags.add_argument("--simulated", action="store_true", help="a day at a hundredfold pace, on a synthetic cluster")

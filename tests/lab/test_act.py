@@ -1,4 +1,4 @@
-"""What an operator does to a cluster in trouble, by cockpit's commands on the head: exactly that, on every host, and nothing else."""
+"""An operator's actions on a cluster in trouble, by cockpit's commands on the head: exactly what was meant, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Screen, action, by_nvml, lay_config, once, screen
 from tests.lab.hosts import Host, Process
 from tests.lab.leftovers import leave_process, leave_session
+from tests.lab.observe import Screen, action, by_nvml, once, screen, write_config
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
 GIB = 1 << 30
 HELD = int(21.4 * GIB)
-"""Of a GPU, by the engine that evaluates."""
+"""GPU memory that the evaluation engine holds."""
 ENGINE = """
 import models, ray, time
 ray.init(address="auto", log_to_driver=False)
@@ -35,7 +35,7 @@ time.sleep(600)
 
 @pytest.fixture(autouse=True)
 def config(cluster: Cluster) -> None:
-    lay_config(cluster.lab)
+    write_config(cluster.lab)
     for host in cluster.hosts:
         log_of(host).unlink(missing_ok=True)
 
@@ -45,7 +45,7 @@ def log_of(host: Host) -> Path:
 
 
 def orphan_on(cluster: Cluster, name: str) -> tuple[Host, Process]:
-    """An engine that holds GPU memory, and whose actor and job have died."""
+    """An engine that holds GPU memory after its actor and job have died."""
     cluster.submit(name, "python evaluate.py")
     eventually(lambda: cluster.job(name) == "FAILED", within=120)
     return eventually(lambda: next((each for each in engines(cluster) if f" {each[1].pid} {HELD} " in each[0].state.read_text()), None))
@@ -60,7 +60,7 @@ def rows(answer: dict[str, Any], what: str) -> list[tuple[str, Any]]:
 
 
 def is_focused(seen: Screen, button: str) -> bool:
-    """Whether that button beside Cancel is drawn in reverse."""
+    """Whether the button beside Cancel is drawn in reverse."""
     line = next((line for line in seen.raw.splitlines() if "Cancel" in line and button in line), "")
     codes = re.findall(r"\x1b\[([\d;]*)m", line.rpartition("Cancel")[2].partition(button)[0])
     return any("7" in code.split(";") for code in codes if not code.startswith(("38", "48")))
@@ -70,16 +70,16 @@ def used(host: Host) -> int:
     return sum(gpu[4] for gpu in by_nvml(host))
 
 
-def test_an_orphan_is_found_from_the_head_and_ended_and_its_memory_is_measured_free(cluster: Cluster):
+def test_an_orphan_is_ended_from_the_head_and_its_memory_is_free(cluster: Cluster):
     host, engine = orphan_on(cluster, "left")
     idle = cluster.lab["head"].hold(6, 2 * GIB, title="python finetune.py")
     before = used(host)
-    code, plan, said = action(cluster.head, "kill-orphans --dry-run")
-    assert (code, said, rows(plan, "plan")) == (0, "", [(host.name, engine.pid)])
+    code, plan, stderr = action(cluster.head, "kill-orphans --dry-run")
+    assert (code, stderr, rows(plan, "plan")) == (0, "", [(host.name, engine.pid)])
     began = time.monotonic()
-    code, answer, said = action(cluster.head, "kill-orphans --yes")
+    code, answer, stderr = action(cluster.head, "kill-orphans --yes")
     took = time.monotonic() - began
-    assert (code, said, rows(answer, "done")) == (0, "", [(host.name, engine.pid)])
+    assert (code, stderr, rows(answer, "done")) == (0, "", [(host.name, engine.pid)])
     assert answer["freed"]["gpu"] == HELD
     assert used(host) < before
     assert idle.is_alive()
@@ -90,7 +90,7 @@ def test_an_orphan_is_found_from_the_head_and_ended_and_its_memory_is_measured_f
     idle.kill()
 
 
-def test_a_live_job_is_never_touched_while_an_orphan_is_ended(cluster: Cluster):
+def test_a_live_job_is_untouched_when_an_orphan_is_ended(cluster: Cluster):
     cluster.submit("train", "python train_ppo_ray.py")
     eventually(lambda: sum(len(host.matching("ray::PolicyModelActor")) for host in cluster.hosts) >= 1, within=120)
     host, engine = orphan_on(cluster, "left-beside")
@@ -102,7 +102,7 @@ def test_a_live_job_is_never_touched_while_an_orphan_is_ended(cluster: Cluster):
     assert code == 0
 
 
-def test_the_whole_session_is_stopped_on_both_hosts_and_then_cleaned(cluster: Cluster):
+def test_a_session_is_stopped_on_both_hosts_and_then_cleaned(cluster: Cluster):
     idle = {host.name: used(host) for host in cluster.hosts}
     cluster.submit("train-all", "python train_ppo_ray.py")
     eventually(lambda: any(host.matching("ray::PolicyModelActor") for host in cluster.hosts), within=120)
@@ -110,14 +110,14 @@ def test_the_whole_session_is_stopped_on_both_hosts_and_then_cleaned(cluster: Cl
     live = action(cluster.head, "clean --yes")[1]
     assert not live["done"]
     assert [row["reason"] for row in live["refused"] if row.get("path", "").endswith(session)]
-    code, answer, said = action(cluster.head, "stop --yes")
-    assert (code, said, answer["failed"]) == (0, "", []), [(row["command"], row["reason"]) for row in answer["refused"]]
+    code, answer, stderr = action(cluster.head, "stop --yes")
+    assert (code, stderr, answer["failed"]) == (0, "", []), [(row["command"], row["reason"]) for row in answer["refused"]]
     assert any("job train-all" in loss for loss in answer["losses"])
     for host in cluster.hosts:
         assert not host.matching("raylet/raylet") + host.matching("gcs_server") + host.matching("dashboard") + host.matching("ray::")
         assert not host.matching("VLLM::EngineCore")
         assert used(host) == idle[host.name]
-    code, answer, said = action(cluster.head, "clean head w1 --yes")  # without its Ray the head doesn't know of w1
+    code, answer, stderr = action(cluster.head, "clean head w1 --yes")  # without its Ray the head does not know w1
     assert code == 0, answer
     assert {row["host"] for row in answer["done"] if row["what"] == "session"} == {"head", "w1"}
     assert answer["freed"]["disk"]
@@ -127,7 +127,7 @@ def test_the_whole_session_is_stopped_on_both_hosts_and_then_cleaned(cluster: Cl
 
 @pytest.mark.incident
 def test_an_orphan_that_ray_stop_left_on_a_worker_is_ended_from_the_head(cluster: Cluster):
-    """In the way of an operator: Ray was stopped on w1 by its own command, then its job, and an engine there still holds 30 GiB."""
+    """An operator stopped Ray on w1 and then the job. An engine there still holds 30 GiB."""
     w1 = cluster.lab["w1"]
     idle = used(w1)
     cluster.submit("engine-on-w1", f"python -c {shlex.quote(ENGINE)}")
@@ -139,8 +139,8 @@ def test_an_orphan_that_ray_stop_left_on_a_worker_is_ended_from_the_head(cluster
     assert not answer["done"], "its job still runs, Ray says"
     cluster.stop_jobs()
     assert engine.is_alive()
-    code, answer, said = action(cluster.head, "kill-orphans --yes --hosts w1")
-    assert (said, rows(answer, "done")) == ("", [("w1", engine.pid)]), answer
+    code, answer, stderr = action(cluster.head, "kill-orphans --yes --hosts w1")
+    assert (stderr, rows(answer, "done")) == ("", [("w1", engine.pid)]), answer
     assert code == 0
     assert answer["freed"]["gpu"] == 30 * GIB
     assert used(w1) == idle
@@ -149,7 +149,7 @@ def test_an_orphan_that_ray_stop_left_on_a_worker_is_ended_from_the_head(cluster
     )
 
 
-def test_what_belongs_to_another_user_is_ended_only_when_root_names_it(cluster: Cluster):
+def test_a_process_of_another_user_is_ended_only_if_root_names_it(cluster: Cluster):
     w1 = cluster.lab["w1"]
     theirs = leave_process(w1, "sleep 10000", user=65534)
     code, answer, _ = action(cluster.head, "kill-orphans --yes")
@@ -162,7 +162,7 @@ def test_what_belongs_to_another_user_is_ended_only_when_root_names_it(cluster: 
     shutil.rmtree(leave_session(w1))
 
 
-def test_a_terminal_that_closes_in_the_middle_of_a_plan_does_nothing(cluster: Cluster):
+def test_a_terminal_that_closes_during_a_plan_changes_nothing(cluster: Cluster):
     _, engine = orphan_on(cluster, "cut")
     with screen(cluster.head) as seen:
         seen.until("Overview")
@@ -179,7 +179,7 @@ def test_an_orphan_is_ended_from_the_screen(cluster: Cluster):
         seen.until("Overview")
         seen.press("K")
         seen.until("Cancel", f"{engine.pid}")
-        eventually(lambda: is_focused(seen, "Kill orphans") or seen.press("Tab"), every=1)  # what comes too soon is no answer
+        eventually(lambda: is_focused(seen, "Kill orphans") or seen.press("Tab"), every=1)  # a key that comes too soon is ignored
         seen.press("Enter")
         seen.until("freed (measured)", within=120)
         assert not engine.is_alive()

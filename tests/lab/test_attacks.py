@@ -1,4 +1,4 @@
-"""A user of a shared host, without any rights, against root's cockpit: nothing of others dies, is removed, run, read, or told to him."""
+"""A user of a shared host without any rights against root's cockpit: nothing of others is killed, removed, run, read or leaked."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ import pytest
 
 from cockpit.probe.sample.sizes import LARGE_BYTES
 from tests.lab import hosts
-from tests.lab.cluster import ENV, eventually, lay_out
+from tests.lab.cluster import ENV, copy_job_files, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, action, once
 from tests.lab.hosts import Host, Lab, Process
+from tests.lab.observe import COCKPIT, Facts, action, once
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 MALLORY = 65534
-"""Nobody; he has an entry among the users, as a real one has."""
+"""The user `nobody`, who has an account as a real user has."""
 HIS_PYTHON = "/usr/bin/python3"
 EVIL = Path("/tmp/evil")
-"""His folder, on each host."""
+"""The attacker's folder, on each host."""
 RAYS = "/tmp/disk/ray"
-"""The temp dir of root's Ray is a link to it."""
+"""Root's Ray has this temp dir; it is a link to a disk."""
 OLD = "session_2026-11-20_01-17-58_164160_10000"
 OLDEST = "session_1999-01-01_00-00-00_000000_1"
 SECRET = "s3cret-of-the-operator"
@@ -44,7 +44,7 @@ time.sleep(10000)
 """
 """A job that never calls ray.init."""
 WITNESS = "#!/bin/sh\n(id -u; env) >> /tmp/evil/ran\nexec sleep 1\n"
-"""Writes down as whom, and in which environment, it has run."""
+"""Writes down the user and the environment that ran it."""
 SWAPS = """
 import os
 os.chdir("LOGS")
@@ -58,15 +58,15 @@ while True:
         pass
 """
 SUDO = "#define _GNU_SOURCE\n#include <unistd.h>\nint main(void) { if (setresuid(0, 0, 0)) return 1; for (;;) pause(); }\n"
-"""As sudo does while it waits for a password."""
+"""Keeps another user's identity and root's, as sudo does while it waits for a password."""
 
 
 class Box:
-    """A host of the lab, its root and its other user."""
+    """A host of the lab with its root and its attacker."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        lay_out(host)
+        copy_job_files(host)
         for path, mode in ((self.at(EVIL), 0o755), (self.at("/tmp/rights"), 0o755)):
             path.mkdir(mode=mode)
         os.chown(self.at(EVIL), MALLORY, MALLORY)
@@ -78,12 +78,12 @@ class Box:
         return self.host.tmp / Path(path).relative_to("/tmp")
 
     def lay(self) -> None:
-        """What he would like root to run."""
+        """Writes the programs that the attacker wants root to run."""
         for name in ("python", "bin/python", "bin/ray"):
             self.write(EVIL / name, WITNESS)
 
     def write(self, path: Path, text: str = "x", uid: int = MALLORY, mode: int = 0o755) -> Path:
-        """A file in there, and its folders, of that user."""
+        """Writes a file on the host, and its folders, owned by that user."""
         outside = self.at(path)
         for folder in [*reversed(outside.parents)][len(self.host.tmp.parts) :]:
             if not folder.exists():
@@ -98,17 +98,17 @@ class Box:
         return self.host.ssh(command, timeout=timeout)
 
     def mallory(self, command: str) -> str:
-        """What a command of his prints, which may fail."""
+        """The output of a command of the attacker; it may fail."""
         return self.host.ssh(f"setpriv --reuid={MALLORY} --regid={MALLORY} --clear-groups sh -c {shlex.quote(command)}", check=False)
 
     def his(self, *words: str, name: str = HIS_PYTHON, env: Sequence[str] = (), program: str = HIS_PYTHON, log: str = "") -> Process:
-        """A process of his that stays: hostile.py with these words, called `name`."""
+        """Starts a process of the attacker that stays: hostile.py with these words, called `name`."""
         line = f"exec -a {shlex.quote(name)} {program} {EVIL}/hostile.py {shlex.join(words)}{f' >{log} 2>&1' if log else ''}"
         become = ("setpriv", f"--reuid={MALLORY}", f"--regid={MALLORY}", "--clear-groups", "env", *env)
         return self.host.spawn(*become, "bash", "-c", line)
 
     def raylet(self, session: str, *flags: str, temp: str = "/tmp/evil/ray", name: str = "raylet") -> Process:
-        """What looks like one of that session."""
+        """Starts a process of the attacker that looks like a raylet of that session."""
         program = self.at(EVIL / "ray/core/src/ray/raylet/raylet")
         if not program.exists():
             self.write(EVIL / "ray/core/src/ray/raylet/raylet")
@@ -118,21 +118,21 @@ class Box:
         return self.his("stay", f"--python_worker_command={EVIL}/bin/python", *words, name=name, program=inside)
 
     def plan(self, request: dict[str, Any], env: str = "") -> Facts:
-        """What root's acting probe answers to a plan."""
+        """The answer of root's probe to a plan."""
         words = shlex.quote(json.dumps({"stage": "plan", "jobs": [], "past": [], **request}))
         probe = f"PYTHONPATH={Path(__file__).parents[2]} {sys.executable} -m cockpit.probe --no-lifeline"
-        said = self.root(f"cd / && {env} {probe} act {words}")
-        answer: Facts = json.loads(said.splitlines()[-1])
+        output = self.root(f"cd / && {env} {probe} act {words}")
+        answer: Facts = json.loads(output.splitlines()[-1])
         return answer
 
     @property
     def ran(self) -> str:
-        """What of his has run, as whom and with what."""
+        """What has run of the attacker's programs: user and environment."""
         path = self.at(EVIL / "ran")
         return path.read_text() if path.exists() else ""
 
     def clear(self) -> None:
-        """All of his ends, and is gone."""
+        """Ends all processes of the attacker and removes the files."""
         for process in self.host.processes():
             with suppress(psutil.NoSuchProcess):
                 if MALLORY in (*process.outer.uids(), *process.outer.gids()) or "/tmp/rights/" in process.text:
@@ -144,7 +144,7 @@ class Box:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    """`box` is for a Ray of root's, `bare` has none."""
+    """The host `box` is for a Ray of root, `bare` has none."""
     if reason := hosts.why_not() or (None if RAY.exists() else NO_RAY):
         pytest.skip(reason)
     made = Lab(f"a{os.getpid() % 100000}", ["box", "bare"], {"PATH": f"{RAY.parent}:{os.environ['PATH']}"})
@@ -154,7 +154,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def rays(lab: Lab) -> Box:
-    """Root's Ray, whose temp dir is a link to a larger disk, with a plain job."""
+    """Root's Ray with a plain job; its temp dir is a link to a larger disk."""
     box = Box(lab["box"])
     box.root(f"mkdir -p {RAYS} && ln -s {RAYS} /tmp/r")
     env = " ".join(f"{name}={value}" for name, value in {**ENV, "RAY_AUTH_MODE": "disabled"}.items())
@@ -186,12 +186,12 @@ def bare(_bare: Box) -> Iterator[Box]:
 
 
 def session(box: Box) -> str:
-    """Of root's Ray."""
+    """The session of root's Ray."""
     return os.path.basename(os.readlink(box.at(RAYS) / "session_latest"))
 
 
 def roots(box: Box) -> set[tuple[int, float]]:
-    """All of root's that lives there, but what comes and goes by itself."""
+    """All processes of root on the host, except those that come and go by themselves."""
     living = [one.outer for one in box.host.processes() if one.outer.uids().effective == 0 and "setpriv" not in one.text]
     return {(one.pid, one.create_time()) for one in living if one.status() != psutil.STATUS_ZOMBIE}
 
@@ -203,7 +203,7 @@ def ray_of(box: Box) -> set[tuple[int, float]]:
 
 
 def dead_session(box: Box, name: str = OLD, temp: str = "/tmp/ray", uid: int = 0) -> str:
-    """One of that user's, of whose raylet 99999 a log is left."""
+    """Makes a session of that user whose raylet 99999 left only a log."""
     path = Path(temp) / name
     head = "[2026-11-20 01:17:58,521 I 99999 99999] (raylet) main.cc:283: Setting cluster ID\n"
     box.write(path / "logs" / "raylet.out", head, uid)
@@ -219,20 +219,20 @@ def refusals(answer: Facts) -> str:
     return json.dumps(answer.get("refused", []))
 
 
-# 1 to 17: what an audit found
+# 1 to 17: findings of an audit
 
 
-def test_01_a_plain_job_lives_on_where_rays_temp_dir_is_a_link(box: Box):
+def test_01_a_plain_job_survives_if_rays_temp_dir_is_a_link(box: Box):
     before = ray_of(box)
     assert len(before) > 5
-    _, answer, said = action(box.host, "kill-orphans --yes --force")
-    assert (answer["done"], said) == ([], ""), answer
+    _, answer, stderr = action(box.host, "kill-orphans --yes --force")
+    assert (answer["done"], stderr) == ([], ""), answer
     assert before <= ray_of(box)
     assert {one["kind"] for one in once(box.host)[1]["processes"] if one["session"] == session(box)} <= {"ray", "worker", "driver", "child"}
 
 
 @pytest.mark.parametrize("how", ["su", "sudo", "plain"])
-def test_02_no_setuid_program_makes_root_run_what_it_names(bare: Box, how: str):
+def test_02_a_setuid_program_does_not_make_root_run_another_program(bare: Box, how: str):
     flags = f"--raylet_socket_name=x --session_dir=/tmp/ray/{OLDEST} --gcs-address=127.0.0.1:1 --python_worker_command={EVIL}/bin/python"
     (bare.host.tmp / "rights" / "sudo.c").write_text(SUDO)
     bare.root("gcc -o /tmp/rights/sudo /tmp/rights/sudo.c && chmod 4755 /tmp/rights/sudo")
@@ -251,11 +251,11 @@ def test_02_no_setuid_program_makes_root_run_what_it_names(bare: Box, how: str):
         bare.plan(request)
     assert "0" not in bare.ran.splitlines(), "as root"
     assert SECRET not in bare.ran
-    assert bool(bare.ran) == (how == "plain")  # what is his is run as him, where a person has named his session
+    assert bool(bare.ran) == (how == "plain")  # a person has named this session: its programs run as its owner
 
 
-def test_03_a_log_that_is_a_link_a_pipe_or_endless_is_neither_followed_nor_waited_for(bare: Box):
-    """`start` looks for the Ray that ran here last in `monitor.log`."""
+def test_03_a_log_that_is_a_link_or_a_pipe_or_endless_is_not_followed(bare: Box):
+    """`start` looks in `monitor.log` for the Ray that ran here last."""
     line = f"using ray installation: {EVIL}/lib/python3.11/site-packages/ray/__init__.py\n"
     secret = bare.write(Path("/tmp/rights/monitor.log"), line, 0, 0o600)
     folders = [dead_session(bare, f"session_2026-11-20_01-17-5{number}_164160_1000{number}", uid=0) for number in range(6)]
@@ -274,7 +274,7 @@ def test_03_a_log_that_is_a_link_a_pipe_or_endless_is_neither_followed_nor_waite
 
 
 @pytest.mark.parametrize("command", ["kill-orphans --dry-run localhost", "clean --dry-run", "status", "doctor"])
-def test_04_no_module_of_the_folder_that_cockpit_is_started_in_is_imported(bare: Box, command: str):
+def test_04_no_module_of_the_current_folder_is_imported(bare: Box, command: str):
     for name in (
         "base64",
         "json",
@@ -294,7 +294,7 @@ def test_04_no_module_of_the_folder_that_cockpit_is_started_in_is_imported(bare:
     assert bare.ran == ""
 
 
-def test_05_a_foreign_session_and_a_pointer_to_it_get_no_token(bare: Box):
+def test_05_a_foreign_session_and_a_link_to_it_get_no_token(bare: Box):
     path = dead_session(bare, temp="/tmp/evil/ray", uid=MALLORY)
     bare.raylet(OLD)
     bare.his("listen", f"{path}/sockets/raylet")
@@ -311,23 +311,23 @@ def test_05_a_foreign_session_and_a_pointer_to_it_get_no_token(bare: Box):
     eventually(lambda: "200" in bare.host.ssh("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8265/ || true"))
     env = f"RAY_AUTH_TOKEN={SECRET}"
     for command in ("status", "doctor", "kill-orphans --yes", "stop --dry-run"):
-        said = bare.host.ssh(f"{env} {COCKPIT} {command} 2>&1", timeout=90, check=False)
-        assert "Traceback" not in said
+        output = bare.host.ssh(f"{env} {COCKPIT} {command} 2>&1", timeout=90, check=False)
+        assert "Traceback" not in output
     heard = bare.at("/tmp/evil/heard")
     assert SECRET not in (heard.read_text() if heard.exists() else "")
-    said = bare.host.ssh(f"{env} {COCKPIT} status 2>&1", timeout=90, check=False)
-    assert f"user {MALLORY}" in said or "another user" in said or "only Ray sessions of other users" in said, said
+    output = bare.host.ssh(f"{env} {COCKPIT} status 2>&1", timeout=90, check=False)
+    assert f"user {MALLORY}" in output or "another user" in output or "only Ray sessions of other users" in output, output
 
 
-def test_06_a_presets_secrets_do_not_go_to_another_users_ray(bare: Box):
-    """His raylet runs, and the name of its session comes first."""
+def test_06_a_presets_secrets_are_not_sent_to_another_users_ray(bare: Box):
+    """The attacker's raylet runs, and its session's name sorts first."""
     bare.raylet(OLDEST, temp="/tmp/evil/temp")
     bare.plan({"act": "start", "role": "head", "words": [], "env": {"WANDB_API_KEY": SECRET}}, env="PATH=/usr/bin:/bin")
     assert SECRET not in bare.ran
     assert bare.ran == ""
 
 
-def test_07_a_log_that_another_user_has_put_into_a_dead_session_makes_no_orphan(bare: Box):
+def test_07_another_users_log_in_a_dead_session_makes_no_orphan(bare: Box):
     folder = dead_session(bare, uid=0)
     log = bare.write(EVIL / "mine" / "out.log", "", 0, 0o666)
     ours = bare.host.spawn("bash", "-c", "exec sleep 10000 >>/tmp/evil/mine/out.log 2>&1")
@@ -341,7 +341,7 @@ def test_07_a_log_that_another_user_has_put_into_a_dead_session_makes_no_orphan(
     ours.kill()
 
 
-def test_08_a_variable_that_was_inherited_elsewhere_makes_no_orphan(bare: Box):
+def test_08_an_inherited_variable_makes_no_orphan(bare: Box):
     dead_session(bare, temp="/tmp/evil/ray", uid=MALLORY)
     bare.raylet(OLD, temp="/tmp/evil/ray").kill()
     inherited = ("RAY_JOB_ID=02000000", f"RAY_NODE_ID={'ab' * 28}", "RAY_TMPDIR=/tmp/evil")
@@ -353,15 +353,15 @@ def test_08_a_variable_that_was_inherited_elsewhere_makes_no_orphan(bare: Box):
         one.kill()
 
 
-def test_09_a_bundle_holds_nothing_that_a_link_leads_to_and_waits_for_no_pipe(box: Box):
+def test_09_a_bundle_follows_no_link_and_waits_for_no_pipe(box: Box):
     box.write(Path("/tmp/rights/secret"), SECRET, 0, 0o600)
     logs = f"{RAYS}/{session(box)}/logs"
-    said = box.mallory(
+    output = box.mallory(
         f"cd {logs} && mv raylet.err raylet.err.0 && ln -s /tmp/rights/secret raylet.err"
         f" && mv dashboard.log dashboard.log.0 && mkfifo dashboard.log"
         f" && mv monitor.log monitor.log.0 && echo planted-by-mallory > monitor.log && echo ok"
     )
-    assert said.strip() == "ok"
+    assert output.strip() == "ok"
     began = time.monotonic()
     box.host.ssh(f"cd /tmp && rm -f b.tar.gz && {COCKPIT} doctor --bundle /tmp/b.tar.gz", timeout=110, check=False)
     assert time.monotonic() - began < 100
@@ -372,7 +372,7 @@ def test_09_a_bundle_holds_nothing_that_a_link_leads_to_and_waits_for_no_pipe(bo
     assert not any(SECRET in text or "planted-by-mallory" in text for text in packed.values())
 
 
-def test_10_what_another_user_has_renamed_is_not_removed(bare: Box):
+def test_10_a_session_that_another_user_renamed_is_not_removed(bare: Box):
     for part in ("logs", "sockets", "thesis"):
         bare.write(EVIL / "ray" / "theirs" / part / "chapter.tex", "years of work", 0)
     os.chown(bare.at(EVIL / "ray"), MALLORY, MALLORY)
@@ -384,7 +384,7 @@ def test_10_what_another_user_has_renamed_is_not_removed(bare: Box):
     assert "to remove this session, put the cursor on it, or name its path by --session" in refusals(answer)
 
 
-def test_11_the_results_of_a_job_stay_when_its_session_goes(bare: Box):
+def test_11_a_jobs_results_stay_when_its_session_is_removed(bare: Box):
     folder = Path(dead_session(bare))
     package = folder / "runtime_resources" / "working_dir_files" / "_ray_pkg_1"
     bare.write(package / "train.py", "x" * 100, 0)
@@ -399,7 +399,7 @@ def test_11_the_results_of_a_job_stay_when_its_session_goes(bare: Box):
     assert not bare.at(folder / "logs" / "raylet.out").exists()
 
 
-def test_12_another_user_can_stop_neither_a_stop_nor_a_clean_nor_a_start(box: Box):
+def test_12_another_user_cannot_block_stop_clean_or_start(box: Box):
     name = session(box)
     gone = dead_session(box, uid=0)
     box.raylet(name, temp="/tmp/r")
@@ -435,12 +435,12 @@ def test_17_an_engines_title_makes_no_orphan(bare: Box):
     bare.host.reset_gpus()
 
 
-# Beyond the audit
+# Attacks beyond the audit
 
 
 @pytest.mark.incident
-def test_a_mob_of_hostile_processes_neither_stops_nor_misleads_cockpit(box: Box):
-    """All of them at once, beside root's Ray with a job; and a process that root's dead Ray has really left over is still found."""
+def test_many_hostile_processes_do_not_stop_or_mislead_cockpit(box: Box):
+    """All of them at once, beside root's Ray with a job. A real orphan of root's dead Ray is still found."""
     name, before = session(box), ray_of(box)
     gone = dead_session(box, uid=0)
     left = box.host.spawn("env", "RAY_RAYLET_PID=99999", "RAY_JOB_ID=02000000", "RAY_TMPDIR=/tmp", "sleep", "10000")
@@ -469,20 +469,20 @@ def test_a_mob_of_hostile_processes_neither_stops_nor_misleads_cockpit(box: Box)
     there = {word for one in box.host.processes() for word in one.command if one.outer.uids().real == MALLORY}
     assert there >= {"endless", "renames", "raylet", f"--session_dir=/tmp/r/{name}"}
     began = time.monotonic()
-    _, facts, said = once(box.host)
-    assert facts["cluster"]["session"] == name, said
+    _, facts, stderr = once(box.host)
+    assert facts["cluster"]["session"] == name, stderr
     assert {one["kind"] for one in facts["processes"] if one["session"] == name and one["user"] == "root"} <= {
         "ray",
         "worker",
         "driver",
         "child",
     }
-    _, answer, said = action(box.host, "kill-orphans --yes")
-    assert [one["pid"] for one in answer["done"]] == [left.pid], (answer, said)
-    _, answer, said = action(box.host, "stop --dry-run")
+    _, answer, stderr = action(box.host, "kill-orphans --yes")
+    assert [one["pid"] for one in answer["done"]] == [left.pid], (answer, stderr)
+    _, answer, stderr = action(box.host, "stop --dry-run")
     assert {one.get("user") for one in answer["plan"]} == {"root"}, [one for one in answer["plan"] if one.get("user") != "root"]
-    _, answer, said = action(box.host, "clean --yes")
-    assert gone in [one["path"] for one in (*answer["done"], *answer["failed"])], (answer, said)
+    _, answer, stderr = action(box.host, "clean --yes")
+    assert gone in [one["path"] for one in (*answer["done"], *answer["failed"])], (answer, stderr)
     print(f"figure: four commands among a mob of hostile processes took {time.monotonic() - began:.1f} s")
     assert before <= ray_of(box)
     assert Path("/etc/passwd").exists()
@@ -491,8 +491,8 @@ def test_a_mob_of_hostile_processes_neither_stops_nor_misleads_cockpit(box: Box)
 
 
 @pytest.mark.incident
-def test_a_bind_mount_in_a_namespace_of_his_own_and_the_root_of_his_process_lead_nowhere(bare: Box):
-    """In it `/tmp/ray` is the host's `/etc`, and his raylet names a session there."""
+def test_a_bind_mount_in_the_attackers_namespace_leads_nowhere(bare: Box):
+    """In that namespace `/tmp/ray` is the host's `/etc`; the attacker's raylet names a session in it."""
     line = (
         f"unshare --user --map-root-user --mount bash -c 'mkdir -p /tmp/evil/r && mount --rbind /etc /tmp/evil/r && "
         f"exec -a raylet {HIS_PYTHON} {EVIL}/hostile.py stay --raylet_socket_name=x --session_dir=/tmp/evil/r/{OLDEST}'"
@@ -503,13 +503,13 @@ def test_a_bind_mount_in_a_namespace_of_his_own_and_the_root_of_his_process_lead
     answer = action(bare.host, "clean --yes")[1]
     assert answer["done"] == []
     assert set(os.listdir("/etc")) == etc
-    said = bare.plan({"act": "ray", "verb": "kill_actor", "ids": ["ab" * 16], "session": OLDEST})
-    assert "error" in said
+    output = bare.plan({"act": "ray", "verb": "kill_actor", "ids": ["ab" * 16], "session": OLDEST})
+    assert "error" in output
     assert bare.ran == ""
 
 
-def test_a_hard_link_to_a_file_of_roots_in_a_dead_session_costs_that_file_nothing(bare: Box):
-    """Where the kernel lets him make one."""
+def test_a_hard_link_to_roots_file_in_a_dead_session_does_not_harm_that_file(bare: Box):
+    """On kernels that let the attacker make such a link."""
     folder = dead_session(bare, uid=0)
     kept = bare.write(Path("/tmp/rights/kept"), SECRET, 0, 0o644)
     os.link(kept, bare.at(folder) / "logs" / "monitor.log")
@@ -519,8 +519,8 @@ def test_a_hard_link_to_a_file_of_roots_in_a_dead_session_costs_that_file_nothin
     assert kept.read_text() == SECRET
 
 
-def test_links_that_he_moves_about_while_a_session_is_removed_cost_nothing_outside(bare: Box):
-    """He swaps a folder in it for a link to root's, and back, as fast as he can."""
+def test_links_that_move_while_a_session_is_removed_harm_nothing_outside(bare: Box):
+    """The attacker keeps exchanging a folder for a link to root's folder, as fast as possible."""
     folder = Path(dead_session(bare, uid=0))
     kept = [bare.write(Path(f"/tmp/rights/kept/{number}"), "x", 0) for number in range(50)]
     bare.root(
@@ -536,8 +536,8 @@ def test_links_that_he_moves_about_while_a_session_is_removed_cost_nothing_outsi
     assert all(path.exists() for path in kept)
 
 
-def test_a_process_that_takes_the_pid_of_a_planned_one_lives(bare: Box):
-    """He ends his own, and starts processes until root's next one is given that number."""
+def test_a_process_that_gets_the_pid_of_a_planned_one_survives(bare: Box):
+    """The attacker ends the planned process and starts others until root's next process gets that pid."""
     dead_session(bare, uid=0)
     left = bare.host.spawn("env", "RAY_RAYLET_PID=99999", "RAY_JOB_ID=02000000", "RAY_TMPDIR=/tmp", "sleep", "10000")
     plan = bare.plan({"act": "kill", "named": None})
@@ -553,22 +553,22 @@ def test_a_process_that_takes_the_pid_of_a_planned_one_lives(bare: Box):
 
 
 @pytest.mark.parametrize("place", ["preset", "hosts"])
-def test_a_pipe_in_place_of_a_file_that_was_named_is_not_waited_for(bare: Box, place: str):
+def test_a_pipe_in_place_of_a_named_file_is_not_waited_for(bare: Box, place: str):
     bare.mallory(f"mkfifo {EVIL}/named.yaml")
     command = f"check {EVIL}/named.yaml" if place == "preset" else f"status --hosts {EVIL}/named.yaml"
-    said = bare.host.ssh(f"timeout 60 {COCKPIT} {command} 2>&1; echo $?", timeout=90)
-    assert said.strip().splitlines()[-1] != "124"
-    assert "regular file" in said or "another user" in said, said
+    output = bare.host.ssh(f"timeout 60 {COCKPIT} {command} 2>&1; echo $?", timeout=90)
+    assert output.strip().splitlines()[-1] != "124"
+    assert "regular file" in output or "another user" in output, output
 
 
-def test_what_sudo_leaves_of_his_environment_is_not_obeyed(bare: Box):
+def test_the_attackers_environment_after_sudo_is_ignored(bare: Box):
     """HOME, XDG_*, PYTHON* and BASH_ENV, as `sudo -E` keeps them."""
     for name in (".bash_profile", ".profile", ".bashrc", ".config/cockpit/config.yaml", ".ray/auth_token"):
         bare.write(EVIL / name, "reach: /tmp/evil/python\n" if name.endswith("yaml") else f"{EVIL}/python &\n")
     bare.write(EVIL / ".local/lib/python3.11/site-packages/usercustomize.py", "import os; os.system('/tmp/evil/python &')\n")
     env = f"env HOME={EVIL} XDG_RUNTIME_DIR={EVIL} BASH_ENV={EVIL}/.bashrc TMPDIR={EVIL} PYTHONUSERBASE={EVIL}/.local"
-    said = bare.host.ssh(f"{env} {COCKPIT} status 2>&1", timeout=60, check=False)
-    assert "another user" in said
+    output = bare.host.ssh(f"{env} {COCKPIT} status 2>&1", timeout=60, check=False)
+    assert "another user" in output
     for request in ({"act": "start", "role": "head", "words": []}, {"act": "stop", "everything": True, "session": None}):
         bare.plan(request, env=f"{env} PATH=/usr/bin:/bin")
     assert bare.ran == ""

@@ -1,4 +1,4 @@
-"""What a hostile user of a real cluster writes, and what of it reaches the terminal, the files and the records of whoever runs cockpit."""
+"""Text that a hostile user of a real cluster writes does not act on a terminal, and no secret in it is shown."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from pathlib import Path
 import pytest
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT
 from tests.lab.hosts import Host
+from tests.lab.observe import COCKPIT
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
 EVIL = f"{CLIPBOARD}\x1b]8;;file:///etc/shadow\x07\x1b[2J\x9b31m\x1bP1$r\x1b\\\u202egnp\u200b[bold][@click=app.quit]z[/]"
-"""A clipboard, a link, a cleared screen, a colour in one character, a device string, a text read backwards, markup."""
+"""A clipboard, a link, a cleared screen, a one-character colour, a device string, reversed text, markup."""
 ACTIONS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-"""What acts on a terminal, or hides or turns text; `\\r` is what a terminal makes of each line end."""
+"""Characters that act on a terminal, or that hide or turn text. A terminal adds `\\r` to each line end."""
 ATTACKER = 65534
 KEY = "hf_abcdefghijKLMNOPQRSTuvwxyz01234567"
 TITLED = ("bash", "-c", 'exec -a "$0" sleep 10000')
 AS_ATTACKER = f"setpriv --reuid {ATTACKER} --regid {ATTACKER} --clear-groups"
 
 
-def said(host: Host, words: str) -> str:
-    """All that a command of cockpit prints in a terminal of the host."""
+def output_of(host: Host, words: str) -> str:
+    """Everything that a command of cockpit prints in a terminal of the host."""
     inside = f"stty cols 400; {COCKPIT} {words}"
     return host.ssh(f"script -qec {shlex.quote(inside)} /dev/null </dev/null", timeout=120, check=False)
 
 
 @pytest.fixture
 def hostile(cluster: Cluster) -> Iterator[Cluster]:
-    """A job of which every text is an attack, and a process that calls itself one."""
+    """A job whose texts are all attacks, and a process whose title is one."""
     job = (
         "import ray, time, sys; ray.init(log_to_driver=False)\n"
         f"evil = {EVIL!r}\n"
@@ -58,8 +58,8 @@ def hostile(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def alive(cluster: Cluster) -> bool:
-    told = cluster.http.get("/api/v0/actors", params={"detail": 1}).json()["data"]["result"]["result"]
-    return any(actor["name"] == EVIL + "1" and actor["state"] == "ALIVE" for actor in told)
+    actors = cluster.http.get("/api/v0/actors", params={"detail": 1}).json()["data"]["result"]["result"]
+    return any(actor["name"] == EVIL + "1" and actor["state"] == "ALIVE" for actor in actors)
 
 
 def test_no_text_of_a_hostile_job_acts_on_a_terminal_or_shows_its_keys(hostile: Cluster):
@@ -73,14 +73,14 @@ def test_no_text_of_a_hostile_job_acts_on_a_terminal_or_shows_its_keys(hostile: 
         "kill --dry-run",
         "stop-job 'evil; touch pwned' --dry-run",
     ):
-        told = said(head, words)
-        assert "evil" in told or words == "kill --dry-run", told
-        assert ACTIONS.findall(told) == [], f"{words}: {told!r}"
-        assert KEY not in told, words
-        assert "0123456789abcdef" * 3 not in told, words
+        output = output_of(head, words)
+        assert "evil" in output or words == "kill --dry-run", output
+        assert ACTIONS.findall(output) == [], f"{words}: {output!r}"
+        assert KEY not in output, words
+        assert "0123456789abcdef" * 3 not in output, words
 
 
-def test_a_title_or_a_path_of_another_user_is_text_in_every_answer(cluster: Cluster):
+def test_another_users_title_or_path_stays_text_in_every_answer(cluster: Cluster):
     head, forged = cluster.head, '{"act":"kill-orphans","user":"root","outcome":"forged"}'
     title = f"train {EVIL}\n{forged}\nWANDB_API_KEY={'0123456789abcdef' * 2} "
     theirs = head.spawn(*AS_ATTACKER.split(), "env", "RAY_RAYLET_PID=99999", "RAY_JOB_ID=02000000", *TITLED, title)
@@ -88,15 +88,15 @@ def test_a_title_or_a_path_of_another_user_is_text_in_every_answer(cluster: Clus
     path = head.tmp / "ray" / f"session_2001-01-01_01-01-01_000000_1{CLIPBOARD}\nforged"
     head.ssh(f"{AS_ATTACKER} mkdir -p {shlex.quote('/tmp/ray/' + path.name + '/logs')}", check=False)
     for words in ("status", "doctor", "kill-orphans --dry-run", f"kill-orphans head --pid {theirs.pid} --yes", "clean --dry-run"):
-        told = said(head, words)
-        assert ACTIONS.findall(told) == [], f"{words}: {told!r}"
-        assert "0123456789abcdef" * 2 not in told, words
-        assert forged not in told.splitlines(), words
-    assert str(theirs.pid) in said(head, f"kill-orphans head --pid {theirs.pid} --dry-run"), "it was looked at"
+        output = output_of(head, words)
+        assert ACTIONS.findall(output) == [], f"{words}: {output!r}"
+        assert "0123456789abcdef" * 2 not in output, words
+        assert forged not in output.splitlines(), words
+    assert str(theirs.pid) in output_of(head, f"kill-orphans head --pid {theirs.pid} --dry-run"), "it was looked at"
 
 
 @pytest.mark.parametrize("how", ["ln -s {secret} {log}", "mkfifo {log}", "ln {secret} {log}", "ln -s /dev/zero {log}", "mkdir {log}"])
-def test_a_bundle_holds_nothing_that_another_user_points_it_at(cluster: Cluster, how: str):
+def test_a_bundle_contains_no_file_that_another_users_link_names(cluster: Cluster, how: str):
     head = cluster.head
     secret = head.tmp / "only-roots"
     secret.write_text("what only root may read\n")
@@ -105,7 +105,7 @@ def test_a_bundle_holds_nothing_that_another_user_points_it_at(cluster: Cluster,
     head.ssh(f"chmod 1777 /tmp/ray/session_latest/logs; mv {log} {log}.kept; rm -rf {log} /tmp/bundle.tgz")
     try:
         head.ssh(f"{AS_ATTACKER} {how.format(secret='/tmp/only-roots', log=log)}", check=False)
-        assert "Written: /tmp/bundle.tgz" in said(head, "doctor --bundle /tmp/bundle.tgz")
+        assert "Written: /tmp/bundle.tgz" in output_of(head, "doctor --bundle /tmp/bundle.tgz")
         held = head.ssh("tar xzOf /tmp/bundle.tgz | tr -cd '[:print:]\\n\\33'")
         assert "doctor.txt" in head.ssh("tar tzf /tmp/bundle.tgz")
     finally:
@@ -113,11 +113,11 @@ def test_a_bundle_holds_nothing_that_another_user_points_it_at(cluster: Cluster,
     assert "what only root may read" not in held
 
 
-def test_a_log_in_a_bundle_acts_on_no_terminal(cluster: Cluster):
+def test_a_log_in_a_bundle_does_not_act_on_a_terminal(cluster: Cluster):
     head = cluster.head
     (Path(head.tmp) / "evil.txt").write_text(f"{EVIL} HF_TOKEN={KEY}\n")
     head.ssh("cat /tmp/evil.txt >> /tmp/ray/session_latest/logs/monitor.log; rm -f /tmp/bundle.tgz")
-    said(head, "doctor --bundle /tmp/bundle.tgz")
+    output_of(head, "doctor --bundle /tmp/bundle.tgz")
     held = head.ssh("tar xzOf /tmp/bundle.tgz --wildcards '*/monitor.log' '*/status.json' '*/doctor.txt' '*/config.yaml'")
     assert "gnp" in held
     assert ACTIONS.findall(held) == []

@@ -1,9 +1,8 @@
-"""A clean-up beside a real Ray: what is dead goes, and whoever works notices nothing."""
+"""Cleaning beside a real Ray removes what is dead and does not disturb what works."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from cockpit.sources.probes import payload
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.hosts import Host
+from tests.lab.observe import ask_probe
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -21,11 +20,9 @@ DEAD = "session_2026-01-02_03-04-05_678901_23"
 
 
 def action(host: Host, stage: str, **more: Any) -> dict[str, Any]:
-    """What the acting probe says, sent to the host as it is sent to any."""
+    """The answer of the probe's `clean`."""
     request = {"act": "clean", "stage": stage, "sessions": None, "older_than": None, "protected": [], "targets": [], **more}
-    (host.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
-    answer: dict[str, Any] = json.loads(host.ssh("python3 - < /tmp/act.py", timeout=120).splitlines()[-1])
-    return answer
+    return ask_probe(host, request)
 
 
 def latest(host: Host) -> str:
@@ -41,11 +38,11 @@ def inside(folder: Path) -> set[str]:
 
 
 def workers(host: Host) -> set[int]:
-    """All that runs there, but the naps of the shell that watches over a job."""
+    """All processes of the host except the `sleep`s of the shell that watches over a job."""
     return {process.pid for process in host.processes() if process.text != "sleep 1"}
 
 
-def test_a_clean_up_during_a_live_run_removes_only_what_is_dead(cluster: Cluster):
+def test_cleaning_during_a_live_run_removes_only_dead_things(cluster: Cluster):
     host, ray = cluster.head, cluster.head.tmp / "ray"
     cluster.submit("busy", "sleep 10000")
     eventually(lambda: cluster.job("busy") == "RUNNING")
@@ -68,7 +65,9 @@ def test_a_clean_up_during_a_live_run_removes_only_what_is_dead(cluster: Cluster
     assert names(receipt["done"]) == [DEAD, "psm_0a1b2c3d"]
     assert receipt["freed"]["shm"] >= 1000000
     assert receipt["freed"]["disk"] == plan["targets"][0]["size"], "what is kept is not counted"
-    assert inside(ray / DEAD) == {"run", "run/model.safetensors", "logs", "sockets"}, "empty marks stay: it may be cleaned later"
+    assert inside(ray / DEAD) == {"run", "run/model.safetensors", "logs", "sockets"}, (
+        "the empty folders stay, so that it can be cleaned later"
+    )
     assert before <= inside(ray / live)
     assert running <= workers(host)
     assert latest(host) == live
@@ -76,7 +75,7 @@ def test_a_clean_up_during_a_live_run_removes_only_what_is_dead(cluster: Cluster
     assert cluster.complete()
 
 
-def test_the_live_session_is_refused_also_when_it_was_agreed_to(cluster: Cluster):
+def test_the_live_session_is_refused_even_if_it_was_agreed_to(cluster: Cluster):
     host = cluster.lab["w1"]
     folder = host.tmp / "ray" / latest(host)
     before, status = inside(folder), folder.stat()
@@ -88,7 +87,7 @@ def test_the_live_session_is_refused_also_when_it_was_agreed_to(cluster: Cluster
 
 
 @pytest.mark.incident
-def test_a_host_whose_ray_was_killed_is_left_clean(cluster: Cluster):
+def test_a_host_whose_ray_was_killed_is_cleaned(cluster: Cluster):
     host = cluster.lab["w1"]
     session = latest(host)
     for process in host.processes():

@@ -1,4 +1,4 @@
-"""Ray in containers, root's and a user's: seen from outside, inside and through `podman exec`; kills hit the right namespace or nothing."""
+"""Ray in containers of root and of a user, seen from outside and inside. Kills reach the right namespace or nothing."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.lab import hosts
 from tests.lab.cluster import eventually
 from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.containers import Container, Podman, lay_out_podman, numbers_of, remove_cgroups, why_no_podman
-from tests.lab.eyes import COCKPIT, Facts, kinds, screen
 from tests.lab.hosts import Host, Lab, is_alive
 from tests.lab.leftovers import GIB
+from tests.lab.observe import COCKPIT, Facts, kinds, screen
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(600)]
 
@@ -31,7 +31,7 @@ DRIVER = "import ray, time; ray.init(); time.sleep(10000)"
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Host]:
-    """With podman, and an ordinary user beside root."""
+    """A host with podman and an ordinary user beside root."""
     if reason := hosts.why_not() or why_no_podman() or (None if RAY.exists() else NO_RAY):
         pytest.skip(reason)
     lab = Lab(f"pd{os.getpid() % 100000}", ["head"], {"PATH": f"{RAY.parent}:{os.environ['PATH']}:/usr/sbin"})
@@ -45,7 +45,7 @@ def host() -> Iterator[Host]:
 
 @pytest.fixture
 def made(host: Host) -> Iterator[ExitStack]:
-    """What a test has made goes with it."""
+    """Removes what a test has made."""
     with ExitStack() as stack:
         stack.callback(host.reset_gpus)
         for user in ("root", "train"):
@@ -60,7 +60,7 @@ def container(made: ExitStack, podman: Podman, name: str, *args: str, **more: st
 
 
 def probes_in(one: Container) -> list[psutil.Process]:
-    """Those that cockpit has sent into it."""
+    """The probes that cockpit has started in the container."""
     return [process for process in one.processes() if is_alive(process) and "given.readline" in " ".join(process.cmdline())]
 
 
@@ -69,7 +69,7 @@ def why(facts: Facts, pid: int) -> str:
 
 
 def host_pid_of_a_driver(host: Host, one: Container) -> int:
-    """Of a process of the host that has the number of a job's driver in the container. Raises `ValueError` where that is taken: again."""
+    """A process of the host whose pid is that of a job's driver in the container. Raises `ValueError` if that pid is taken; try again."""
     job = f"ppo{time.monotonic_ns()}"
     one.run(f"{RAY} job submit --no-wait --submission-id {job} -- {sys.executable} -c '{DRIVER}'")
     wanted = int(eventually(lambda: json.loads(one.run(f"curl -s http://127.0.0.1:8265/api/jobs/{job}"))["driver_info"])["pid"])
@@ -90,7 +90,7 @@ def host_pid_of_a_driver(host: Host, one: Container) -> int:
     ],
     ids=["root", "rootless", "own network", "no network"],
 )
-def test_a_ray_in_a_container_is_told_alike_from_inside_and_outside_and_kills_hit_what_was_meant(host, made, user, words, ray):
+def test_inside_and_outside_agree_about_a_ray_in_a_container_and_kills_hit_the_right_process(host, made, user, words, ray):
     podman = Podman(host, user)
     one = container(made, podman, "train", words)
     one.start_ray(ray)
@@ -110,8 +110,8 @@ def test_a_ray_in_a_container_is_told_alike_from_inside_and_outside_and_kills_hi
     assert (code, refused["done"]) == (1, []), "its namespace is another one: nothing proves from here that it is dead"
     assert kinds(podman.cockpit(f"status{at}")[1], "head")[near] == "unknown"
     command = "podman exec -it train cockpit"
-    assert f"`{command}`" in podman.say("kill-orphans --yes")
-    assert f"run `{command}`" in podman.say(f"doctor{at}")
+    assert f"`{command}`" in podman.print_for_people("kill-orphans --yes")
+    assert f"run `{command}`" in podman.print_for_people(f"doctor{at}")
     assert is_alive(orphan)
 
     code, ended = one.cockpit("kill-orphans --yes")
@@ -129,8 +129,8 @@ def test_a_ray_in_a_container_is_told_alike_from_inside_and_outside_and_kills_hi
     eventually(lambda: not probes_in(one))
 
 
-def test_what_a_container_is_given_is_what_its_ray_has_and_what_only_the_inside_knows_is_unknown_outside(host, made):
-    """Its memory by a real cgroup, its /dev/shm, two of eight GPUs."""
+def test_a_containers_limits_are_its_rays_and_unknown_outside(host, made):
+    """Memory by a real cgroup, its own /dev/shm, two of eight GPUs."""
     root, state = Podman(host), host.state.with_name("two.state")
     lines = [line for line in host.state.read_text().splitlines() if line.startswith(("gpu 4 ", "gpu 5 "))]
     state.write_text("".join(line.replace("gpu 4", "gpu 0").replace("gpu 5", "gpu 1") + "\n" for line in lines))
@@ -157,10 +157,10 @@ def test_what_a_container_is_given_is_what_its_ray_has_and_what_only_the_inside_
     limits = ("total", "kill_at", "host_total")
     assert [both["memory"][name] for name in limits] == [node["memory"][name] for name in limits]
     assert both["shm"]["total"] == 64 << 20
-    assert {process["host"] for process in facts["status"]["processes"]} == {"own"}, "each is told once, by whoever sees it from inside"
+    assert {process["host"] for process in facts["status"]["processes"]} == {"own"}, "each is listed once, as seen from inside"
 
 
-def test_status_and_doctor_alike_look_into_a_container_of_the_config_while_ray_is_well(host, made):
+def test_status_and_doctor_look_into_a_configured_container_while_ray_is_well(host, made):
     root = Podman(host)
     one = container(made, root, "train")
     one.start_ray()
@@ -173,10 +173,10 @@ def test_status_and_doctor_alike_look_into_a_container_of_the_config_while_ray_i
         assert [node["state"] for node in facts["nodes"]] == ["ALIVE"]
         assert "node-missing" not in {finding["code"] for finding in facts["findings"]}
     root("stop -t 0 train")
-    assert "train: Error: can only create exec sessions on running containers" in root.say("status")
+    assert "train: Error: can only create exec sessions on running containers" in root.print_for_people("status")
 
 
-def test_a_stranger_with_the_pid_that_a_driver_has_in_its_container_is_not_taken_for_it(host, made):
+def test_a_host_process_with_the_pid_of_a_containers_driver_is_not_that_driver(host, made):
     root = Podman(host)
     one = container(made, root, "train")
     one.start_ray()
@@ -192,7 +192,7 @@ def test_a_stranger_with_the_pid_that_a_driver_has_in_its_container_is_not_taken
     assert stranger.is_alive()
 
 
-def test_pids_that_nvml_counts_as_the_machine_does_are_nobodys_in_a_container(host, made):
+def test_pids_of_another_namespace_belong_to_nobody_in_a_container(host, made):
     root = Podman(host)
     one = container(made, root, "train")
     bystander, user = one.spawn("sleep 10000"), one.spawn("bash -c 'touch /dev/nvidia0; exec sleep 10000 3</dev/nvidia0'")
@@ -221,7 +221,7 @@ def test_orphans_in_several_containers_are_ended_through_podman_exec(host, made,
     eventually(lambda: not any(map(is_alive, orphans)))
 
 
-def test_a_container_that_is_started_anew_while_a_plan_is_open_keeps_what_has_the_same_pid_there(host, made):
+def test_a_container_restarted_during_a_plan_keeps_the_process_with_the_same_pid(host, made):
     root = Podman(host)
     one = container(made, root, "train", "--network none")
     root.write_config(f"hosts: [train]\n{REACH}")
@@ -237,19 +237,19 @@ def test_a_container_that_is_started_anew_while_a_plan_is_open_keeps_what_has_th
     assert is_alive(innocent)
 
 
-def test_a_container_that_is_stopped_or_removed_is_said_to_be(host, made):
+def test_a_stopped_or_removed_container_is_reported(host, made):
     root = Podman(host)
     one = container(made, root, "train", "--network none")
     root.write_config(f"hosts: [train]\n{REACH}")
     one.leave_orphan()
     root("stop -t 0 train")
     assert root.cockpit("kill-orphans --yes")[0] == 1
-    assert "container state improper" in root.say("kill-orphans --yes")
+    assert "container state improper" in root.print_for_people("kill-orphans --yes")
     root("rm -f train")
-    assert 'no container with name or ID "train"' in root.say("kill-orphans --yes")
+    assert 'no container with name or ID "train"' in root.print_for_people("kill-orphans --yes")
 
 
-def test_a_restart_of_a_container_is_seen_and_its_new_ray_is_followed(host, made):
+def test_a_restarted_container_is_noticed_and_its_new_ray_is_followed(host, made):
     user = Podman(host, "train")
     one = container(made, user, "train")
     one.start_ray()
@@ -266,8 +266,8 @@ def test_a_restart_of_a_container_is_seen_and_its_new_ray_is_followed(host, made
 
 
 @pytest.mark.parametrize("words", ["kill-orphans", "kill-orphans --hosts train"])
-def test_a_strangers_container_of_the_same_name_is_never_hit(host, made, words):
-    """Another user's podman has one that is called alike, with what looks left over."""
+def test_another_users_container_of_the_same_name_is_never_hit(host, made, words):
+    """Another user's podman has a container of this name, with a process that looks left over."""
     root, stranger = Podman(host), Podman(host, "train")
     ours, others = (container(made, podman, "train", "--network none") for podman in (root, stranger))
     root.write_config(f"hosts: [train]\n{REACH}")
@@ -280,7 +280,7 @@ def test_a_strangers_container_of_the_same_name_is_never_hit(host, made, words):
 
 
 @pytest.mark.parametrize(("way", "at"), [("mount", "/tmp/ray"), ("link", "/other")])
-def test_a_ray_that_lives_in_another_container_is_not_called_dead_where_its_folder_is_shared(host, made, way, at):
+def test_a_ray_in_another_container_with_a_shared_folder_is_not_called_dead(host, made, way, at):
     root = Podman(host)
     one = container(made, root, f"{way}-there", "--network none")
     one.start_ray()
@@ -296,14 +296,14 @@ def test_a_ray_that_lives_in_another_container_is_not_called_dead_where_its_fold
     assert sorted(one.tmp.glob("ray/session_*/*")) == files
 
 
-def test_an_image_whose_python_lies_is_an_error_of_that_container_and_runs_nothing_outside(host, made):
+def test_a_lying_python_in_an_image_is_an_error_of_that_container(host, made):
     root = Podman(host)
     one = container(made, root, "train", "--network none")
     fake = one.tmp / "python3"
     fake.write_text('#!/bin/sh\ntouch /run/lies\necho "{\\"taken\\": \\"$(id)\\"}"\nsleep 1\n')
     fake.chmod(0o755)
     root.write_config("hosts: [{name: train, python: /tmp/python3}]\n" + REACH)
-    assert 'FAILING SOURCE probe on train: train: {"taken": "uid=0(root)' in root.say("status"), (
+    assert 'FAILING SOURCE probe on train: train: {"taken": "uid=0(root)' in root.print_for_people("status"), (
         "as text: what it says can't be read as facts"
     )
     assert root.cockpit("kill-orphans --yes")[0] == 1
@@ -314,26 +314,26 @@ def test_an_image_whose_python_lies_is_an_error_of_that_container_and_runs_nothi
 EATER = "import ray; ray.init(); ray.get(ray.remote(max_retries=0)(lambda: len(bytearray(4 << 30))).remote())"
 
 
-def test_a_worker_that_the_kernel_kills_at_the_containers_limit_is_told_with_that_limit(host, made):
-    """Again and again until it is: what was killed before anybody looked is not told."""
+def test_a_worker_killed_at_the_containers_memory_limit_is_reported_with_that_limit(host, made):
+    """Repeats until it is reported: kills before the first sample are not."""
     root = Podman(host)
     one = container(made, root, "train", "--network host --memory 2g --memory-swap 2g")
     one.start_ray(env="-e RAY_memory_monitor_refresh_ms=0")
     root.write_config(f"hosts: [train]\n{REACH}")
     watched = root.watch(made)
 
-    def told() -> dict[str, str]:
+    def reported() -> dict[str, str]:
         one.run(f"{sys.executable} -c {shlex.quote(EATER)} >/dev/null 2>&1")
         return {finding["code"]: finding["text"] for finding in watched()["findings"]}
 
-    found = eventually(lambda: (now := told()).get("workers-killed-oom") and now)
+    found = eventually(lambda: (now := reported()).get("workers-killed-oom") and now)
     assert "The kernel killed " in found["workers-killed-oom"]
     assert "is unknown; its container may use 2.0G of memory there, " in found["workers-killed-oom"]
     assert "Ray may use 2.0G of memory on" in found["memory-limit-cgroup"]
 
 
 def test_docker_exec_reaches_a_container_by_its_real_client(host, made):
-    """Podman answers it as Docker's engine would."""
+    """Podman answers in place of Docker's engine."""
     root = Podman(host)
     if "Docker version" not in root.run("docker --version", check=False):
         pytest.skip("needs the client of Docker")
@@ -346,5 +346,5 @@ def test_docker_exec_reaches_a_container_by_its_real_client(host, made):
     done = root.cockpit("kill-orphans --yes")[1]["done"]
     assert [(row["host"], row["pid"]) for row in done] == [("train", numbers_of(orphan.pid)[-1])]
     eventually(lambda: not is_alive(orphan))
-    assert "by docker exec, into containers" in root.say("doctor")
+    assert "by docker exec, into containers" in root.print_for_people("doctor")
     eventually(lambda: not probes_in(one))

@@ -1,4 +1,4 @@
-"""What waits in vain, has failed, was left behind or comes up again and again on a real Ray is found, with the right numbers."""
+"""Failures, leaks, restart loops and hopeless waiting on a real Ray are found, with the right numbers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, Watcher, action
+from tests.lab.cluster import Cluster
+from tests.lab.incidents import found, watching
+from tests.lab.observe import Watcher, action
 from tests.lab.placement_jobs import PlacementJobs
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
-
-CONFIG = "findings: {waiting_hopeless: 5, leak_age: 2}\n"
 
 
 @pytest.fixture
@@ -24,29 +23,13 @@ def asked(cluster: Cluster) -> PlacementJobs:
 
 @pytest.fixture
 def watcher(cluster: Cluster) -> Iterator[Watcher]:
-    """Watches with thresholds that a test has the time for."""
-    folder = cluster.head.tmp / "soon" / "cockpit"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(CONFIG)
-    made = Watcher(cluster.head, env="XDG_CONFIG_HOME=/tmp/soon")
+    """Watches with short thresholds."""
+    made = watching(cluster, waiting_hopeless=5, leak_age=2)
     yield made
     made.end()
 
 
-def found(watcher: Watcher, code: str, *words: str, level: str = "") -> Facts:
-    """The finding with this code that has all these words in it, as soon as it is told."""
-
-    def right() -> Facts | None:
-        listed = [each for each in watcher.now.get("findings", ()) if each["code"] == code]
-        return next((each for each in listed if all(word in each["text"] for word in words) and level in ("", each["level"])), None)
-
-    try:
-        return eventually(right, within=120) or {}
-    except AssertionError as error:
-        raise AssertionError(f"no {code} with {words}: {watcher.now.get('findings')}, {watcher.now.get('faults')}") from error
-
-
-def test_a_failure_a_leak_a_loop_and_what_waits_in_vain_are_found(asked: PlacementJobs, watcher: Watcher):
+def test_a_failure_a_leak_a_loop_and_hopeless_waiting_are_found(asked: PlacementJobs, watcher: Watcher):
     asked.run(
         "vain",
         """
@@ -84,12 +67,12 @@ raise RuntimeError("the reward model has no head")
     loop = found(watcher, "actor-restarting")
     assert re.fullmatch(r"Actor Falls of job vain was restarted 3 times (in the last|since its job started) \S+( ago)?", loop["text"])
     group = asked.ray("placement_groups")["left"]["placement_group_id"]
-    code, _, said = action(asked.cluster.head, f"remove-placement-group {group} --yes")
-    assert code == 0, said
+    code, _, stderr = action(asked.cluster.head, f"remove-placement-group {group} --yes")
+    assert code == 0, stderr
     watcher.until(lambda facts: not [each for each in facts["findings"] if each["code"] == "placement-group-leaked"])
 
 
-def test_tasks_that_no_node_is_large_enough_for_are_found_and_those_whose_turn_will_come_are_not(asked: PlacementJobs, watcher: Watcher):
+def test_tasks_too_large_for_every_node_are_found_and_tasks_that_can_run_later_are_not(asked: PlacementJobs, watcher: Watcher):
     asked.run(
         "large",
         """
@@ -103,6 +86,6 @@ ray.get([*(large.remote() for _ in range(3)), *(small.remote() for _ in range(50
     status = asked.cluster.http.get("/api/cluster_status").json()["data"]["clusterStatus"]
     assert [needs for needs, _ in status["loadMetricsReport"]["resourceDemand"] if needs == {"CPU": 8.0}], "they wait too"
     assert [each["code"] for each in watcher.now["findings"] if "wait" in each["text"]] == ["task-pending"]
-    code, _, said = action(asked.cluster.head, "stop-job large --yes")
-    assert code == 0, said
+    code, _, stderr = action(asked.cluster.head, "stop-job large --yes")
+    assert code == 0, stderr
     watcher.until(lambda facts: not [each for each in facts["findings"] if each["code"] == "task-pending"])

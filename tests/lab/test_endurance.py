@@ -1,4 +1,4 @@
-"""What a screen that is left alone for days lives through: prompts of ssh, being stopped, a window that is drawn about."""
+"""A screen that runs for days survives prompts of ssh, being stopped, and changes of the terminal's size."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from cockpit.config.reach import DEFAULT_REACH
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, Screen, lay_config, screen
 from tests.lab.hosts import SSHD, Host, Lab, Process
+from tests.lab.observe import COCKPIT, Screen, screen, write_config
 from tests.lab.usage import usage
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]
@@ -23,7 +23,7 @@ PROMPT = re.compile(r"password:|authenticity of host|\(yes/no|passphrase", re.IG
 
 
 def reached_by(lab: Lab, *options: str) -> None:
-    """Let cockpit on the head look at w1 by an ssh that may ask: without BatchMode."""
+    """Lets cockpit on the head reach w1 by an ssh that may ask: without BatchMode."""
     plain = DEFAULT_REACH.replace("-o BatchMode=yes ", "").replace("ssh ", f"ssh {' '.join(options)} -F {lab.ssh_config} ", 1)
     config = lab["head"].folder / "run" / "lab" / "home" / ".config" / "cockpit" / "config.yaml"
     config.write_text(f"reach: {json.dumps(plain)}\nhosts: [w1]\nprobe_hosts: always\n")
@@ -31,17 +31,17 @@ def reached_by(lab: Lab, *options: str) -> None:
 
 @pytest.fixture
 def asking(cluster: Cluster) -> Iterator[Host]:
-    """The head, where ssh knows a window to ask in; its own configuration comes back afterwards."""
-    lay_config(cluster.lab)
+    """The head, where ssh has a program to ask with. Restores ssh's configuration afterwards."""
+    write_config(cluster.lab)
     head = cluster.head
     (head.tmp / "askpass").write_text(ASKPASS)
     (head.tmp / "askpass").chmod(0o755)
     yield head
-    lay_config(cluster.lab)
+    write_config(cluster.lab)
 
 
 def says_so(head: Host, words: str) -> None:
-    """The fault is on the screen with all else, no prompt is, and no ssh waits for an answer."""
+    """The fault is on the screen, no prompt is, and no ssh waits for an answer."""
     with screen(head, "--readonly", env="SSH_ASKPASS=/tmp/askpass SSH_ASKPASS_REQUIRE=force DISPLAY=:0") as shown:
         shown.until("nodes 2/2", words, within=PATIENCE)
         shown.press("F")
@@ -53,7 +53,7 @@ def says_so(head: Host, words: str) -> None:
         eventually(lambda: not [process for process in head.matching("ssh", "w1") if "[mux]" not in process.text], within=PATIENCE)
 
 
-def test_an_ssh_that_would_ask_for_a_password_asks_nobody(asking: Host, lab: Lab):
+def test_an_ssh_that_would_ask_for_a_password_does_not_ask(asking: Host, lab: Lab):
     w1 = lab["w1"]
     options = "-o PidFile=/tmp/sshd.pid -o PubkeyAuthentication=no -o KbdInteractiveAuthentication=no -o UsePAM=no"
     w1.ssh(f"{SSHD} -p 2222 -h {lab.folder}/host {options} && until test -s /tmp/sshd.pid; do sleep 0.05; done")
@@ -64,7 +64,7 @@ def test_an_ssh_that_would_ask_for_a_password_asks_nobody(asking: Host, lab: Lab
         w1.ssh("kill $(cat /tmp/sshd.pid)")
 
 
-def test_an_ssh_that_would_ask_whether_to_trust_a_host_key_asks_nobody(asking: Host, lab: Lab):
+def test_an_ssh_that_would_ask_about_a_host_key_does_not_ask(asking: Host, lab: Lab):
     reached_by(lab, "-o", "StrictHostKeyChecking=ask", "-o", "UserKnownHostsFile=/tmp/nobody-known")
     says_so(asking, "its host key is unknown here")
 
@@ -72,7 +72,7 @@ def test_an_ssh_that_would_ask_whether_to_trust_a_host_key_asks_nobody(asking: H
 @pytest.fixture
 def watched(cluster: Cluster) -> Iterator[Screen]:
     """A screen on which everything has been drawn."""
-    lay_config(cluster.lab)
+    write_config(cluster.lab)
     with screen(cluster.head) as shown:
         shown.until("nodes 2/2", "jobs 0 running", within=PATIENCE)
         yield shown
@@ -80,8 +80,8 @@ def watched(cluster: Cluster) -> Iterator[Screen]:
 
 @pytest.fixture
 def typed(cluster: Cluster) -> Iterator[Screen]:
-    """The same, started from a shell with job control: what is stopped in a pane of its own tmux continues at once."""
-    lay_config(cluster.lab)
+    """The same, started from a shell with job control: tmux would at once continue a stopped program of its own."""
+    write_config(cluster.lab)
     with screen(cluster.head) as shown:
         shown._tmux("respawn-pane", "-k", "bash --norc -i")
         shown.type(f"{COCKPIT}\n")
@@ -94,18 +94,18 @@ def program_of(head: Host) -> Process:
 
 
 def goes_on(shown: Screen) -> None:
-    """The shell has the terminal; `fg` gives it back."""
+    """The shell has the terminal; `fg` returns it."""
     shown.until("Stopped", within=PATIENCE)
     shown.type("fg\n")
 
 
-def test_a_screen_that_is_stopped_and_goes_on_is_soon_of_now(cluster: Cluster, typed: Screen):
+def test_a_stopped_screen_that_continues_soon_shows_the_present(cluster: Cluster, typed: Screen):
     program = program_of(cluster.head)
     program.freeze()
     cluster.submit("later", "sleep 1000")
     eventually(lambda: cluster.job("later") == "RUNNING", within=PATIENCE)
     begun = time.monotonic()
-    eventually(lambda: time.monotonic() - begun > 20, within=PATIENCE)  # beyond the age at which facts are old
+    eventually(lambda: time.monotonic() - begun > 20, within=PATIENCE)  # longer than the age at which facts become stale
     assert program.outer.status() == "stopped"
     asked = requests_of(program)
     goes_on(typed)
@@ -118,11 +118,11 @@ def test_a_screen_that_is_stopped_and_goes_on_is_soon_of_now(cluster: Cluster, t
 
 
 def requests_of(program: Process) -> int:
-    """Connections that it holds open to Ray's dashboard: how many questions it has put at once."""
+    """Its open connections to Ray's dashboard: the number of parallel requests."""
     return sum(each.raddr.port == 8265 for each in program.outer.net_connections("tcp") if each.raddr)
 
 
-def test_being_stopped_again_and_again_leaves_no_threads_behind(cluster: Cluster, typed: Screen):
+def test_repeated_stops_leave_no_threads_behind(cluster: Cluster, typed: Screen):
     program = program_of(cluster.head)
     threads = program.outer.num_threads()
     for _ in range(5):
@@ -132,14 +132,14 @@ def test_being_stopped_again_and_again_leaves_no_threads_behind(cluster: Cluster
     eventually(lambda: program.outer.num_threads() <= threads + 1, within=PATIENCE)
     typed.press("2")
     typed.until("w1", "head", within=PATIENCE)
-    # A key that was pressed before it went on is lost.
+    # A key that was pressed before the program continued is lost.
     eventually(lambda: not program.is_alive() or typed.press("q"), within=PATIENCE, every=1.0)
     typed.press("C-u")
     typed.type("stty -a\n")
     typed.until(" icanon", " echo ", within=PATIENCE)
 
 
-def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it(cluster: Cluster, typed: Screen):
+def test_ctrl_z_returns_the_terminal_and_fg_takes_it_back(cluster: Cluster, typed: Screen):
     typed.press("C-z")
     goes_on(typed)
     typed.until("nodes 2/2", within=PATIENCE)
@@ -147,11 +147,11 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it(cluster: Cluster, typed:
     typed.until("w1", "head", within=PATIENCE)
 
 
-def test_ctrl_z_stops_the_programs_around_it_too(cluster: Cluster):
-    lay_config(cluster.lab)
+def test_ctrl_z_also_stops_the_programs_around_it(cluster: Cluster):
+    write_config(cluster.lab)
     with screen(cluster.head) as shown:
         shown._tmux("respawn-pane", "-k", "bash --norc -i")
-        shown.type(f"sh -c '{COCKPIT}; true'\n")  # as make, uvx and sudo do
+        shown.type(f"sh -c '{COCKPIT}; true'\n")  # as under make, uvx and sudo
         shown.until("nodes 2/2", within=PATIENCE)
         shown.press("C-z")
         goes_on(shown)
@@ -160,27 +160,27 @@ def test_ctrl_z_stops_the_programs_around_it_too(cluster: Cluster):
         shown.until("w1", "head", within=PATIENCE)
 
 
-def test_ctrl_z_does_nothing_where_no_shell_could_let_it_go_on(watched: Screen):
+def test_ctrl_z_does_nothing_without_a_shell_that_could_continue_it(watched: Screen):
     watched.press("C-z")
     watched.press("2")
     watched.until("NODES 2", within=PATIENCE)
 
 
 @pytest.mark.timeout(900)
-def test_a_terminal_that_changes_its_size_a_thousand_times(watched: Screen):
+def test_a_terminal_changes_its_size_a_thousand_times(watched: Screen):
     program = watched.program.outer
     turn(watched, 500)
     files = usage(program, 0.0).files
-    # Memory is at its highest, 35 MB more, when caches are full: after some ten thousand sizes.
-    assert any(growth_of(watched, 1000) < 1 for _ in range(30)), "what comes for ever comes every time"
+    # Memory is highest, 35 MB more, when the caches are full: after some ten thousand sizes.
+    assert any(growth_of(watched, 1000) < 1 for _ in range(30)), "a leak would grow every time"
     watched.resize(160, 50)
     text = watched.until("nodes 2/2", "Overview", within=PATIENCE)
     assert "Traceback" not in text
-    eventually(lambda: usage(program, 0.0).files <= files + 2)  # a request that is under way has one, too
+    eventually(lambda: usage(program, 0.0).files <= files + 2)  # an open request has one, too
 
 
 def growth_of(shown: Screen, times: int) -> float:
-    """MB that so many sizes add."""
+    """MB that this many changes of size add."""
     program = shown.program.outer
     before = usage(program, 0.0).memory
     turn(shown, times)
@@ -188,7 +188,7 @@ def growth_of(shown: Screen, times: int) -> float:
 
 
 def turn(shown: Screen, times: int) -> None:
-    """Every size from one that is too small to a very large one; now and then another page."""
+    """Uses every size from too small to very large, and changes the page now and then."""
     for number in range(times):
         shown.resize(20 + 37 * number % 240, 5 + 13 * number % 70)
         if number % 50 == 0:

@@ -1,4 +1,4 @@
-"""A real Ray whose temp dir lies on a small disk: a job that logs more than that holds is named; its log can be emptied while it runs."""
+"""A real Ray whose temp dir lies on a small disk: a job that fills it with its log is named; the log can be emptied while it runs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from tests.lab import hosts
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import action, lay_config, once
 from tests.lab.hosts import Lab
 from tests.lab.incidents import found, over, watching
+from tests.lab.observe import action, once, write_config
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
@@ -30,11 +30,11 @@ while True:
         print("one line more", flush=True)
     time.sleep(0.2)
 """
-"""Prints so many MiB, as a driver does that logs each step; then a line now and again, once somebody wants to see one."""
+"""Prints this many MiB, as a driver that logs each step; later a line now and then, when a file asks for it."""
 
 
 class SmallDisk(Cluster):
-    """Its temp dir is a disk of 400 MiB, also after a start that took too long."""
+    """Its temp dir is a disk of 400 MiB, also after a repeated start."""
 
     def _start(self) -> None:
         self.head.ssh("mountpoint -q /tmp/ray || { mkdir -p /tmp/ray && mount -t tmpfs -o size=400m tmpfs /tmp/ray; }")
@@ -50,7 +50,7 @@ def small() -> Iterator[Cluster]:
     try:
         cluster = SmallDisk(lab, ["head"], RAY)
         cluster.start()
-        lay_config(lab)
+        write_config(lab)
         yield cluster
     finally:
         lab.close()
@@ -76,17 +76,17 @@ def test_a_driver_that_fills_the_disk_is_named_and_its_job_is_stopped(small: Clu
         head.ssh(f"truncate -s 0 {log}")
         (head.tmp / "say").touch()
         eventually(lambda: "one line more" in head.ssh(f"tail -c 100 {log}"), within=120)
-        assert int(head.ssh(f"stat -c %s {log}")) < MIB, "it begins anew, and is no file with a hole"
+        assert int(head.ssh(f"stat -c %s {log}")) < MIB, "it begins again and has no hole"
         assert small.job("chatty") == "RUNNING"
         over(watcher, "disk-filling")
-        code, _, said = action(head, f"{full['remedy']['text'].split('`')[1].removeprefix('cockpit ')} --yes")
-        assert code == 0, said
+        code, _, stderr = action(head, f"{full['remedy']['text'].split('`')[1].removeprefix('cockpit ')} --yes")
+        assert code == 0, stderr
         assert small.job("chatty") == "STOPPED"
     finally:
         watcher.end()
 
 
-def test_a_machine_has_one_name_and_counts_once(small: Cluster):
+def test_a_machine_has_one_name_and_is_counted_once(small: Cluster):
     _, facts, _ = once(small.head)
     assert [node["host"] for node in facts["nodes"]] == ["head"]
     assert "1 of 1 host probed" in small.head.ssh("cockpit status; true")

@@ -1,4 +1,4 @@
-"""Facts of real hosts that don't fit together: lengths of paths, numbers of ports, folders that hosts share, processes that hang."""
+"""Facts of real hosts that contradict each other: path lengths, port numbers, shared folders, hanging processes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from tests.lab import hosts
 from tests.lab.cluster import Cluster, eventually, start_patiently
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT
 from tests.lab.hosts import Lab
 from tests.lab.incidents import found, over, watching
+from tests.lab.observe import COCKPIT
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
@@ -45,7 +45,7 @@ time.sleep(10000)
 
 @pytest.fixture
 def sharing() -> Iterator[Cluster]:
-    """A Ray whose two hosts share /tmp/ray, and whose head has four ports for workers."""
+    """A Ray whose two hosts share /tmp/ray and whose head has four worker ports."""
     reason = hosts.why_not() or (None if RAY.exists() else NO_RAY)
     if reason:
         pytest.skip(reason)
@@ -79,7 +79,7 @@ def _end(cluster: Cluster) -> None:
             process.kill()
 
 
-def test_worker_ports_that_run_out_and_a_session_folder_of_two_hosts_are_told(sharing: Cluster):
+def test_exhausted_worker_ports_and_a_shared_session_folder_are_reported(sharing: Cluster):
     watcher = watching(sharing, "hosts: [head, w1]\nprobe_hosts: always\n", worker_ports_age=2)
     shared = found(watcher, "session-folder-shared", "2 hosts, head, w1, share the session folder /tmp/ray/session_")
     assert shared["level"] == "warning"
@@ -95,28 +95,28 @@ def test_worker_ports_that_run_out_and_a_session_folder_of_two_hosts_are_told(sh
     logs = max((sharing.head.tmp / "ray").glob("session_2*")) / "logs"
     before = {path.name for path in logs.iterdir()}
     sharing.lab["w1"].ssh(f"{COCKPIT} clean --yes --older-than 0s", check=False)
-    assert before <= {path.name for path in logs.iterdir()}, "the head lives in that folder"
+    assert before <= {path.name for path in logs.iterdir()}, "the head uses that folder"
 
 
 def test_a_temp_dir_that_is_too_long_is_refused_before_the_old_ray_is_stopped(cluster: Cluster):
     raylet = cluster.part("raylet")
     preset = {"ray": {"head": {"host": "head", "num_gpus": 8, "temp_dir": LONG}, "python": str(RAY.with_name("python"))}}
     (cluster.head.tmp / "long.yaml").write_text(json.dumps(preset))
-    said = cluster.head.ssh(f"{COCKPIT} recover /tmp/long.yaml --yes 2>&1; echo code $?", timeout=280)
-    assert f"the path of Ray's socket plasma_store in {LONG} (63 bytes) would have 12" in said
-    assert "at most 107 are possible: `ray start` would fail" in said
-    assert "code 0" not in said
+    output = cluster.head.ssh(f"{COCKPIT} recover /tmp/long.yaml --yes 2>&1; echo code $?", timeout=280)
+    assert f"the path of Ray's socket plasma_store in {LONG} (63 bytes) would have 12" in output
+    assert "at most 107 are possible: `ray start` would fail" in output
+    assert "code 0" not in output
     assert raylet.is_alive()
 
 
-def test_a_rank_that_hangs_in_the_kernel_is_told_with_how_long(cluster: Cluster):
+def test_a_rank_that_hangs_in_the_kernel_is_reported_with_its_duration(cluster: Cluster):
     for host in cluster.hosts:
         (host.tmp / "jobs" / "hangs.py").write_text(HANGS)
     watcher = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n", stuck_age=10)
     cluster.submit("hangs", "python hangs.py")
-    told = found(watcher, "job-stuck-io", "1 process of job hangs on ", "in D state for ")
+    finding = found(watcher, "job-stuck-io", "1 process of job hangs on ", "in D state for ")
     (rank,) = [process for host in cluster.hosts for process in host.matching("ray::Rank") if process.outer.status() == "disk-sleep"]
-    assert f"(pid {rank.pid})" in told["text"]
+    assert f"(pid {rank.pid})" in finding["text"]
     for process in [child for host in cluster.hosts for child in host.matching("ray::Rank")]:
         process.kill()
     over(watcher, "job-stuck-io")

@@ -1,4 +1,4 @@
-"""What goes wrong on the hosts of a real Ray, several things at once: each is found with the right numbers, and ends when it is mended."""
+"""Several faults at once on the hosts of a real Ray: each is found with the right numbers, and ends when it is repaired."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, Watcher, action, lay_config, node, once
 from tests.lab.hosts import Host
-from tests.lab.incidents import found, over, told, watching
+from tests.lab.incidents import found, over, serious_findings, watching
+from tests.lab.observe import COCKPIT, Watcher, action, node, once, write_config
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
@@ -64,7 +64,7 @@ time.sleep(10000)
 
 @pytest.fixture
 def watcher(cluster: Cluster) -> Iterator[Watcher]:
-    """Looks at both hosts all the time."""
+    """Watches both hosts all the time."""
     made = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n")
     made.until(lambda now: all(node(now, name)["gpus"][0]["power_limit"] for name in ("head", "w1")), within=120)
     yield made
@@ -72,7 +72,7 @@ def watcher(cluster: Cluster) -> Iterator[Watcher]:
 
 
 def gpu(host: Host, index: int, **facts: int) -> None:
-    """Change facts of a GPU of the simulated NVML."""
+    """Changes facts of a simulated GPU."""
     names = ("gpu", "index", "uuid", "total", "base", "util", "memutil", "temp", "power", "lost", "ecc")
 
     def changed(line: str) -> str:
@@ -84,7 +84,7 @@ def gpu(host: Host, index: int, **facts: int) -> None:
     nvml.edit(host.state, lambda lines: [changed(line) for line in lines])
 
 
-def test_gpus_that_are_ill_and_memory_that_is_held_are_told_each_by_its_kind(cluster: Cluster, watcher: Watcher):
+def test_each_gpu_fault_and_held_memory_has_its_own_finding(cluster: Cluster, watcher: Watcher):
     w1 = cluster.lab["w1"]
     gpu(w1, 3, lost=1)
     gpu(w1, 4, ecc=7)
@@ -107,7 +107,7 @@ def test_gpus_that_are_ill_and_memory_that_is_held_are_told_each_by_its_kind(clu
             "Ray counts 2 GPUs of w1 as free, but their memory is in use by others: work placed there may run out of GPU memory",
         ),
     }  # fmt: skip
-    eventually(lambda: told(watcher) == ill, within=120)
+    eventually(lambda: serious_findings(watcher) == ill, within=120)
     doctor = cluster.head.ssh(f"XDG_CONFIG_HOME=/tmp/soon {COCKPIT} doctor --hosts head,w1,gone; true")
     assert [text for _, _, text in ill.values() if text not in doctor] == [], doctor
     assert "2 nodes alive, 2 of 3 hosts probed" in doctor
@@ -115,10 +115,10 @@ def test_gpus_that_are_ill_and_memory_that_is_held_are_told_each_by_its_kind(clu
     w1.reset_gpus()
     stranger.kill()
     over(watcher, *(set(ill) - {"gpu-slowed"}))
-    assert told(watcher)["gpu-slowed"][2] == "A GPU of w1 was throttled within the last 1m00s"
+    assert serious_findings(watcher)["gpu-slowed"][2] == "A GPU of w1 was throttled within the last 1m00s"
 
 
-def test_links_power_limits_and_xids_are_told_each_by_its_kind(cluster: Cluster, watcher: Watcher):
+def test_links_power_limits_and_xids_have_their_own_findings(cluster: Cluster, watcher: Watcher):
     w1 = cluster.lab["w1"]
     nvml.add(w1.state, "xid 0 79", "set 1 nvlinks_down 2", "set 2 pcie_width 8", "set 3 nvlink_errors 50", "set 4 power_limit 500000")
     worker = w1.hold(2, 20 * GIB, busy=95, title="python finetune.py")
@@ -137,7 +137,7 @@ def test_links_power_limits_and_xids_are_told_each_by_its_kind(cluster: Cluster,
     over(watcher, "gpu-power-capped", "gpu-nvlink-down", "gpu-pcie-slow")
 
 
-def test_a_rank_that_lags_memory_that_creeps_and_an_idle_worker_that_keeps_some_are_told(cluster: Cluster, watcher: Watcher):
+def test_a_slow_rank_growing_memory_and_an_idle_worker_with_memory_are_reported(cluster: Cluster, watcher: Watcher):
     for host in cluster.hosts:
         (host.tmp / "jobs" / "left.py").write_text(LEFT)
     cluster.submit("left", "python left.py")
@@ -153,7 +153,7 @@ def test_a_rank_that_lags_memory_that_creeps_and_an_idle_worker_that_keeps_some_
     over(watcher, "gpu-memory-grows", "gpu-lags")
 
 
-def test_ranks_that_stall_and_ranks_that_hang_are_told_with_the_odd_one_also_where_nobody_looks(cluster: Cluster):
+def test_stalled_and_hanging_ranks_are_reported_with_the_different_one_even_without_a_probe(cluster: Cluster):
     for host in cluster.hosts:
         (host.tmp / "jobs" / "ranks.py").write_text(RANKS)
     cluster.submit("ranks", f"WANDB_API_KEY={SECRET} python ranks.py")
@@ -166,7 +166,7 @@ def test_ranks_that_stall_and_ranks_that_hang_are_told_with_the_odd_one_also_whe
         assert node(watcher.now, "w1")["gpus"][0]["power_limit"] is None, "no probe looks at w1"
         used = [(each["host"], hold["index"]) for each in watcher.now["processes"] for hold in each["gpus"]]
         assert sorted(name for name, _ in used) == ["head", "head", "w1", "w1"]
-        odd = max(used)  # which of its GPUs a node hands out is Ray's to say
+        odd = max(used)  # Ray decides which GPUs a node hands out
         for name, index in used:
             gpu(cluster.lab[name], index, util=100, power=70_000 if (name, index) == odd else 120_000)
         hung = found(
@@ -202,10 +202,10 @@ def small_disk(cluster: Cluster) -> Iterator[str]:
     w1.ssh("umount -l /tmp/small")
 
 
-def test_a_second_ray_what_it_leaves_on_a_full_disk_and_a_raylet_that_was_given_up(cluster: Cluster, watcher: Watcher, small_disk: str):
-    lay_config(cluster.lab)
+def test_a_second_ray_its_full_disk_and_a_forgotten_raylet_are_reported(cluster: Cluster, watcher: Watcher, small_disk: str):
+    write_config(cluster.lab)
     w1, raylet = cluster.lab["w1"], cluster.part("raylet", "w1")
-    raylet.freeze()  # while Ray gives it up, the rest
+    raylet.freeze()  # while Ray gives it up, continue with the rest
     second = f"--head --port=6399 --temp-dir={small_disk} --num-gpus=1 --num-cpus=1 --object-store-memory=80000000"
     cluster.command(w1, f"ray start {second} --include-dashboard=false --disable-usage-stats")
     both = found(watcher, "sessions-several", "2 Ray sessions run on w1, and each may offer the same 8 GPUs: session_")
@@ -227,11 +227,11 @@ def test_a_second_ray_what_it_leaves_on_a_full_disk_and_a_raylet_that_was_given_
         f"On w1 /tmp/small/session_latest points at the dead {name} and /tmp/small/ray_current_cluster names {w1.address}:6399, "
         "where no Ray runs: `ray.init()` and `ray status` fail"
     )
-    assert "sessions-several" not in told(watcher)
-    code, _, said = action(cluster.head, f"clean w1 --session {small_disk}/{name} --yes")
-    assert code == 0, said
+    assert "sessions-several" not in serious_findings(watcher)
+    code, _, stderr = action(cluster.head, f"clean w1 --session {small_disk}/{name} --yes")
+    assert code == 0, stderr
     over(watcher, "disk-full")
-    w1.ssh(f"rm -f {small_disk}/ray_current_cluster")  # which belongs to no session
+    w1.ssh(f"rm -f {small_disk}/ray_current_cluster")  # it belongs to no session
     over(watcher, "pointer-dead")
     given_up = found(watcher, "node-dead", "Ray marked w1 dead", f"but its raylet (pid {raylet.pid}, stopped by a signal) still runs there")
     assert (given_up["level"], given_up["remedy"]["act"]) == ("critical", "kill")
@@ -241,13 +241,13 @@ def test_a_second_ray_what_it_leaves_on_a_full_disk_and_a_raylet_that_was_given_
 
 
 AS_NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps +dac_read_search --ambient-caps +dac_read_search env HOME=/tmp"
-"""Somebody else, who may read all that root has, so that he finds Ray; and may write nothing of it."""
+"""Another user who can read all that root can, and so finds Ray, but cannot write any of it."""
 OTHER_PYTHON = "/usr/bin/python3"
-"""Not the tests' own."""
+"""A Python that is not the tests' own."""
 
 
 def other_python() -> tuple[str, str]:
-    """The command of another Python that can import our Ray, and its version."""
+    """The command and version of another Python that can import our Ray."""
     packages, theirs = sysconfig.get_paths()["purelib"], ""
     with contextlib.suppress(OSError):
         asked = subprocess.run([OTHER_PYTHON, "-c", "import platform; print(platform.python_version())"], capture_output=True, text=True)
@@ -257,12 +257,12 @@ def other_python() -> tuple[str, str]:
     return f"PYTHONPATH={packages} {OTHER_PYTHON}", theirs
 
 
-def test_versions_that_differ_between_hosts_are_told_and_a_job_that_ray_refuses_for_it(cluster: Cluster):
+def test_different_versions_are_reported_and_the_job_that_ray_refuses_for_them(cluster: Cluster):
     python, version = other_python()
     w1, ours = cluster.lab["w1"], platform.python_version()
     nvml.add(w1.state, "driver 570.86.15")
     cluster.command(w1, "ray stop --force")
-    minor = "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL=minor"  # else Ray refuses that too
+    minor = "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL=minor"  # else Ray refuses this too
     cluster.command(w1, f"{minor} {python} -m ray.scripts.scripts start --address={cluster.gcs_address} {START}")
     watcher = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n")
     try:
@@ -275,33 +275,33 @@ def test_versions_that_differ_between_hosts_are_told_and_a_job_that_ray_refuses_
         assert failed["text"].endswith(f"Python: {version}")
     finally:
         watcher.end()
-        cluster.part("raylet", "w1").kill()  # so that the next test gets a whole Ray
+        cluster.part("raylet", "w1").kill()  # the next test gets a complete Ray
 
 
-def test_a_temp_dir_of_somebody_else_is_told_to_whom_it_stops_and_its_remedy_helps(cluster: Cluster):
-    lay_config(cluster.lab)
+def test_another_users_temp_dir_is_reported_with_the_users_it_blocks_and_a_working_remedy(cluster: Cluster):
+    write_config(cluster.lab)
     w1 = cluster.lab["w1"]
     start = "ray start --head --num-gpus=1 --num-cpus=1 --object-store-memory=80000000 --include-dashboard=false"
     refused = cluster.command(w1, f"{AS_NOBODY} {start} --port=6399 2>&1; true")
     assert "PermissionError: [Errno 13] Permission denied: '/tmp/ray/ray_current_cluster'" in refused
     watcher = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n")
     try:
-        left = found(watcher, "sessions-several", "2 Ray sessions run on w1", " of nobody")  # what was refused runs all the same
+        left = found(watcher, "sessions-several", "2 Ray sessions run on w1", " of nobody")  # Ray refused the rest, but these run
         session = left["text"].partition(" of nobody")[0].split()[-1]
-        code, _, said = action(cluster.head, f"stop w1 --session {session} --yes")
-        assert code == 0, said
+        code, _, stderr = action(cluster.head, f"stop w1 --session {session} --yes")
+        assert code == 0, stderr
         over(watcher, "sessions-several")
     finally:
         watcher.end()
     seen = json.loads(cluster.command(w1, f"{AS_NOBODY} {COCKPIT} status --json --address={cluster.address}; true"))
-    (told,) = [each for each in seen["findings"] if each["code"] == "temp-dir-foreign"]
-    assert (told["level"], told["subject"], told["text"]) == (
+    (finding,) = [each for each in seen["findings"] if each["code"] == "temp-dir-foreign"]
+    assert (finding["level"], finding["subject"], finding["text"]) == (
         "info",
         "w1 /tmp/ray",
         "/tmp/ray on w1 belongs to root, and this user can't write to it: `ray start` by this user fails there",
     )
-    assert told["remedy"]["text"].startswith("start a Ray of your own with `ray start --head --temp-dir=/tmp/ray-$USER`")
-    assert not [each for each in once(w1)[1]["findings"] if each["code"] == "temp-dir-foreign"], "root may write it"
+    assert finding["remedy"]["text"].startswith("start a Ray of your own with `ray start --head --temp-dir=/tmp/ray-$USER`")
+    assert not [each for each in once(w1)[1]["findings"] if each["code"] == "temp-dir-foreign"], "root can write to it"
     assert "Ray runtime started" in cluster.command(w1, f"{AS_NOBODY} {start} --port=6400 --temp-dir=/tmp/ray-nobody")
     for process in [*w1.matching("ray-nobody"), *w1.matching("6399"), *w1.matching("6400")]:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -324,7 +324,7 @@ time.sleep(10000)
 
 @contextlib.contextmanager
 def limited_tasks(pid: int, limit: int) -> Iterator[None]:
-    """That process in a cgroup of its own which may have so many threads and processes."""
+    """Moves that process into its own cgroup with a limit of processes and threads."""
     root = Path("/sys/fs/cgroup/pids") if Path("/sys/fs/cgroup/pids").is_dir() else Path("/sys/fs/cgroup")
     before, own = Path(f"/proc/{pid}/cgroup").read_text(), root / f"cockpit-{pid}"
     home = next(path for line in before.splitlines() for _, named, path in [line.split(":", 2)] if named in ("pids", ""))
@@ -338,23 +338,23 @@ def limited_tasks(pid: int, limit: int) -> Iterator[None]:
         own.rmdir()
 
 
-def test_what_ray_stop_leaves_and_what_raylets_are_started_with(cluster: Cluster, watcher: Watcher):
-    lay_config(cluster.lab)
+def test_leftovers_of_ray_stop_and_limits_of_raylets_are_reported(cluster: Cluster, watcher: Watcher):
+    write_config(cluster.lab)
     w1 = cluster.lab["w1"]
     (cluster.head.tmp / "jobs" / "engine_on.py").write_text(ENGINE)
     cluster.submit("engine", f"python engine_on.py {w1.address}")
     engine = eventually(lambda: w1.matching("VLLM::EngineCore"), within=120)[0]
     eventually(lambda: f" {engine.pid} " in w1.state.read_text())
     cluster.command(w1, "ray stop --force")
-    cluster.http.post("/api/jobs/engine/stop")  # while its job runs, it is nobody's orphan
+    cluster.http.post("/api/jobs/engine/stop")  # while its job runs it is no orphan
     left = found(watcher, "gpu-memory-orphaned")
     assert left["text"].startswith("1 orphan process holds 40G of GPU memory on 2 GPUs of w1 (0, 1): job engine STOPPED ")
     assert left["text"].endswith(" ago and nothing alive owns it")
     assert (left["level"], left["subject"], left["remedy"]["act"]) == ("critical", "w1", "kill-orphans")
     assert left["evidence"][0].startswith(f"pid {engine.pid} (orphan) VLLM::EngineCore holds GPU 0: 20G, GPU 1: 20G: ")
     found(watcher, "node-dead", "w1 died", "lost with it: 8 GPUs")
-    code, _, said = action(cluster.head, "kill-orphans w1 --yes")
-    assert code == 0, said
+    code, _, stderr = action(cluster.head, "kill-orphans w1 --yes")
+    assert code == 0, stderr
     over(watcher, "gpu-memory-orphaned")
 
     cluster.command(w1, f"CUDA_VISIBLE_DEVICES=0,1,9 ray start --address={cluster.gcs_address} --num-gpus=3 {START}")
@@ -382,4 +382,4 @@ def test_what_ray_stop_leaves_and_what_raylets_are_started_with(cluster: Cluster
         assert near["level"] == "warning"
     over(watcher, "task-limit-near")
 
-    raylet.kill()  # so that the next test gets a whole Ray
+    raylet.kill()  # the next test gets a complete Ray

@@ -1,4 +1,4 @@
-"""What runs out or is in the way on hosts of a real Ray, by real parts: each is found with whose it is, and ends when it is mended."""
+"""Exhausted resources and obstacles on hosts of a real Ray: each is found with its owner, and ends when it is repaired."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.cluster import Cluster
-from tests.lab.eyes import Watcher, node
 from tests.lab.hosts import Host, Process
 from tests.lab.incidents import found, over, watching
+from tests.lab.observe import Watcher, node
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(600)]
 
@@ -41,7 +41,7 @@ TRAIN = f"import socket; socket.create_server(('', {PORT}))"
 
 @pytest.fixture
 def watcher(cluster: Cluster) -> Iterator[Watcher]:
-    """Looks at both hosts all the time; Ray's own processes have 40 MB for themselves."""
+    """Watches both hosts all the time; Ray's own processes may use 40 MB."""
     made = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n", store_age=2, ray_memory=40 << 20)
     made.until(lambda now: all(node(now, name)["gpus"][0]["power_limit"] for name in ("head", "w1")), within=120)
     yield made
@@ -52,7 +52,7 @@ def run(host: Host, code: str, title: str) -> Process:
     return host.spawn("bash", "-c", f"exec -a {shlex.quote(title)} {sys.executable} -c {shlex.quote(code)}")
 
 
-def test_shared_memory_that_fills_is_told_with_who_holds_it(cluster: Cluster, watcher: Watcher):
+def test_full_shared_memory_is_reported_with_its_holders(cluster: Cluster, watcher: Watcher):
     w1 = cluster.lab["w1"]
     loader = run(w1, FILL, "python loader.py")
     full = found(watcher, "shm-full", "Shared memory (/dev/shm) on w1 is ")
@@ -63,20 +63,20 @@ def test_shared_memory_that_fills_is_told_with_who_holds_it(cluster: Cluster, wa
     over(watcher, "shm-full")
 
 
-def test_an_interface_that_is_not_there_is_told_of_the_job_that_was_told_to_use_it(cluster: Cluster, watcher: Watcher):
+def test_a_missing_interface_is_reported_for_the_job_that_was_given_its_name(cluster: Cluster, watcher: Watcher):
     for host in cluster.hosts:
         (host.tmp / "jobs" / "ranks.py").write_text(RANK)
     cluster.submit("ranks", "python ranks.py")
-    told = found(
+    finding = found(
         watcher, "interface-missing", "GLOO_SOCKET_IFNAME is ib9 for 1 process of job ranks on ", "no such network interface (it has "
     )
     (rank,) = [process for host in cluster.hosts for process in host.matching("ray::Rank")]
-    assert told["evidence"][0].startswith(f"/proc/{rank.pid}/environ on ")
+    assert finding["evidence"][0].startswith(f"/proc/{rank.pid}/environ on ")
     cluster.stop_jobs()
     over(watcher, "interface-missing")
 
 
-def test_a_job_that_wanted_a_port_is_told_with_who_has_it(cluster: Cluster, watcher: Watcher):
+def test_a_job_that_wanted_a_used_port_is_reported_with_the_ports_owner(cluster: Cluster, watcher: Watcher):
     holder = run(cluster.head, LISTEN, "python serve.py")
     cluster.submit("wants-port", f"python -c {shlex.quote(TRAIN)}")
     found(watcher, "job-failed", "wants-port", "Address already in use")
@@ -85,6 +85,6 @@ def test_a_job_that_wanted_a_port_is_told_with_who_has_it(cluster: Cluster, watc
     holder.kill()
 
 
-def test_parts_of_ray_that_hold_much_for_themselves_are_told(cluster: Cluster, watcher: Watcher):
+def test_parts_of_ray_that_use_much_memory_are_reported(cluster: Cluster, watcher: Watcher):
     dashboard = found(watcher, "ray-memory", "Dashboard (pid ", " on head holds ", "stopping jobs does not free it")
     assert dashboard["evidence"][0].startswith("ps -o rss,cmd -p ")

@@ -1,4 +1,4 @@
-"""Six incidents that nobody watches are recorded; afterwards the report alone says what happened, when, and why."""
+"""Six incidents that nobody watches are recorded. The report alone later shows what happened, when, and why."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, once
 from tests.lab.hosts import Lab
+from tests.lab.observe import COCKPIT, once
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(1200)]
 
 GIB = 1 << 30
 ROOM = 9 * GIB // 2
-"""Bytes that may be taken until Ray kills."""
+"""Bytes that jobs may take until Ray kills."""
 RAY = Path(sys.executable).with_name("ray")
 SOON = {
     "waiting_told": 1, "waiting_hopeless": 4, "orphan_age": 2, "gpu_lost_age": 2, "idle_for": 4, "idle_unheard": 4, "oom_told": 20,
 }  # fmt: skip
-"""Thresholds that a test has the time for."""
+"""Short thresholds."""
 HOME = "XDG_CONFIG_HOME=/tmp/soon XDG_STATE_HOME=/tmp/state"
 TROUBLE = """
 import nvml, os, pathlib, ray, subprocess, sys, time
@@ -91,11 +91,11 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Story:
-    """What the report tells while the recorder goes on."""
+    """The report while the recorder continues."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._head = cluster.head
-        self.recorder = self._head.spawn("bash", "-c", f"exec env {HOME} {COCKPIT} record >/tmp/recorder.said 2>&1")
+        self.recorder = self._head.spawn("bash", "-c", f"exec env {HOME} {COCKPIT} record >/tmp/recorder.stderr 2>&1")
 
     def read(self, form: str = "json") -> str:
         self._head.ssh(f"{HOME} {COCKPIT} report -o /tmp/story.{form}")
@@ -106,14 +106,14 @@ class Story:
         eventually(lambda: not self.recorder.is_alive())
 
     def tells(self, code: str, *words: str, ended: bool = False) -> dict[str, Any]:
-        """The finding with this code and these words, as soon as it is recorded; or as soon as its end is."""
+        """Waits until the finding with this code and these words is recorded; with `ended`, until its end is."""
 
-        def right() -> dict[str, Any] | None:
-            told = [one for one in json.loads(self.read())["findings"] if one["code"] == code]
-            return next((one for one in told if all(word in one["text"] for word in words) and (not ended or one["end"])), None)
+        def match() -> dict[str, Any] | None:
+            named = [one for one in json.loads(self.read())["findings"] if one["code"] == code]
+            return next((one for one in named if all(word in one["text"] for word in words) and (not ended or one["end"])), None)
 
         try:
-            return eventually(right, within=180, every=2.0) or {}
+            return eventually(match, within=180, every=2.0) or {}
         except AssertionError as error:
             _, facts, _ = once(self._head, f"--at {time.strftime('%H:%M:%S')}", HOME)
             holders = [one for one in facts.get("processes", ()) if one["gpus"]]
@@ -121,16 +121,16 @@ class Story:
 
 
 def during(what: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What is told, and that it began then."""
+    """What is reported, if it began during `what`."""
     began = time.time()
-    told = what()
-    assert began - 5 <= told["begin"] <= time.time() + 1, told
-    return told
+    finding = what()
+    assert began - 5 <= finding["begin"] <= time.time() + 1, finding
+    return finding
 
 
-def test_six_incidents_that_nobody_watched_are_told_by_the_report(cluster: Cluster):
+def test_the_report_describes_six_incidents_that_nobody_watched(cluster: Cluster):
     story, w1 = Story(cluster), cluster.lab["w1"]
-    eventually(lambda: "recording to" in (cluster.head.tmp / "recorder.said").read_text(), within=120)
+    eventually(lambda: "recording to" in (cluster.head.tmp / "recorder.stderr").read_text(), within=120)
 
     cluster.submit("tp16", "python trouble.py tp16")
     never = during(lambda: story.tells("placement-group-pending", "tp16", "never fits"))
@@ -157,7 +157,7 @@ def test_six_incidents_that_nobody_watched_are_told_by_the_report(cluster: Clust
     eventually(lambda: f" {engine.pid} " in w1.state.read_text())
     cluster.command(w1, "ray stop --force")
     story.tells("node-dead", "w1 died")
-    cluster.http.post("/api/jobs/engine/stop")  # while its job runs, it is nobody's orphan
+    cluster.http.post("/api/jobs/engine/stop")  # while its job runs it is no orphan
     orphan = during(lambda: story.tells("gpu-memory-orphaned", "1 orphan process holds 40G of GPU memory on 2 GPUs of w1 (0, 1)"))
 
     cluster.part("dashboard").kill()
@@ -167,16 +167,16 @@ def test_six_incidents_that_nobody_watched_are_told_by_the_report(cluster: Clust
     account, page = json.loads(story.read()), unescape(story.read("html"))
     (Path(os.environ.get("COCKPIT_STORY", cluster.head.tmp)) / "six.md").write_text(story.read("md"))
     in_the_end = {(one["code"], one["subject"]): one for one in account["findings"]}
-    told = [in_the_end[one["code"], one["subject"]] for one in (never, lost, stalled, near, killed, orphan, silent)]
-    assert sorted(one["begin"] for one in told[:3]) == [one["begin"] for one in told[:3]]
-    assert [one["code"] for one in told if not (one["remedy"] and one["evidence"])] == []
-    assert [one["text"] for one in told if one["text"] not in page] == []
+    reported = [in_the_end[one["code"], one["subject"]] for one in (never, lost, stalled, near, killed, orphan, silent)]
+    assert sorted(one["begin"] for one in reported[:3]) == [one["begin"] for one in reported[:3]]
+    assert [one["code"] for one in reported if not (one["remedy"] and one["evidence"])] == []
+    assert [one["text"] for one in reported if one["text"] not in page] == []
     assert {"tp16", "ranks", "eats", "engine"} <= {job["id"] for job in account["jobs"]}
-    _, facts, said = once(cluster.head, f"--at {then}", HOME)
-    assert "job-stalled" in {one["code"] for one in facts["findings"]}, (said, facts.get("findings"))
+    _, facts, stderr = once(cluster.head, f"--at {then}", HOME)
+    assert "job-stalled" in {one["code"] for one in facts["findings"]}, (stderr, facts.get("findings"))
 
 
 def lose(line: str, gpu: int) -> str:
-    """A line of the simulated NVML's state: this GPU can't be reached any more."""
+    """A line of the simulated NVML's state: this GPU cannot be reached."""
     words = line.split(" ")
     return " ".join([*words[:9], "1", *words[10:]]) if words[:2] == ["gpu", str(gpu)] else line

@@ -1,4 +1,4 @@
-"""What waits in vain, is left behind or runs out of memory on a real Ray is found with the numbers of the truth, until it is mended."""
+"""Hopeless waiting, leftovers and exhausted memory on a real Ray are found with true numbers until they are repaired."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import pytest
 
 from cockpit.text import size
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, Watcher, action
 from tests.lab.hosts import Host, Lab
+from tests.lab.observe import Facts, Watcher, action
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
@@ -28,7 +28,7 @@ SOON = """
 findings: {waiting_told: 1, waiting_hopeless: 4, waiting_long: 6, job_start: 6, leak_age: 3,
   oom_told: 20}
 """
-"""Marks that a test has the time for."""
+"""Short thresholds."""
 ABOUT = """
 import asyncio, json
 from cockpit.config.settings import load
@@ -50,7 +50,7 @@ def actor(kind, **more):
     return ray.remote(kind).options(**more).remote()
 
 def wait(name):
-    while not pathlib.Path(f"/tmp/told/{name}").exists(): time.sleep(0.1)
+    while not pathlib.Path(f"/tmp/signals/{name}").exists(): time.sleep(0.1)
 
 def train1():
     critics = [actor(Critic, num_gpus=2, num_cpus=0, scheduling_strategy="SPREAD") for _ in range(2)]
@@ -90,7 +90,7 @@ def reward():
         falls.fall.remote()
 
 def leaver():
-    if pathlib.Path("/tmp/told/head").exists(): time.sleep(10000)
+    if pathlib.Path("/tmp/signals/head").exists(): time.sleep(10000)
     group = placement_group([{"GPU": 1}] * 2, strategy="STRICT_SPREAD", name="left-over", lifetime="detached")
     critic = actor(Critic, name="kept", num_gpus=1, num_cpus=0, lifetime="detached")
     ray.get([group.ready(), critic.ready.remote()])
@@ -107,14 +107,14 @@ class Eater(Critic):
         eaten = []
         while True:
             eaten.append(b"x" * EATEN)
-            time.sleep(0.02 if pathlib.Path("/tmp/told/faster").exists() else 1)
+            time.sleep(0.02 if pathlib.Path("/tmp/signals/faster").exists() else 1)
 
 def eats():
     eater = actor(Eater, num_cpus=1)
     ray.get(eater.eat.remote())
 
 def left(): half("left")
-def right(): half("right")
+def match(): half("right")
 
 globals()[sys.argv[1]]()
 time.sleep(10000)
@@ -124,7 +124,7 @@ EATEN = 56 << 20
 
 
 class Incidents:
-    """Jobs that get into trouble, and what a watcher says of it."""
+    """Jobs that get into trouble, and a watcher that reports them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.head = cluster, cluster.head
@@ -132,22 +132,22 @@ class Incidents:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.yaml").write_text(SOON)
         (self.head.tmp / "jobs" / "incidents.py").write_text(INCIDENTS.replace("EATEN", str(EATEN)))
-        self.told = self.head.tmp / "told"
-        self.told.mkdir(exist_ok=True)
+        self.signals = self.head.tmp / "signals"
+        self.signals.mkdir(exist_ok=True)
         self.watcher = Watcher(self.head, env="XDG_CONFIG_HOME=/tmp/soon")
 
     def submit(self, name: str, does: str = "", **more: Any) -> None:
-        """A job that does one of the things in the script."""
+        """Submits a job that runs one case of the script."""
         self.cluster.http.delete(f"/api/jobs/{name}")
         body = {"entrypoint": f"cd /tmp/jobs && python incidents.py {does or name}", "submission_id": name, **more}
         eventually(lambda: self.cluster.http.post("/api/jobs/", json=body).is_success)
 
-    def tell(self, what: str) -> None:
-        """Let jobs go on that wait for this."""
-        (self.told / what).write_text("")
+    def send_signal(self, what: str) -> None:
+        """Lets jobs continue that wait for this signal."""
+        (self.signals / what).write_text("")
 
     def rays(self, kind: str) -> list[dict[str, Any]]:
-        """What Ray lists of it, without what is over."""
+        """Ray's list of this kind, without what has ended."""
         rows = self.cluster.http.get(f"/api/v0/{kind}", params={"limit": 1000, "detail": 1}).json()["data"]["result"]["result"]
         return [row for row in rows if row["state"] not in ("DEAD", "REMOVED")]
 
@@ -160,28 +160,28 @@ class Incidents:
         return [row["actor_id"] for row in self.rays("actors") if row["class_name"].endswith(class_)]
 
     def now(self, code: str, subject: str) -> Facts | None:
-        """What is said of it now."""
+        """The present finding."""
         findings = self.watcher.now.get("findings", ())
         return next((each for each in findings if (each["code"], each["subject"]) == (code, subject)), None)
 
     def found(self, code: str, subject: str, *words: str, level: str) -> Facts:
-        """The finding, as soon as it has this level and all these words in it."""
+        """Waits for the finding with this level and all these words."""
 
-        def right() -> Facts | None:
+        def match() -> Facts | None:
             found = self.now(code, subject)
             return found if found and found["level"] == level and all(word in found["text"] for word in words) else None
 
         try:
-            return eventually(right, within=120) or {}
+            return eventually(match, within=120) or {}
         except AssertionError as error:
             raise AssertionError(f"no {code} of {subject}: {self.watcher.now.get('findings')}, {self.watcher.now.get('faults')}") from error
 
     def ended(self, *known: tuple[str, str]) -> None:
-        """Wait until none of them is said any more."""
+        """Waits until none of these findings remains."""
         try:
             eventually(lambda: not any(self.now(*each) for each in known), within=120)
         except AssertionError as error:
-            raise AssertionError(f"still said: {[self.now(*each) for each in known]}") from error
+            raise AssertionError(f"remaining: {[self.now(*each) for each in known]}") from error
 
     def about(self) -> dict[tuple[str, str], set[str]]:
         """The rows that each finding is about."""
@@ -189,22 +189,22 @@ class Incidents:
         return {(code, subject): set(keys) for code, subject, keys in printed}
 
     def action(self, *commands: str) -> None:
-        """What operators do about it, all at once."""
+        """Runs an operator's commands, all at once."""
         with ThreadPoolExecutor() as pool:
-            for code, done, said in pool.map(lambda words: action(self.head, f"{words} --yes"), commands):
-                assert code == 0, (done, said)
+            for code, done, stderr in pool.map(lambda words: action(self.head, f"{words} --yes"), commands):
+                assert code == 0, (done, stderr)
 
     def cancel(self, *jobs: str) -> None:
-        """End the supervisors of jobs that have not started."""
+        """Ends the supervisors of jobs that have not started."""
         (self.head.tmp / "jobs" / "cancel.py").write_text(CANCEL)
         self.cluster.command(self.head, f"python cancel.py {' '.join(jobs)}")
 
     def close(self) -> None:
-        """Watch no more, and forget what jobs were told."""
+        """Stops watching and removes the jobs' signals."""
         self.watcher.end()
         if late := [job["submission_id"] for job in self.cluster.http.get("/api/jobs/").json() if job["status"] == "PENDING"]:
             self.cancel(*late)
-        for file in self.told.iterdir():
+        for file in self.signals.iterdir():
             file.unlink()
 
 
@@ -232,7 +232,7 @@ def small() -> Iterator[Incidents]:
 
 @pytest.fixture
 def incidents(cluster: Cluster) -> Iterator[Incidents]:
-    """A healthy cluster of two nodes, each with 8 GPUs and 16 CPUs, and somebody who watches."""
+    """A healthy cluster of two nodes, each with 8 GPUs and 16 CPUs, and a watcher."""
     made = Incidents(cluster)
     yield made
     made.close()
@@ -240,19 +240,19 @@ def incidents(cluster: Cluster) -> Iterator[Incidents]:
 
 GIB = 1 << 30
 ROOM = 9 * GIB // 2
-"""Bytes that may be taken until Ray kills; Ray itself takes 1 GiB of them, and other tests may take some meanwhile."""
+"""Bytes that jobs may take until Ray kills. Ray itself takes 1 GiB of them; other tests may take some meanwhile."""
 RAY = Path(sys.executable).with_name("ray")
-SLOWLY = '#!/bin/bash\nwhile [ ! -e /tmp/told/python ]; do sleep 0.2; done\nexec python "$@"\n'
+SLOWLY = '#!/bin/bash\nwhile [ ! -e /tmp/signals/python ]; do sleep 0.2; done\nexec python "$@"\n'
 CANCEL = """
 import ray, sys
 ray.init(address="auto", log_to_driver=False)
 for name in sys.argv[1:]:
     ray.kill(ray.get_actor("_ray_internal_job_actor_" + name, namespace="SUPERVISOR_ACTOR_RAY_NAMESPACE"))
 """
-"""A job that has not started can't be stopped: that asks its supervisor, which has not started."""
+"""A job that has not started cannot be stopped: Ray asks its supervisor, which has not started either."""
 
 
-def test_what_waits_is_told_with_the_reason_until_it_goes_on(incidents: Incidents):
+def test_everything_that_waits_is_reported_with_its_reason_until_it_continues(incidents: Incidents):
     slow = incidents.head.tmp / "jobs" / "slowly"
     slow.write_text(SLOWLY)
     slow.chmod(0o755)
@@ -305,8 +305,8 @@ def test_what_waits_is_told_with_the_reason_until_it_goes_on(incidents: Incident
         "stop-job", None, None, "stop-job", None, None,
     ]  # fmt: skip
 
-    incidents.tell("room")
-    incidents.tell("python")
+    incidents.send_signal("room")
+    incidents.send_signal("python")
     incidents.cancel("hungry")
     incidents.action("stop-job tp16")
     incidents.ended(
@@ -318,14 +318,14 @@ def test_what_waits_is_told_with_the_reason_until_it_goes_on(incidents: Incident
     )
 
 
-def test_what_jobs_leave_behind_block_and_break_is_told_until_its_remedy_is_done(incidents: Incidents):
+def test_leftovers_blockers_and_breakage_of_jobs_are_reported_until_the_remedy_is_applied(incidents: Incidents):
     incidents.submit("leaver")
     incidents.submit("reward")
     eventually(lambda: incidents.cluster.job("leaver") == "FAILED", within=120)
     for name in ("left", "right"):
         incidents.submit(name)
         eventually(lambda name=name: incidents.groups().get(f"{name}-first", {}).get("state") == "CREATED", within=120)
-    incidents.tell("halves")
+    incidents.send_signal("halves")
 
     failed = incidents.found("job-failed", "job leaver", level="warning")
     assert failed["text"] == "Job leaver failed: RuntimeError: the reward model has no head (exit code 1)"
@@ -353,7 +353,7 @@ def test_what_jobs_leave_behind_block_and_break_is_told_until_its_remedy_is_done
 
     found = ((group, left_over), (actor, critic), (loop, falls), (blocked, "right"))
     incidents.action(*(f"{each['remedy']['act']} {id_}" for each, id_ in found))
-    incidents.tell("head")
+    incidents.send_signal("head")
     incidents.submit("leaver-again", "leaver")
     incidents.ended(
         ("placement-group-leaked", "job leaver"), ("actor-leaked", "job leaver"), ("actor-restarting", "Falls of job reward"),
@@ -363,8 +363,8 @@ def test_what_jobs_leave_behind_block_and_break_is_told_until_its_remedy_is_done
     assert incidents.cluster.job("leaver-again") == "RUNNING"
 
 
-class Grown:
-    """How much memory is in use on this machine, noted every second: whatever else runs here takes and gives some too."""
+class MemoryLog:
+    """Used memory of this machine, noted every second: other programs take and release some too."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[float, int]] = []
@@ -378,7 +378,7 @@ class Grown:
             self._seen.append((time.time(), memory.total - memory.available))
 
     def by_minute(self, until: float, last: float = 120) -> float:
-        """Bytes a minute, in the last seconds before that."""
+        """Bytes a minute in the last seconds before `until`."""
         moments, used = zip(*((moment, used) for moment, used in self._seen if until - last <= moment <= until), strict=True)
         return 60 * statistics.linear_regression(moments, used).slope
 
@@ -388,13 +388,13 @@ class Grown:
 
 
 @pytest.fixture
-def grown() -> Iterator[Grown]:
-    made = Grown()
+def grown() -> Iterator[MemoryLog]:
+    made = MemoryLog()
     yield made
     made.close()
 
 
-def test_a_kill_for_lack_of_memory_is_told_ahead_and_afterwards(small: Incidents, grown: Grown):
+def test_a_kill_for_lack_of_memory_is_reported_before_and_after(small: Incidents, grown: MemoryLog):
     line = psutil.virtual_memory().total - int(small.cluster.lab.env["RAY_min_memory_free_bytes"])
     small.submit("eats")
     soon = small.found("host-memory-near-kill", "small", "Ray starts killing", level="critical")
@@ -405,7 +405,7 @@ def test_a_kill_for_lack_of_memory_is_told_ahead_and_afterwards(small: Incidents
     assert soon["remedy"]["act"] == "stop-job"
     assert [each for each in soon["evidence"] if each.startswith("holds most: actor Eater of job eats ")], soon["evidence"]
 
-    small.tell("faster")
+    small.send_signal("faster")
     killed = small.found("workers-killed-oom", "small", level="critical")
     params = {"limit": 1000, "detail": 1, "filter_keys": "exit_type", "filter_predicates": "=", "filter_values": "NODE_OUT_OF_MEMORY"}
     (worker,) = small.cluster.http.get("/api/v0/workers", params=params).json()["data"]["result"]["result"]

@@ -1,4 +1,4 @@
-"""The lab itself: hosts that an operator would believe, a real Ray on them, and trouble on demand."""
+"""The lab itself: hosts like real ones, a real Ray on them, and trouble on demand."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ GIB = 1 << 30
 
 
 def pynvml(host: Host, code: str) -> object:
-    """What `tell` is told by a Python on the host that has initialized NVML."""
+    """The value that `tell` prints in a Python on the host that has initialized NVML."""
     program = f"import json, pynvml as n\ndef tell(value): print(json.dumps(value))\nn.nvmlInit()\n{code}"
     return json.loads(host.ssh(f"{sys.executable} - <<'END'\n{program}\nEND"))
 
 
 @pytest.fixture
 def head(lab: Lab):
-    """A host to play with; its GPUs are idle again afterwards."""
+    """A host for experiments; its GPUs are idle again afterwards."""
     yield lab["head"]
     lab["head"].reset_gpus()
 
@@ -76,7 +76,7 @@ def test_trouble_with_gpus_is_seen_from_inside(head: Host):
         head.ssh(f"timeout 5 {sys.executable} -c 'import pynvml; pynvml.nvmlInit()'", timeout=1)
 
 
-def test_a_lab_whose_owner_was_killed_is_swept(tmp_path: Path):
+def test_a_lab_whose_owner_was_killed_is_removed(tmp_path: Path):
     program = (
         "import sys, time; from tests.lab.hosts import Lab; lab = Lab('swept', ['a']); print(lab['a'].init, flush=True); time.sleep(60)"
     )
@@ -91,18 +91,18 @@ def test_a_lab_whose_owner_was_killed_is_swept(tmp_path: Path):
     assert "ckswept" not in subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True).stdout
 
 
-def test_rays_agents_tell_of_sixteen_gpus(cluster: Cluster):
+def test_rays_agents_report_sixteen_gpus(cluster: Cluster):
     eventually(lambda: {node["hostname"]: len(node["gpus"]) for node in cluster.nodes()} == {"head": 8, "w1": 8})
     assert cluster.nodes()[0]["raylet"]["resourcesTotal"]["GPU"] == 8
 
 
-def test_rays_agents_tell_who_holds_memory(cluster: Cluster):
+def test_rays_agents_report_who_holds_memory(cluster: Cluster):
     w1 = cluster.lab["w1"]
     holder = w1.hold(5, 20 * GIB)
     eventually(lambda: cluster.holders(w1, 5) == [holder.pid])
 
 
-def test_a_failed_jobs_engine_outlives_it_and_ray_stop(cluster: Cluster):
+def test_a_failed_jobs_engine_survives_it_and_ray_stop(cluster: Cluster):
     cluster.submit("evaluation", "python evaluate.py")
     eventually(lambda: cluster.job("evaluation") == "FAILED")
     engine = next(engine for host in cluster.hosts for engine in host.matching("VLLM::EngineCore"))
@@ -115,7 +115,7 @@ def test_a_failed_jobs_engine_outlives_it_and_ray_stop(cluster: Cluster):
     assert f" {engine.pid} {int(21.4 * GIB)} " in host.state.read_text()
 
 
-def test_a_broken_cluster_is_whole_again_afterwards(running: Cluster):
+def test_a_broken_cluster_is_repaired(running: Cluster):
     sessions = running.http.get("/api/version").json()["session_name"]
     running.part("raylet", "w1").kill()
     running.heal()
@@ -123,7 +123,7 @@ def test_a_broken_cluster_is_whole_again_afterwards(running: Cluster):
     assert running.http.get("/api/version").json()["session_name"] != sessions
 
 
-def test_a_frozen_part_is_thawed_and_keeps_its_session(running: Cluster):
+def test_a_frozen_part_continues_and_keeps_its_session(running: Cluster):
     session = running.http.get("/api/version").json()["session_name"]
     running.part("gcs").freeze()
     assert running.part("gcs").outer.status() == psutil.STATUS_STOPPED
@@ -132,7 +132,7 @@ def test_a_frozen_part_is_thawed_and_keeps_its_session(running: Cluster):
     assert running.http.get("/api/version").json()["session_name"] == session
 
 
-def test_healing_ends_jobs_and_frees_gpus(running: Cluster):
+def test_repair_ends_jobs_and_frees_gpus(running: Cluster):
     running.submit("endless", "python train_ppo_ray.py --actor.num_gpus_per_node 1 --critic.num_gpus_per_node 1")
     holder = running.head.hold(0, GIB)
     eventually(lambda: running.job("endless") == "RUNNING")
@@ -142,7 +142,7 @@ def test_healing_ends_jobs_and_frees_gpus(running: Cluster):
     assert "proc" not in running.head.state.read_text()
 
 
-def test_a_cluster_with_a_token_asks_for_it(token_cluster: Cluster):
+def test_a_cluster_with_a_token_requires_it(token_cluster: Cluster):
     assert httpx.get(f"{token_cluster.address}/api/version", trust_env=False).status_code == 401
     assert token_cluster.http.get("/api/version").is_success
 

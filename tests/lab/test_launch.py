@@ -1,4 +1,4 @@
-"""A preset's job on a real Ray: its folder arrives as it is, its secrets are Ray's alone, and it is launched once."""
+"""A preset's job on a real Ray: its folder arrives unchanged, its secrets reach Ray only, and it is launched once."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from cockpit.model import Job
 from cockpit.presets import read_preset
 from cockpit.sources.ray.http import Dashboard
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, lay_config, screen
 from tests.lab.hosts import Host, Process
+from tests.lab.observe import COCKPIT, screen, write_config
 from tests.sources.ray.job_table import Operator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
@@ -55,7 +55,7 @@ FOLDER = {
 
 
 def lay(host: Host, name: str, entrypoint: str = "python train.py") -> Path:
-    """A folder on a host with a preset in it; its path over there."""
+    """Writes a folder with a preset to a host; returns its path there."""
     for file, text in {**FOLDER, f"{name}.yaml": PRESET.format(entrypoint=entrypoint)}.items():
         path = host.tmp / "train" / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,25 +65,25 @@ def lay(host: Host, name: str, entrypoint: str = "python train.py") -> Path:
 
 
 def launch(cluster: Cluster, host: Host, name: str, words: str = "--yes") -> tuple[int, str, str]:
-    """What an operator on this host gets: exit code, what is printed, and what is said beside."""
-    lay_config(cluster.lab)
+    """Launches as an operator on this host: exit code, stdout and stderr."""
+    write_config(cluster.lab)
     token = f"RAY_AUTH_TOKEN={cluster.token}" if cluster.token else ""
     printed = host.ssh(
         f"cd /tmp/train; SECRET_TOKEN={SECRET} {token} {COCKPIT} launch ./{name}.yaml --address {cluster.address} {words}"
-        " 2>/tmp/said; code=$?; echo; echo $code",
+        " 2>/tmp/stderr; code=$?; echo; echo $code",
         timeout=120,
     )
     out, _, code = printed.rstrip("\n").rpartition("\n")
-    return int(code), out, (host.tmp / "said").read_text()
+    return int(code), out, (host.tmp / "stderr").read_text()
 
 
 def begin(cluster: Cluster, host: Host, name: str) -> Process:
-    """The same, followed while the test goes on."""
-    lay_config(cluster.lab)
+    """Starts the same without waiting for it."""
+    write_config(cluster.lab)
     program = f"cd /tmp/train; SECRET_TOKEN={SECRET} exec {COCKPIT} launch ./{name}.yaml --address {cluster.address} --yes"
-    for file in ("followed", "said_beside"):
+    for file in ("followed", "stderr_of_launch"):
         (host.tmp / file).write_text("")
-    return host.spawn("bash", "-c", f"{program} >/tmp/followed 2>/tmp/said_beside")
+    return host.spawn("bash", "-c", f"{program} >/tmp/followed 2>/tmp/stderr_of_launch")
 
 
 def of_preset(cluster: Cluster, name: str) -> list[dict[str, Any]]:
@@ -91,15 +91,15 @@ def of_preset(cluster: Cluster, name: str) -> list[dict[str, Any]]:
 
 
 def check_a_launch(cluster: Cluster, host: Host, *, modes: bool = True) -> None:
-    """`modes`: this Ray gives unpacked files the modes that they have in the package."""
+    """`modes`: this Ray keeps the modes of packed files."""
     lay(host, "ppo")
-    code, out, said = launch(cluster, host, "ppo")
-    assert code == 0, (out, said)
+    code, out, stderr = launch(cluster, host, "ppo")
+    assert code == 0, (out, stderr)
     assert "greeting hello" in out
     assert f"token {len(SECRET)} •••" in out
     assert "files ['.gitignore', 'data/rewards.txt', 'keep.bin', 'ppo.yaml', 'tool.sh', 'train.py']" in out
     assert ("runs well" in out) == modes
-    assert "SUCCEEDED" in said
+    assert "SUCCEEDED" in stderr
     (job,) = of_preset(cluster, "ppo")
     assert job["runtime_env"]["env_vars"] == {"GREETING": "hello", "SECRET_TOKEN": SECRET}
     assert job["runtime_env"]["working_dir"].startswith("gcs://_ray_pkg_")
@@ -107,7 +107,7 @@ def check_a_launch(cluster: Cluster, host: Host, *, modes: bool = True) -> None:
     begun, ended = [json.loads(line) for line in log.read_text().splitlines()[-2:]]
     assert (begun["act"], begun["plan"][0]["why"]) == ("launch", "python train.py")
     assert ended["outcome"]["done"][0]["id"] == job["submission_id"]
-    assert not [text for text in (out, said, log.read_text()) if SECRET in text]
+    assert not [text for text in (out, stderr, log.read_text()) if SECRET in text]
 
 
 def test_a_job_is_launched_and_followed_to_its_end(cluster: Cluster):
@@ -126,33 +126,33 @@ def test_a_job_is_launched_on_a_ray_that_asks_for_a_token(token_cluster: Cluster
 
 
 @pytest.mark.incident
-def test_a_job_that_fails_is_told_and_launched_again_without_sending_its_folder_again(cluster: Cluster):
+def test_a_failed_job_is_reported_and_launched_again_without_a_second_upload(cluster: Cluster):
     host = cluster.head
     lay(host, "fails", "echo before; exit 3")
-    code, out, said = launch(cluster, host, "fails")
-    assert (code, "before" in out, "FAILED" in said) == (1, True, True), (out, said)
-    code, out, said = launch(cluster, host, "fails", "--yes --force --no-follow")
+    code, out, stderr = launch(cluster, host, "fails")
+    assert (code, "before" in out, "FAILED" in stderr) == (1, True, True), (out, stderr)
+    code, out, stderr = launch(cluster, host, "fails", "--yes --force --no-follow")
     assert code == 0
     assert "was already uploaded" in out
     assert len({job["submission_id"] for job in of_preset(cluster, "fails")}) == 2
 
 
-def test_a_second_launch_while_the_first_runs_is_refused_and_ctrl_c_ends_only_the_following(cluster: Cluster):
+def test_a_second_launch_is_refused_while_the_first_runs_and_ctrl_c_only_stops_following(cluster: Cluster):
     host = cluster.lab["w1"]
     lay(host, "twice", "echo begun; sleep 1000")
     following = begin(cluster, host, "twice")
     eventually(lambda: "begun" in (host.tmp / "followed").read_text().splitlines(), within=120)
-    code, _, said = launch(cluster, host, "twice", "--yes --no-follow")
+    code, _, stderr = launch(cluster, host, "twice", "--yes --no-follow")
     assert code == 1
-    assert "of this preset is RUNNING" in said
-    assert "--force submits it anyway" in said
+    assert "of this preset is RUNNING" in stderr
+    assert "--force submits it anyway" in stderr
     following.outer.send_signal(signal.SIGINT)
-    eventually(lambda: "log no longer printed" in (host.tmp / "said_beside").read_text())
+    eventually(lambda: "log no longer printed" in (host.tmp / "stderr_of_launch").read_text())
     assert [job["status"] for job in of_preset(cluster, "twice")] == ["RUNNING"]
 
 
 @pytest.mark.incident
-def test_a_job_that_waits_says_why_and_is_followed_when_it_begins(cluster: Cluster):
+def test_a_job_that_waits_gives_the_reason_and_is_followed_when_it_begins(cluster: Cluster):
     for name in ("holds1", "holds2"):
         body = {"entrypoint": "sleep 1000", "submission_id": name, "entrypoint_num_gpus": 8}
         assert cluster.http.post("/api/jobs/", json=body).is_success
@@ -161,16 +161,17 @@ def test_a_job_that_waits_says_why_and_is_followed_when_it_begins(cluster: Clust
     path = lay(host, "waits", "echo at last")
     path.write_text(path.read_text().replace("  working_dir: .\n", "  entrypoint_num_gpus: 8\n"))
     begin(cluster, host, "waits")
-    said = eventually(
-        lambda: next((line for line in (host.tmp / "said_beside").read_text().splitlines() if "is PENDING: " in line), None), within=120
+    stderr = eventually(
+        lambda: next((line for line in (host.tmp / "stderr_of_launch").read_text().splitlines() if "is PENDING: " in line), None),
+        within=120,
     )
-    assert "GPU" in said
+    assert "GPU" in stderr
     cluster.http.post("/api/jobs/holds1/stop")
-    eventually(lambda: "SUCCEEDED" in (host.tmp / "said_beside").read_text(), within=120)
+    eventually(lambda: "SUCCEEDED" in (host.tmp / "stderr_of_launch").read_text(), within=120)
     assert "at last" in (host.tmp / "followed").read_text()
 
 
-def test_two_operators_at_once_launch_one_job(cluster: Cluster):
+def test_two_operators_at_the_same_time_launch_one_job(cluster: Cluster):
     hosts = [cluster.head, cluster.lab["w1"]]
     for host in hosts:
         lay(host, "shared", "sleep 1000")
@@ -182,7 +183,7 @@ def test_two_operators_at_once_launch_one_job(cluster: Cluster):
 
 
 def uploaded(cluster: Cluster) -> str:
-    """A folder as `ray job submit --working-dir` sends it: it asks first, and Ray keeps for 10 minutes what was asked for."""
+    """Uploads a folder as `ray job submit --working-dir` does. Ray keeps it for 10 minutes."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as file:
         file.writestr(
@@ -194,8 +195,8 @@ def uploaded(cluster: Cluster) -> str:
     return f"gcs://{name}"
 
 
-def test_a_job_that_was_submitted_by_hand_and_failed_is_launched_again_with_two_keys(cluster: Cluster):
-    """What it was given goes to the new one, its secret too, which no eye has seen."""
+def test_a_failed_job_submitted_by_hand_is_launched_again_with_two_keys(cluster: Cluster):
+    """The new job gets the old one's settings, its secret included, which was never shown."""
     env = {"env_vars": {"WANDB_API_KEY": SECRET, "MODE": "${fast}"}, "working_dir": uploaded(cluster)}
     body = {
         "entrypoint": f"python train.py --wandb_token {SECRET}",
@@ -205,16 +206,14 @@ def test_a_job_that_was_submitted_by_hand_and_failed_is_launched_again_with_two_
     }
     assert cluster.http.post("/api/jobs/", json={**body, "metadata": {"team": "rl"}}).is_success
     eventually(lambda: cluster.job("by-hand") == "FAILED", within=120)
-    lay_config(cluster.lab)
+    write_config(cluster.lab)
     seen = []
     with screen(cluster.head) as shown:
         shown.press("5")
         seen.append(shown.until("by-hand", "FAILED"))
         shown.press("L")
         seen.append(shown.until("Launch again: 1 job", "--wandb_token •••", "which Ray still has", "L again launches it"))
-        eventually(
-            lambda: "submitted" in shown.text or shown.press("L"), every=0.5
-        )  # what is pressed before it could be read doesn't count
+        eventually(lambda: "submitted" in shown.text or shown.press("L"), every=0.5)  # a key before the text could be read is ignored
         seen.append(shown.text)
         again = eventually(lambda: [job for job in cluster.http.get("/api/jobs/").json() if (job["metadata"] or {}).get("cockpit_again")])
         eventually(lambda: "Esc shows its log" not in shown.text or shown.press("Escape"), every=1.0)
@@ -238,8 +237,8 @@ async def operator(cluster: Cluster) -> Any:
 
 
 @pytest.mark.parametrize("people", [["a double press"], ["one operator", "another"]], ids=len)
-async def test_in_the_very_same_moment_ray_takes_one(cluster: Cluster, monkeypatch, people):
-    """Everybody has planned before anybody submits: nobody can have seen another's job."""
+async def test_ray_takes_one_of_two_launches_at_the_same_moment(cluster: Cluster, monkeypatch, people):
+    """All have planned before the first submits, so none can have seen another's job."""
     monkeypatch.setenv("SECRET_TOKEN", SECRET)
     name = f"moment{len(people)}"
     preset = read_preset(lay(cluster.head, name, "echo well"))
@@ -252,11 +251,11 @@ async def test_in_the_very_same_moment_ray_takes_one(cluster: Cluster, monkeypat
     assert [receipt.failed for receipt in receipts] == [(), ()]
 
 
-async def test_in_the_very_same_moment_two_operators_launch_a_failed_job_again_once(cluster: Cluster):
+async def test_two_operators_at_the_same_moment_launch_a_failed_job_again_once(cluster: Cluster):
     assert cluster.http.post("/api/jobs/", json={"entrypoint": "exit 3", "submission_id": "failed-by-hand"}).is_success
     eventually(lambda: cluster.job("failed-by-hand") == "FAILED", within=120)
-    told = cluster.http.get("/api/jobs/failed-by-hand").json()
-    job = Job("failed-by-hand", submission="failed-by-hand", status="FAILED", started=told["start_time"] / 1000)
+    failed = cluster.http.get("/api/jobs/failed-by-hand").json()
+    job = Job("failed-by-hand", submission="failed-by-hand", status="FAILED", started=failed["start_time"] / 1000)
     async with operator(cluster) as one, operator(cluster) as other:
         plans = [(each, await each.plan(find_action("launch-again"), ActionTarget(rows=(job,)))) for each in (one, other)]
         receipts: list[Receipt] = await asyncio.gather(*(each.perform(plan) for each, plan in (*plans, plans[0])))

@@ -1,4 +1,4 @@
-"""Eight hosts at once, some of them in trouble: the others are seen and served, each troubled one is named, nothing is done twice."""
+"""Eight hosts at once, some in trouble: the others are served, each troubled one is named, nothing is done twice."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab import hosts
-from tests.lab.eyes import Facts
 from tests.lab.many import DO, Many, Run, Trouble, many_hosts, troubled
+from tests.lab.observe import Facts
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
@@ -26,7 +26,7 @@ def eight() -> Iterator[Many]:
 
 @pytest.fixture
 def many(eight: Many) -> Many:
-    """Each with one orphan and one raylet."""
+    """Gives each host one orphan and one raylet."""
     eight.lay_orphans()
     eight.lay_raylets()
     return eight
@@ -43,7 +43,7 @@ def done(run: Run) -> list[str]:
 
 
 def are_named(errors: dict[str, str], trouble: Trouble, frozen: str) -> bool:
-    """Each host in trouble with its own reason, and no other."""
+    """Whether each host in trouble has its own reason, and no other host has one."""
     right = {host.name: frozen for host in trouble.frozen} | {host.name: "Connection refused" for host in trouble.refused}
     return errors.keys() == right.keys() and all(words in errors[name] for name, words in right.items())
 
@@ -57,7 +57,7 @@ def failures(run: Run) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["kill-orphans", "stop"])
-def test_one_command_ends_on_every_host_what_is_meant_and_is_logged_once(many: Many, name: str):
+def test_one_command_ends_the_same_on_every_host_and_is_logged_once(many: Many, name: str):
     (orphans, raylets), log = (many.lay_orphans(), many.lay_raylets()), many.head.folder / "run/lab/home/.local/state/cockpit/acts.jsonl"
     log.unlink(missing_ok=True)
     ends, stays = (orphans, raylets) if name == "kill-orphans" else (raylets, orphans)
@@ -69,7 +69,7 @@ def test_one_command_ends_on_every_host_what_is_meant_and_is_logged_once(many: M
     assert run(many, name).facts["done"] == []
 
 
-def test_acts_serve_all_others_name_the_troubled_and_do_nothing_there_later(many: Many):
+def test_actions_serve_the_healthy_hosts_and_do_nothing_later_on_the_others(many: Many):
     orphans = many.lay_orphans()
     with troubled(many, frozen=2, refused=1) as trouble:
         first = run(many, "kill-orphans")
@@ -84,7 +84,7 @@ def test_acts_serve_all_others_name_the_troubled_and_do_nothing_there_later(many
     assert (last.code, done(last)) == (0, sorted(trouble.unreachable))
 
 
-def test_doctor_and_status_tell_of_all_others_and_name_the_troubled(many: Many):
+def test_doctor_and_status_report_the_healthy_hosts_and_name_the_others(many: Many):
     with troubled(many, frozen=2, refused=1) as trouble:
         doctor, status = run(many, "doctor"), run(many, "status")
     assert (doctor.code, status.code) == (2, 2)

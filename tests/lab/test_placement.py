@@ -1,4 +1,4 @@
-"""Why something waits, as cockpit says it, against what Ray then places or doesn't."""
+"""The reason that cockpit gives for waiting, compared with what Ray then places or does not."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cockpit.placement import LivingNodes, Place, ask, scale_amount, shape
+from cockpit.placement import LivingNodes, PlacementNode, make_request, scale_amount, shape
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, Watcher, lay_config
+from tests.lab.observe import COCKPIT, Watcher, write_config
 from tests.lab.placement_jobs import PlacementJobs, reasons
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
@@ -22,11 +22,11 @@ def asked(cluster: Cluster) -> Iterator[PlacementJobs]:
     """A healthy cluster of two nodes, each with 8 GPUs and 16 CPUs."""
     made = PlacementJobs(cluster)
     yield made
-    for file in made.told:
+    for file in made.signals:
         file.unlink()
 
 
-def test_what_can_never_be_placed_is_called_so_with_what_is_missing(asked: PlacementJobs):
+def test_impossible_requests_are_called_so_with_what_is_missing(asked: PlacementJobs):
     asked.run(
         "never",
         """
@@ -55,7 +55,7 @@ kept = [
 
 
 @pytest.mark.incident
-def test_what_is_free_in_pieces_is_placed_once_what_the_sentence_names_is_gone(asked: PlacementJobs):
+def test_fragmented_resources_are_placed_once_the_named_blocker_is_gone(asked: PlacementJobs):
     asked.run(
         "train1",
         """
@@ -71,11 +71,11 @@ ray.kill(critics[0])
         "engine", "needs 8 GPUs on one node; 12 GPUs are free, but not on one node: ", "8 but 2 are reserved by job train1 (actor Critic"
     )
     assert asked.state("placement_groups", "engine") == "PENDING"
-    asked.tell("free-one")
+    asked.send_signal("free-one")
     eventually(lambda: asked.state("placement_groups", "engine") == "CREATED")
 
 
-def test_too_few_cpus_for_free_gpus_are_told_and_are_all_that_is_missing(asked: PlacementJobs):
+def test_too_few_cpus_for_free_gpus_are_the_only_thing_missing(asked: PlacementJobs):
     asked.run(
         "loader",
         """
@@ -90,7 +90,7 @@ ray.kill(loaders[0])
     why = asked.reason("pool", "enough GPUs, but not enough CPU: needs 8 x 2 CPUs; 12 of 32 CPUs are free, 20 are reserved by job loader")
     assert "Loader0" in why
     assert asked.state("placement_groups", "pool") == "PENDING"
-    asked.tell("free-cpus")
+    asked.send_signal("free-cpus")
     eventually(lambda: asked.state("placement_groups", "pool") == "CREATED")
 
 
@@ -107,7 +107,7 @@ def test_two_jobs_that_each_hold_half_are_a_deadlock_until_one_ends(asked: Place
     for job in ("left", "right"):
         asked.run(job, HALF % {"job": job})
     eventually(lambda: {asked.state("placement_groups", f"{job}-first") for job in ("left", "right")} == {"CREATED"}, within=120)
-    asked.tell("both-have-half")
+    asked.send_signal("both-have-half")
     for job in ("left", "right"):
         why = asked.reason(
             f"{job}-second", "deadlock, none continues until one releases its resources: needs ", "has 8 but 8 are reserved by job "
@@ -120,7 +120,7 @@ def test_two_jobs_that_each_hold_half_are_a_deadlock_until_one_ends(asked: Place
     eventually(lambda: asked.state("placement_groups", "left-second") == "CREATED")
 
 
-def test_a_job_that_holds_what_it_waits_for_is_told_so(asked: PlacementJobs):
+def test_a_job_that_holds_what_it_waits_for_is_reported(asked: PlacementJobs):
     asked.run(
         "ppo",
         """
@@ -133,7 +133,7 @@ ray.get([actor.ready(), critic.ready()])
 
 
 @pytest.mark.incident
-def test_an_actor_with_a_place_is_starting_and_then_in_its_constructor(asked: PlacementJobs):
+def test_a_placed_actor_is_starting_and_then_in_its_constructor(asked: PlacementJobs):
     slow = asked.cluster.head.tmp / "jobs" / "slow-python"
     slow.write_text('#!/bin/bash\nwhile [ ! -e /tmp/start ]; do sleep 0.2; done\nexec python "$@"\n')
     slow.chmod(0o755)
@@ -152,13 +152,13 @@ slow = ray.remote(Slow).options(name="Slow", num_gpus=1, label_selector=here, ru
     try:
         starting = "resources are reserved; the runtime environment or the worker process is starting"
         watcher.until(lambda facts: reasons(asked, facts).get("Slow") == starting, within=120)
-        asked.tell("start")
+        asked.send_signal("start")
         watcher.until(
             lambda facts: (reasons(asked, facts).get("Slow") or "").startswith("its constructor is running on head, pid "), within=120
         )
     finally:
         watcher.end()
-    asked.tell("constructed")
+    asked.send_signal("constructed")
     eventually(lambda: asked.state("actors", "Slow") == "ALIVE")
 
 
@@ -179,12 +179,12 @@ ray.kill(first)
     assert asked.reason(
         "Reward", "in its placement group it needs 1 GPU on one node; bundle 0 has 1 but 1 is reserved by job crowd (actor Rollout)"
     )
-    asked.tell("leave")
+    asked.send_signal("leave")
     eventually(lambda: asked.state("actors", "Reward") == "ALIVE")
 
 
 @pytest.mark.incident
-def test_the_group_of_an_actor_was_removed(asked: PlacementJobs):
+def test_the_removed_group_of_an_actor_is_named(asked: PlacementJobs):
     asked.run(
         "gone",
         """
@@ -197,12 +197,12 @@ remove_placement_group(group)
     assert asked.reason("Left", "its placement group waits: never fits on these nodes: needs 9 GPUs on one node; 2 nodes have 8")
     watcher = Watcher(asked.cluster.head)
     try:
-        asked.tell("remove")
+        asked.send_signal("remove")
         watcher.until(lambda facts: reasons(asked, facts).get("Left") == "its placement group was removed", within=120)
     finally:
         watcher.end()
     assert asked.state("placement_groups", "removed") is None
-    assert asked.state("actors", "Left") == "PENDING_CREATION", "Ray has understood that it waits in vain"
+    assert asked.state("actors", "Left") == "PENDING_CREATION", "Ray has noticed that it can never start"
 
 
 CHECKED = {
@@ -210,7 +210,7 @@ CHECKED = {
     "later": ("[{GPU: 1, count: 9}]", "PACK", [{"GPU": 1}] * 9, 1),
     "never": ("[{GPU: 1, CPU: 3, count: 8}]", "STRICT_PACK", [{"GPU": 1, "CPU": 3}] * 8, 2),
 }
-"""Presets, what they say of themselves, what Ray is asked for, and what a check ends with."""
+"""Presets: their settings, the request to Ray, and the exit code of the check."""
 
 
 def checked(asked: PlacementJobs, name: str) -> tuple[int, dict[str, Any]]:
@@ -218,16 +218,16 @@ def checked(asked: PlacementJobs, name: str) -> tuple[int, dict[str, Any]]:
     bundles, strategy, _, _ = CHECKED[name]
     file = asked.cluster.head.tmp / f"{name}.yaml"
     file.write_text(f"job: {{entrypoint: python train.py}}\nneeds: {{bundles: {bundles}, strategy: {strategy}}}\n")
-    told, _, code = asked.cluster.head.ssh(f"{COCKPIT} check /tmp/{name}.yaml --json; echo $?").strip().rpartition("\n")
-    return int(code), json.loads(told)
+    answer, _, code = asked.cluster.head.ssh(f"{COCKPIT} check /tmp/{name}.yaml --json; echo $?").strip().rpartition("\n")
+    return int(code), json.loads(answer)
 
 
-def test_what_a_check_says_of_presets_is_what_ray_then_does_with_their_groups(asked: PlacementJobs):
-    lay_config(asked.cluster.lab)
+def test_a_check_of_presets_predicts_what_ray_does_with_their_groups(asked: PlacementJobs):
+    write_config(asked.cluster.lab)
     asked.run("holder", 'held = placement_group([{"GPU": 8}], name="held")')
     eventually(lambda: asked.state("placement_groups", "held") == "CREATED", within=120)
     held = "8 are reserved by job holder (group held)"
-    later = eventually(lambda: told if (told := checked(asked, "later"))[0] == 1 and held in json.dumps(told) else None)
+    later = eventually(lambda: answer if (answer := checked(asked, "later"))[0] == 1 and held in json.dumps(answer) else None)
     found = {"fits": checked(asked, "fits"), "later": later, "never": checked(asked, "never")}
     assert {name: code for name, (code, _) in found.items()} == {name: code for name, (*_, code) in CHECKED.items()}, found
     assert any(held in line["text"] for line in found["later"][1]["lines"])
@@ -245,16 +245,16 @@ at = {node["NodeName"]: {"ray.io/node-id": node["NodeID"]} for node in ray.nodes
 head = named("OnHead", num_gpus=3, num_cpus=12, label_selector=at[HEAD]).remote()
 other = named("OnSecond", num_gpus=1, num_cpus=2, label_selector=at[OTHER]).remote()
 ray.get([head.ready.remote(), other.ready.remote()])
-said = []
+results = []
 for bundles, strategy in json.load(open("/tmp/jobs/asks.json")):
     group = placement_group(bundles, strategy=strategy)
     placed = group.wait(3)
-    said.append("CREATED" if placed else placement_group_table(group)["stats"]["scheduling_state"])
+    results.append("CREATED" if placed else placement_group_table(group)["stats"]["scheduling_state"])
     remove_placement_group(group)
-pathlib.Path("/tmp/jobs/said.json").write_text(json.dumps(said))
+pathlib.Path("/tmp/jobs/results.json").write_text(json.dumps(results))
 """
 MISSED = ([{"GPU": 4, "CPU": 1}, {"CPU": 14}], "PACK")
-"""There is a place for both, but Ray puts the first where there is most, and that is where only the second could go."""
+"""Both fit, but Ray puts the first on the node with most room, the only one for the second."""
 
 
 def some(chance: random.Random) -> tuple[list[dict[str, int]], str]:
@@ -263,26 +263,26 @@ def some(chance: random.Random) -> tuple[list[dict[str, int]], str]:
 
 
 @pytest.mark.incident
-def test_of_groups_of_all_kinds_ray_places_those_that_can_be_placed(asked: PlacementJobs):
+def test_ray_places_the_random_groups_that_can_be_placed(asked: PlacementJobs):
     chance = random.Random(60)
     asks = [MISSED, *(some(chance) for _ in range(30))]
     jobs = asked.cluster.head.tmp / "jobs"
     (jobs / "asks.json").write_text(json.dumps(asks))
-    (jobs / "said.json").unlink(missing_ok=True)
+    (jobs / "results.json").unlink(missing_ok=True)
     head, other = (host.address for host in asked.cluster.hosts)
     asked.run("tries", f"HEAD, OTHER = {head!r}, {other!r}\n{TRY}")
-    said = eventually(lambda: (jobs / "said.json").exists() and json.loads((jobs / "said.json").read_text()), within=200)
+    results = eventually(lambda: (jobs / "results.json").exists() and json.loads((jobs / "results.json").read_text()), within=200)
     total = {"GPU": scale_amount(8), "CPU": scale_amount(16)}
     world = LivingNodes(
         [
-            Place("head", "head", total, {"GPU": scale_amount(3), "CPU": scale_amount(12)}),
-            Place("w1", "w1", total, {"GPU": scale_amount(1), "CPU": scale_amount(2)}),
+            PlacementNode("head", "head", total, {"GPU": scale_amount(3), "CPU": scale_amount(12)}),
+            PlacementNode("w1", "w1", total, {"GPU": scale_amount(1), "CPU": scale_amount(2)}),
         ]
     )
-    kinds = [world.judge(ask([shape(bundle) for bundle in bundles], strategy)).kind for bundles, strategy in asks]
+    kinds = [world.judge(make_request([shape(bundle) for bundle in bundles], strategy)).kind for bundles, strategy in asks]
     differ = [
         (kind, *each, state)
-        for kind, each, state in zip(kinds, asks, said, strict=True)
+        for kind, each, state in zip(kinds, asks, results, strict=True)
         if (kind == "now") != (state == "CREATED") or (state == "INFEASIBLE" and kind != "never")
     ]
     assert differ == []
@@ -291,7 +291,7 @@ def test_of_groups_of_all_kinds_ray_places_those_that_can_be_placed(asked: Place
 
 
 @pytest.mark.incident
-def test_an_actor_whose_node_has_died_waits_for_what_is_held_on_the_others(asked: PlacementJobs):
+def test_an_actor_of_a_dead_node_waits_for_resources_held_on_others(asked: PlacementJobs):
     asked.run(
         "lost",
         """
@@ -305,11 +305,11 @@ ray.kill(keeper)
     )
     eventually(lambda: asked.state("actors", "Again") == "ALIVE", within=120)
     watcher = Watcher(asked.cluster.head)
-    told = "needs 6 GPUs on one node; head has 8 but 8 are reserved by job lost (actor Keeper)"
+    reason = "needs 6 GPUs on one node; head has 8 but 8 are reserved by job lost (actor Keeper)"
     try:
         asked.cluster.part("raylet", "w1").outer.kill()
-        watcher.until(lambda facts: told in (reasons(asked, facts).get("Again") or ""), within=120)
+        watcher.until(lambda facts: reason in (reasons(asked, facts).get("Again") or ""), within=120)
     finally:
         watcher.end()
-    asked.tell("make-room")
+    asked.send_signal("make-room")
     eventually(lambda: asked.state("actors", "Again") == "ALIVE")

@@ -1,8 +1,7 @@
-"""Jobs, actors and placement groups of a real Ray are ended when they are what was meant, and left alone when not."""
+"""Jobs, actors and placement groups of a real Ray are ended if they were meant, and left alone if not."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,13 +10,13 @@ import pytest
 
 from cockpit.actions.losses import left_by_job, lost_with_job
 from cockpit.model import Snapshot
-from cockpit.sources.probes import payload
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.ray.jobs import JobActions
 from cockpit.sources.source import NotMeantError, SourceError
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import action as by_command
+from tests.lab.observe import action as by_command
+from tests.lab.observe import ask_probe
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -59,7 +58,7 @@ def guarded_scene(token_cluster: Cluster) -> Iterator[Cluster]:
 
 
 def played(cluster: Cluster) -> Iterator[Cluster]:
-    """Whatever a test has left behind is ended afterwards."""
+    """Ends what a test leaves behind."""
     for name in ("ready", "stubborn"):
         (cluster.head.tmp / name).unlink(missing_ok=True)
     (cluster.head.tmp / "jobs" / "leaves.py").write_text(LEAVES)
@@ -73,7 +72,7 @@ def played(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def alive(cluster: Cluster, what: str) -> dict[str, dict[str, Any]]:
-    """By id, what Ray lists and is neither over nor its own."""
+    """Ray's living objects of this kind that are not its own, by id."""
     listing = cluster.http.get(f"/api/v0/{what}", params={"limit": 1000, "detail": 1}).json()["data"]["result"]["result"]
     key = "actor_id" if what == "actors" else "placement_group_id"
     there = [one for one in listing if one["state"] not in ("DEAD", "REMOVED")]
@@ -81,11 +80,9 @@ def alive(cluster: Cluster, what: str) -> dict[str, dict[str, Any]]:
 
 
 def action(cluster: Cluster, verb: str, *names: str, **more: Any) -> dict[str, Any]:
-    """What the acting probe says, sent to the head as it is sent to any host."""
+    """The answer of the probe's action on the head."""
     request = {"act": "ray", "stage": "plan", "verb": verb, "ids": names, "session": None, **more}
-    (cluster.head.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
-    answer: dict[str, Any] = json.loads(cluster.head.ssh("python3 - </tmp/act.py").splitlines()[-1])
-    return answer
+    return ask_probe(cluster.head, request)
 
 
 def ray_jobs(cluster: Cluster) -> set[str]:
@@ -93,7 +90,7 @@ def ray_jobs(cluster: Cluster) -> set[str]:
 
 
 def start(cluster: Cluster, name: str, seconds: float) -> str:
-    """A job that leaves things behind; its id among actors."""
+    """Starts a job that leaves things behind; returns its id among actors."""
     cluster.submit(name, f"python leaves.py {seconds}")
     eventually((cluster.head.tmp / "ready").exists, within=120)
     job: str = eventually(lambda: cluster.http.get(f"/api/jobs/{name}").json()["job_id"])
@@ -136,7 +133,7 @@ async def check_jobs(cluster: Cluster) -> None:
         assert not cluster.head.matching("stubborn.py")
         assert (await actions.stop_job("deaf", when)).already
         assert (await actions.delete_job("deaf", when)).status == "STOPPED"
-        # What still watches the job may write it anew, without a start: JobInfoStorageClient.put_status, Ray 2.60's job/common.py.
+        # A process that watches the job may write it again, without a start: JobInfoStorageClient.put_status, common.py of Ray 2.60.
         with pytest.raises(NotMeantError, match=r"no longer lists job deaf|now a different job"):
             await actions.delete_job("deaf", when)
 
@@ -194,7 +191,7 @@ def check_wrong_ids(cluster: Cluster) -> None:
     assert other["reason"] == "its class has changed since the plan was made"
     assert nameless in alive(cluster, "actors")
     assert len(action(cluster, "kill_actor", stage="do", targets=[target, keeper])["done"]) == 2
-    assert alive(cluster, "actors") == {}  # although one may restart for ever
+    assert alive(cluster, "actors") == {}  # one of them may restart for ever
     assert cluster.job("train2") == "RUNNING"
 
 
@@ -202,7 +199,7 @@ async def test_jobs_are_stopped_and_deleted(scene: Cluster):
     await check_jobs(scene)
 
 
-async def test_what_a_job_leaves_behind_is_shown_and_then_ended(scene: Cluster):
+async def test_a_jobs_leftovers_are_shown_and_then_ended(scene: Cluster):
     await check_left_behind(scene)
 
 
@@ -222,15 +219,15 @@ def test_a_supervisor_of_a_job_is_rays_own(scene: Cluster):
 
 
 @pytest.mark.incident
-def test_a_gcs_that_hangs_is_said_to_hang(scene: Cluster):
+def test_a_hanging_gcs_is_reported_as_hanging(scene: Cluster):
     start(scene, "train4", 10000)
     (target,) = [one for name in alive(scene, "actors") for one in action(scene, "kill_actor", name)["targets"] if not one["name"]]
     gcs = scene.part("gcs")
     gcs.freeze()
-    said = action(scene, "kill_actor", stage="do", targets=[target])["error"]
+    error = action(scene, "kill_actor", stage="do", targets=[target])["error"]
     gcs.thaw()
-    assert "does not answer (DEADLINE_EXCEEDED" in said
-    assert said.endswith("whether anything has ended is unknown")
+    assert "does not answer (DEADLINE_EXCEEDED" in error
+    assert error.endswith("whether anything has ended is unknown")
 
 
 @pytest.mark.incident
@@ -241,7 +238,7 @@ async def test_jobs_of_an_old_ray(old_scene: Cluster):
 
 @pytest.mark.incident
 @pytest.mark.old_ray
-async def test_what_a_job_of_an_old_ray_leaves_behind(old_scene: Cluster):
+async def test_leftovers_of_a_job_of_an_old_ray(old_scene: Cluster):
     await check_left_behind(old_scene)
 
 
@@ -251,7 +248,7 @@ def test_only_what_was_planned_is_ended_in_an_old_ray(old_scene: Cluster):
     check_wrong_ids(old_scene)
 
 
-async def test_a_ray_that_asks_for_a_token_gets_it(guarded_scene: Cluster):
+async def test_a_ray_that_requires_a_token_gets_it(guarded_scene: Cluster):
     await check_jobs(guarded_scene)
     await check_left_behind(guarded_scene)
 
@@ -283,12 +280,12 @@ time.sleep(10000)
 
 
 def nodes(cluster: Cluster) -> dict[bool, dict[str, Any]]:
-    """The head (`True`) and the worker as Ray's state API lists them."""
+    """The head (`True`) and the worker, as Ray's state API lists them."""
     listed = cluster.http.get("/api/v0/nodes", params={"detail": 1}).json()["data"]["result"]["result"]
     return {node["is_head_node"]: node for node in listed if node["state"] == "ALIVE"}
 
 
-def test_a_drained_node_keeps_its_work_until_that_is_over_and_then_ends(cluster: Cluster):
+def test_a_drained_node_keeps_its_work_until_it_is_done_and_then_ends(cluster: Cluster):
     (cluster.head.tmp / "holds").unlink(missing_ok=True)
     (cluster.head.tmp / "jobs" / "holds.py").write_text(HOLDS)
     cluster.submit("holds", "python holds.py")
@@ -303,8 +300,8 @@ def test_a_drained_node_keeps_its_work_until_that_is_over_and_then_ends(cluster:
     assert (target["what"], target["id"], target["state"]) == ("node", worker, "ALIVE")
     (other,) = action(cluster, "drain_node", stage="do", targets=[{**target, "name": "another"}])["refused"]
     assert other["reason"] == "its name has changed since the plan was made"
-    code, answer, said = by_command(cluster.head, f"drain-node {worker} --yes")
-    assert code == 0, said
+    code, answer, stderr = by_command(cluster.head, f"drain-node {worker} --yes")
+    assert code == 0, stderr
     (done,) = answer["done"]
     assert done["outcome"].startswith("Ray reported DRAINING ")
     assert "takes no new work" in answer["losses"][0]
@@ -312,7 +309,7 @@ def test_a_drained_node_keeps_its_work_until_that_is_over_and_then_ends(cluster:
     (again,) = action(cluster, "drain_node", stage="do", targets=[target])["refused"]
     assert again["reason"] == "it is being drained already"
     assert cluster.job("holds") == "RUNNING"
-    assert False in nodes(cluster), "what runs there goes on"
+    assert False in nodes(cluster), "its work continues"
     cluster.stop_jobs()
     eventually(lambda: False not in nodes(cluster), within=90)
     (gone,) = action(cluster, "drain_node", worker)["refused"]

@@ -1,4 +1,4 @@
-"""The command of a finding's remedy is typed as it is printed, in the state that the finding describes; then the finding is over."""
+"""The command of a finding's remedy is typed as printed, in the state that the finding describes; then the finding ends."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, Part, eventually
-from tests.lab.eyes import COCKPIT, Facts, Watcher, action, node, screen
 from tests.lab.hosts import Host
 from tests.lab.incidents import found, over, watching
+from tests.lab.observe import COCKPIT, Facts, Watcher, action, node, screen
 from tests.remedies.inventory import commands_in
 
 pytestmark = [pytest.mark.lab, pytest.mark.remedy, pytest.mark.timeout(1500)]
 
 OWN_FLAGS = "--num-cpus=16 --object-store-memory=100000000 --disable-usage-stats"
-"""What this operator's `ray start` has beside what a remedy says."""
+"""Flags of this operator's `ray start` beside those of the remedy."""
 SOON = {"open_files_least": 15000, "agent_silent": 12, "gcs_silent": 2, "dashboard_silent": 3, "monitor_silent": 1}
 
 
 @pytest.fixture
 def watcher(cluster: Cluster) -> Iterator[Watcher]:
-    """Looks at both hosts all the time, with thresholds that a test has the time for, and has seen the cluster whole."""
+    """Watches both hosts all the time with short thresholds, and has seen the cluster complete."""
     made = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n", **SOON)
     made.until(lambda now: [each["state"] for each in now["nodes"]].count("ALIVE") == 2 and not now["faults"], within=300)
     yield made
@@ -32,24 +32,24 @@ def watcher(cluster: Cluster) -> Iterator[Watcher]:
 
 
 def command_in(finding: Facts, start: str) -> str:
-    """The one command of its remedy that begins so."""
+    """The only command of its remedy that begins with `start`."""
     [command] = [command for command in commands_in(finding["remedy"]["text"]) if command.startswith(start)]
     return command
 
 
 def end_ray(cluster: Cluster, host: Host) -> None:
-    """As people do it."""
+    """Stops Ray as people do."""
     cluster.command(host, "ray stop --force")
 
 
 def join(cluster: Cluster, host: Host, flags: str = "", before: str = "") -> None:
-    """Ray on that host anew: `before` stands before `ray start`, `flags` behind it."""
+    """Starts Ray on that host again: `before` precedes `ray start`, `flags` follow it."""
     end_ray(cluster, host)
     cluster.command(host, f"{before} ray start --address={cluster.gcs_address} {OWN_FLAGS} {flags}", timeout=300)
 
 
-def restart_as_told(cluster: Cluster, host: Host, finding: Facts) -> None:
-    """With all that its remedy says about `ray start`."""
+def restart_with_remedy(cluster: Cluster, host: Host, finding: Facts) -> None:
+    """Restarts with everything that the remedy says about `ray start`."""
     commands = commands_in(finding["remedy"]["text"])
     flags = " ".join(command for command in commands if command.startswith("--"))
     assert flags, finding
@@ -57,7 +57,7 @@ def restart_as_told(cluster: Cluster, host: Host, finding: Facts) -> None:
 
 
 def status_text(host: Host, words: str = "") -> str:
-    """What `cockpit status` prints there, whatever its exit code."""
+    """The output of `cockpit status` there, with any exit code."""
     return host.ssh(f"XDG_CONFIG_HOME=/tmp/soon {COCKPIT} status {words} || true")
 
 
@@ -66,7 +66,7 @@ def status_text(host: Host, words: str = "") -> str:
     [("gcs", "head", "gcs-silent"), ("dashboard", "head", "dashboard-silent"), ("monitor", "head", "monitor-silent"),
      ("agent", "w1", "agent-silent")],
 )  # fmt: skip
-def test_a_stopped_part_of_ray_goes_on(cluster: Cluster, watcher: Watcher, part: Part, where: str, code: str):
+def test_a_stopped_part_of_ray_continues(cluster: Cluster, watcher: Watcher, part: Part, where: str, code: str):
     process = cluster.part(part, where)
     process.freeze()
     command = command_in(found(watcher, code, where if code == "agent-silent" else f"(pid {process.pid})"), "kill -CONT ")
@@ -74,27 +74,27 @@ def test_a_stopped_part_of_ray_goes_on(cluster: Cluster, watcher: Watcher, part:
     over(watcher, code)
 
 
-def test_gpus_that_a_raylet_was_not_given_or_that_do_not_exist(cluster: Cluster, watcher: Watcher):
+def test_gpus_withheld_from_a_raylet_or_missing(cluster: Cluster, watcher: Watcher):
     w1 = cluster.lab["w1"]
     join(cluster, w1, "--num-gpus=2", "CUDA_VISIBLE_DEVICES=1,2,4,5")
     few = found(watcher, "gpu-unused", "Ray offers only 2 GPUs of the 4 usable on w1")
     given = [gpu["index"] for gpu in node(watcher.now, "w1")["gpus"] if gpu["given_to_ray"]]
     assert given == [1, 2]
     assert "GPUs not given to Ray: 6 on w1 (0, 3, 4, 5, 6, 7)" in status_text(cluster.head, "--hosts head,w1")
-    restart_as_told(cluster, w1, few)
+    restart_with_remedy(cluster, w1, few)
     over(watcher, "gpu-unused", "node-dead")
     eventually(lambda: [gpu["index"] for gpu in node(watcher.now, "w1")["gpus"] if gpu["given_to_ray"]] == [1, 2, 4, 5])
 
     join(cluster, w1, "--num-gpus=2", "CUDA_VISIBLE_DEVICES=0,9")
-    restart_as_told(cluster, w1, found(watcher, "gpu-visible", "CUDA_VISIBLE_DEVICES names 9"))
+    restart_with_remedy(cluster, w1, found(watcher, "gpu-visible", "CUDA_VISIBLE_DEVICES names 9"))
     over(watcher, "gpu-visible", "node-dead")
 
     join(cluster, w1, "", """RAY_OVERRIDE_RESOURCES='{"GPU": 12}'""")
-    restart_as_told(cluster, w1, found(watcher, "gpu-count", "Ray offers 12 GPUs on w1, but NVML sees 8"))
+    restart_with_remedy(cluster, w1, found(watcher, "gpu-count", "Ray offers 12 GPUs on w1, but NVML sees 8"))
     over(watcher, "gpu-count", "node-dead")
 
 
-def test_a_raylet_that_has_few_files_left_is_given_more(cluster: Cluster, watcher: Watcher):
+def test_a_raylet_with_few_files_left_gets_more(cluster: Cluster, watcher: Watcher):
     w1, raylet = cluster.lab["w1"], cluster.part("raylet", "w1")
     limit = int(raylet.outer.num_fds() / 0.85)
     w1.ssh(f"prlimit --pid {raylet.pid} --nofile={limit}:")
@@ -109,10 +109,10 @@ def test_a_dead_node_joins_again(cluster: Cluster, watcher: Watcher):
     assert command == f"ray start --address={cluster.gcs_address}"
     cluster.command(w1, command, timeout=300)
     over(watcher, "node-dead")
-    end_ray(cluster, w1)  # it has other CPUs than the others: the next test gets a whole Ray
+    end_ray(cluster, w1)  # its number of CPUs differs from the others': the next test gets a complete Ray
 
 
-def test_a_wrong_address_of_the_dashboard_is_put_right(cluster: Cluster):
+def test_a_wrong_dashboard_address_is_corrected(cluster: Cluster):
     [command] = re.findall(r"use `(cockpit --address \S+)`", status_text(cluster.head, "--address http://127.0.0.1:9999"))
     with screen(cluster.head, command.removeprefix("cockpit ")) as shown:
         shown.until("nodes 2/2", "Overview")
@@ -124,15 +124,15 @@ def test_a_node_is_drained_by_its_name(cluster: Cluster, watcher: Watcher):
     ill = found(watcher, "gpu-remap", "GPU 3 of w1")
     command = command_in(ill, "cockpit drain-node ")
     assert (command, command_in(ill, "nvidia-smi ")) == ("cockpit drain-node w1", "nvidia-smi -r -i 3")
-    code, _, said = action(cluster.head, f"{shlex.join(shlex.split(command)[1:])} --yes")
-    assert code == 0, said
+    code, _, stderr = action(cluster.head, f"{shlex.join(shlex.split(command)[1:])} --yes")
+    assert code == 0, stderr
     watcher.until(lambda now: node(now, "w1")["state"] != "ALIVE")
     nvml.remove(w1.state, "set 3 remap")  # the reset itself needs a real GPU
     over(watcher, "gpu-remap")
 
 
-def test_what_shows_more_can_be_typed(cluster: Cluster):
-    """Commands that change nothing: each of Ray's and of Linux's that a finding names as evidence or as a way to look."""
+def test_commands_that_show_more_can_be_typed(cluster: Cluster):
+    """Commands that change nothing: each command of Ray and Linux that a finding names as evidence."""
     cluster.submit("shown", "sleep 600")
     eventually(lambda: cluster.job("shown") == "RUNNING")
     raylet = cluster.part("raylet")

@@ -1,11 +1,10 @@
-"""The program in a real terminal on a host: keys are pressed, and its screen is read, while the cluster below it breaks."""
+"""The program in a real terminal on a host: keys are pressed and its screen is read while the cluster breaks."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 
 import psutil
@@ -13,8 +12,8 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Screen, gone, lay_config, once, screen
-from tests.lab.hosts import Host, Lab
+from tests.lab.hosts import Lab
+from tests.lab.observe import Screen, gone, once, screen, write_config
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -24,15 +23,15 @@ WIDE, NARROW = (160, 50), (80, 24)
 
 @pytest.fixture
 def watched(cluster: Cluster) -> Iterator[Screen]:
-    """What cockpit shows on the head of a healthy cluster, once everything is on the screen."""
-    lay_config(cluster.lab)
+    """Cockpit on the head of a healthy cluster, once everything is on the screen."""
+    write_config(cluster.lab)
     with screen(cluster.head) as made:
         made.until("nodes 2/2", "GPUs 0/16 reserved", "actors 0 alive", "jobs 0 running")
         yield made
 
 
 def test_a_healthy_cluster_in_a_wide_and_in_a_narrow_terminal(cluster: Cluster):
-    lay_config(cluster.lab)
+    write_config(cluster.lab)
     cluster.submit("rlhf", "python train_ppo_ray.py --actor.num_gpus_per_node 1 --critic.num_gpus_per_node 1 --reward.num_gpus_per_node 1")
     eventually(lambda: len([process for host in cluster.hosts for process in host.matching("VLLM::EngineCore")]) == 4, within=120)
     for size in (WIDE, NARROW):
@@ -52,7 +51,7 @@ def test_a_healthy_cluster_in_a_wide_and_in_a_narrow_terminal(cluster: Cluster):
             shown.until("H100")
             shown.press("?")
             shown.until("(Esc: back")
-            shown.press("Escape")  # a key that came right behind it would be one with Alt
+            shown.press("Escape")  # a key right after it would count as Alt and that key
             shown.till(lambda text: "(Esc: back" not in text)
             shown.press("1")
             shown.press("/")
@@ -63,15 +62,15 @@ def test_a_healthy_cluster_in_a_wide_and_in_a_narrow_terminal(cluster: Cluster):
 
 
 def quits(shown: Screen, when: str) -> None:
-    """Nothing of it runs any more; how soon, `make bench` measures."""
+    """No process of it is left. `make bench` measures the time."""
     print(f"figure: q when {when}: {shown.quit():.2f} s")
 
 
-def test_q_quits_a_healthy_cluster_at_once(watched: Screen):
+def test_q_quits_at_once_on_a_healthy_cluster(watched: Screen):
     quits(watched, "healthy")
 
 
-def test_a_frozen_dashboard_is_one_sentence_and_holds_nothing_up(cluster: Cluster, watched: Screen):
+def test_a_frozen_dashboard_is_one_sentence_and_delays_nothing(cluster: Cluster, watched: Screen):
     cluster.part("dashboard").freeze()
     watched.until("no dashboard", "did not answer", within=120)
     watched.press("4")
@@ -79,51 +78,47 @@ def test_a_frozen_dashboard_is_one_sentence_and_holds_nothing_up(cluster: Cluste
     quits(watched, "the dashboard is frozen")
 
 
-def test_a_frozen_gcs_is_one_sentence_and_holds_nothing_up(cluster: Cluster, watched: Screen):
+def test_a_frozen_gcs_is_one_sentence_and_delays_nothing(cluster: Cluster, watched: Screen):
     cluster.part("gcs").freeze()
     watched.until("GCS does not answer")
     quits(watched, "the GCS is frozen")
 
 
-def test_nvml_that_hangs_is_one_sentence_and_holds_nothing_up(cluster: Cluster, watched: Screen):
+def test_a_hanging_nvml_is_one_sentence_and_delays_nothing(cluster: Cluster, watched: Screen):
     nvml.add(cluster.head.state, "hang forever nvmlDeviceGetMemoryInfo")
     watched.till(lambda text: "✖" in text and "nvml" in text.lower())
     quits(watched, "NVML hangs")
     nvml.remove(cluster.head.state, "hang")
 
 
-def test_a_host_that_cant_be_reached_is_one_sentence_and_holds_nothing_up(cluster: Cluster, watched: Screen):
+def test_an_unreachable_host_is_one_sentence_and_delays_nothing(cluster: Cluster, watched: Screen):
     w1 = cluster.lab["w1"]
     stranger = w1.hold(5, 20 * GIB, title="python finetune.py")
     watched.press("4")
     watched.until("finetune.py")
-    link(w1, "down")
+    w1.set_network("down")
     try:
         watched.till(lambda text: re.search(r"✖ .*w1", text), within=120)
         quits(watched, "w1 can't be reached")
     finally:
-        link(w1, "up")
+        w1.set_network("up")
         stranger.kill()
 
 
-def link(host: Host, state: str) -> None:
-    subprocess.run(["nsenter", "-t", str(host.init), "-n", "ip", "link", "set", "eth0", state], check=True)
-
-
-def test_nothing_is_left_when_the_terminal_goes_away(watched: Screen):
+def test_no_process_is_left_when_the_terminal_closes(watched: Screen):
     family = watched.family()
     assert len(family) > 1
     watched.close()
     gone(family)
 
 
-def test_nothing_is_left_when_it_is_killed(watched: Screen):
+def test_no_process_is_left_when_it_is_killed(watched: Screen):
     family = watched.family()
     watched.program.kill()
     gone(family)
 
 
-def test_keys_work_while_the_window_changes_its_size(watched: Screen):
+def test_keys_work_while_the_terminal_changes_its_size(watched: Screen):
     watched.resize(20, 5)
     watched.until("cockpit needs")
     watched.resize(*NARROW)
@@ -135,7 +130,7 @@ def test_keys_work_while_the_window_changes_its_size(watched: Screen):
     quits(watched, "resized")
 
 
-def test_the_smallest_terminals_show_what_is_needed(cluster: Cluster):
+def test_the_smallest_terminals_show_the_essentials(cluster: Cluster):
     with screen(cluster.head, size=(20, 5)) as shown:
         assert "Traceback" not in shown.until("cockpit needs")
         quits(shown, "small")
@@ -144,7 +139,7 @@ def test_the_smallest_terminals_show_what_is_needed(cluster: Cluster):
 def test_without_colours_and_without_unicode(cluster: Cluster):
     with screen(cluster.head, "--ascii", env="NO_COLOR=1") as shown:
         text = shown.until("nodes 2/2", "head", "w1")
-        assert not {char for char in text if not char.isascii()} - set("–…")  # unknown; a cell that is cut
+        assert not {char for char in text if not char.isascii()} - set("–…")  # unknown; a cut cell
         colours = {int(number) for number in re.findall(r"[34]8;5;(\d+)", shown.raw)}
         assert all(number in (0, 7, 8, 15, 16, 231) or number >= 232 for number in colours)  # greys
         assert not re.search(r"\x1b\[(?:\d+;)*[349][1-6](?:;\d+)*m", re.sub(r"[34]8;5;\d+", "0", shown.raw))
@@ -161,10 +156,10 @@ def test_two_rays_on_one_host_make_it_ask(cluster: Cluster):
     )
     try:
         eventually(lambda: "8365" in head.ssh("ss -ltn"))
-        code, facts, said = once(head)
+        code, facts, stderr = once(head)
         assert (code, facts) == (3, {})
-        assert ":8265" in said
-        assert ":8365" in said
+        assert ":8265" in stderr
+        assert ":8365" in stderr
         with screen(head) as shown:
             shown.until("Which of these Ray clusters", ":8265", ":8365")
             shown.press("Enter")

@@ -1,4 +1,4 @@
-"""Two and three Rays on one host, one after another, with equal job ids and submission ids: whose is what, in every view."""
+"""Two and three Rays on one host with equal job ids and submission ids: each view knows whose is what."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import psutil
 import pytest
 
 from tests.lab import hosts
-from tests.lab.cluster import ENV, JOBS, eventually, lay_out
+from tests.lab.cluster import ENV, JOBS, copy_job_files, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, Screen, action, once, screen
 from tests.lab.hosts import Host, Lab
-from tests.lab.user import admit
+from tests.lab.observe import COCKPIT, Facts, Screen, action, once, screen
+from tests.lab.user import add_user
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
 JOB = "02000000"
-"""The first job that is submitted to a Ray: the one before it is its supervisor's."""
+"""The first job submitted to a Ray; the id before it belongs to its supervisor."""
 FAILS = "python evaluate.py"
 WORKS = (
     "python -c \"import ray, models; ray.init(address='auto', log_to_driver=False); import time;"
@@ -31,7 +31,7 @@ WORKS = (
 
 
 class OneRay:
-    """A Ray of its own on a host that has others: every port and its temp dir are its own."""
+    """A Ray with its own ports and temp dir on a host that has other Rays."""
 
     def __init__(self, host: Host, number: int) -> None:
         self.host, self.number = host, number
@@ -57,20 +57,20 @@ class OneRay:
         return found
 
     def submit(self, entrypoint: str) -> None:
-        """As `ppo`, like on every other Ray here."""
+        """Submits the job `ppo`, as on every other Ray here."""
         body = {"entrypoint": f"cd {JOBS} && {entrypoint}", "submission_id": "ppo"}
         eventually(lambda: httpx.post(f"{self.url}/api/jobs/", json=body, timeout=60, trust_env=False).is_success)
 
     def until(self, status: str) -> None:
-        """Wait until its job is known by its id and has this status."""
-        eventually(lambda: (told := self.get("/api/jobs/ppo"))["status"] == status and told["job_id"] == JOB, within=120)
+        """Waits until its job has an id and this status."""
+        eventually(lambda: (named := self.get("/api/jobs/ppo"))["status"] == status and named["job_id"] == JOB, within=120)
 
     def look(self) -> Facts:
-        """What cockpit says that follows this one."""
+        """The status of a cockpit that follows this Ray."""
         return once(self.host, self.address)[1]
 
     def kill(self) -> None:
-        """As when its container is killed; what its jobs have started elsewhere stays."""
+        """Kills it as a container's end does. Processes that its jobs started elsewhere stay."""
         ours = [
             process for process in self.host.processes() if f"{self.temp}/" in process.text or f"--temp-dir={self.temp}" in process.text
         ]
@@ -87,14 +87,14 @@ def begin() -> Iterator[partial[OneRay]]:
     if reason := hosts.why_not() or (None if RAY.exists() else NO_RAY):
         pytest.skip(reason)
     lab = Lab(f"s{os.getpid() % 100000}", ["box"], {"PATH": f"{RAY.parent}:{os.environ['PATH']}"})
-    lay_out(lab["box"])
+    copy_job_files(lab["box"])
     yield partial(OneRay, lab["box"])
     lab.close()
 
 
 @pytest.fixture(scope="module")
 def two(begin: partial[OneRay]) -> tuple[OneRay, OneRay]:
-    """Ours, whose job has failed and left its engine behind; and another one, whose job of the same ids works."""
+    """Our Ray, whose job has failed and left its engine, and another Ray, whose job with the same ids works."""
     ours = begin(0)
     ours.submit(FAILS)
     theirs = begin(1)
@@ -107,7 +107,7 @@ def two(begin: partial[OneRay]) -> tuple[OneRay, OneRay]:
 
 
 def look_until(ray: OneRay, kinds: set[str]) -> Facts:
-    """A look in which its processes of the job are these: while the machine is busy one may have to do without an answer of Ray's."""
+    """The first status with these kinds of processes of the job. On a busy machine some answers of Ray come late."""
 
     def look() -> Facts | None:
         facts = ray.look()
@@ -118,24 +118,24 @@ def look_until(ray: OneRay, kinds: set[str]) -> Facts:
 
 
 def look_wholly(ray: OneRay) -> Facts:
-    """A look in which everybody has answered in time: a busy machine takes its time."""
+    """The first status without missing answers. A busy machine takes its time."""
     found: Facts = eventually(lambda: None if (facts := ray.look())["faults"] else facts, within=120)
     return found
 
 
 def planned(ray: OneRay) -> list[Facts]:
-    """Which leftovers `kill-orphans` would end, as soon as both Rays have told it of their jobs."""
+    """The leftovers that `kill-orphans` would end, once both Rays have reported their jobs."""
     plan: list[Facts] = eventually(lambda: action(ray.host, f"kill-orphans --dry-run {ray.address}")[1].get("plan"), within=120)
     return plan
 
 
 def texts(facts: Facts, code: str) -> list[str]:
-    """What the findings of that code say."""
+    """The texts of the findings with that code."""
     return [finding["text"] for finding in facts["findings"] if finding["code"] == code]
 
 
 def of(facts: Facts, session: str) -> list[Facts]:
-    """The processes of a session; each has some."""
+    """The processes of a session."""
     found = [process for process in facts["processes"] if process["session"] == session]
     assert found
     return found
@@ -146,7 +146,7 @@ def another(ray: OneRay) -> str:
 
 
 def check_apart(facts: Facts, ours: OneRay, *others: OneRay) -> None:
-    """Job, actor and name are those of ours alone."""
+    """Only processes of our Ray have job, actor and name."""
     assert facts["cluster"]["session"] == ours.session
     assert {process["session"] for process in facts["processes"] if process["job"] or process["actor"]} == {ours.session}
     for other in others:
@@ -155,7 +155,7 @@ def check_apart(facts: Facts, ours: OneRay, *others: OneRay) -> None:
         assert another(other) in {process["why"][0] for process in theirs}
 
 
-def test_of_two_rays_with_equal_ids_each_is_told_only_its_own(two: tuple[OneRay, OneRay]):
+def test_each_of_two_rays_with_equal_ids_gets_only_its_own_processes(two: tuple[OneRay, OneRay]):
     ours, theirs = two
     mine, other = look_until(ours, {"orphan"}), look_until(theirs, {"worker", "driver", "child"})
     check_apart(mine, ours, theirs)
@@ -164,11 +164,11 @@ def test_of_two_rays_with_equal_ids_each_is_told_only_its_own(two: tuple[OneRay,
     for facts, followed in ((mine, ours), (other, theirs)):
         raylets = [process["pid"] for process in facts["processes"] if "/raylet/raylet" in (process["command"] or "")]
         (few,) = [finding for finding in facts["findings"] if finding["code"] == "open-files-limit"]
-        told = [pid for pid in raylets if f"/proc/{pid}/" in " ".join(few["evidence"])]
-        assert told == [process["pid"] for process in of(facts, followed.session) if process["pid"] in raylets]
+        named = [pid for pid in raylets if f"/proc/{pid}/" in " ".join(few["evidence"])]
+        assert named == [process["pid"] for process in of(facts, followed.session) if process["pid"] in raylets]
 
 
-def test_what_would_be_killed_is_said_to_be_of_another_ray(two: tuple[OneRay, OneRay]):
+def test_a_plan_says_that_a_process_is_of_another_ray(two: tuple[OneRay, OneRay]):
     ours, theirs = two
     (left,) = planned(ours)
     assert left["session"] == ours.session
@@ -179,7 +179,7 @@ def test_what_would_be_killed_is_said_to_be_of_another_ray(two: tuple[OneRay, On
 
 
 @pytest.mark.parametrize("size", [(160, 50), (80, 24)])
-def test_on_the_screen_another_rays_worker_is_no_leftover_of_ours(two: tuple[OneRay, OneRay], size: tuple[int, int]):
+def test_another_rays_worker_is_no_leftover_on_the_screen(two: tuple[OneRay, OneRay], size: tuple[int, int]):
     ours, theirs = two
     (worker,) = theirs.host.matching("ray::LLMRayActor")
     (engine,) = [process for process in theirs.host.matching("VLLM::EngineCore") if process.outer.ppid() == worker.outer.pid]
@@ -206,9 +206,9 @@ def test_on_the_screen_another_rays_worker_is_no_leftover_of_ours(two: tuple[One
 
 
 @pytest.mark.parametrize("is_root", [True, False], ids=["root", "another user"])
-def test_a_dashboard_that_hangs_is_blamed_by_its_own_process(two: tuple[OneRay, OneRay], is_root: bool):
+def test_a_hanging_dashboard_is_blamed_on_its_own_process(two: tuple[OneRay, OneRay], is_root: bool):
     for ray in two:
-        asker = ray.host if is_root else admit(ray.host, "train", 1207)
+        asker = ray.host if is_root else add_user(ray.host, "train", 1207)
         (dashboard,) = ray.host.matching("dashboard/dashboard.py", f"--port={8265 + ray.number}")
         dashboard.freeze()
         try:
@@ -249,30 +249,30 @@ def test_a_wrong_address_gives_the_same_line_and_exit_code_each_time(two: tuple[
         gateway.kill()
     outcomes = {(found, tuple(texts(facts, "address-wrong"))) for found, facts, _ in looks}
     assert len(outcomes) == 1, outcomes
-    (said,) = outcomes
-    assert said[0] == code
-    (text,) = said[1]
+    (output,) = outcomes
+    assert output[0] == code
+    (text,) = output[1]
     assert text.endswith("; this host has a Ray cluster at http://127.0.0.1:8265 and a Ray cluster at http://127.0.0.1:8266")
     if address.endswith(":8399"):
         assert "HTTP 504" in text
         assert "titled “504 Gateway Time-out”, server nginx/1.25.3" in text
 
 
-def test_no_act_is_planned_on_the_word_of_what_is_not_ray(two: tuple[OneRay, OneRay]):
+def test_no_action_is_planned_from_the_answer_of_another_program(two: tuple[OneRay, OneRay]):
     host = two[0].host
     gateway = host.spawn("python3", "-c", GATEWAY)
     try:
         eventually(lambda: "504" in host.ssh("curl -s http://127.0.0.1:8399/ || true"))
         for words in ("stop --yes", "stop-job ppo --yes"):
-            code, facts, said = action(host, f"{words} --address http://127.0.0.1:8399")
-            assert (code, facts["plan"], facts["done"]) == (3, [], []), said
+            code, facts, stderr = action(host, f"{words} --address http://127.0.0.1:8399")
+            assert (code, facts["plan"], facts["done"]) == (3, [], []), stderr
         with screen(host, "--address http://127.0.0.1:8399", size=(80, 24)) as eyes:
             eyes.until("no dashboard", "does not answer like Ray", "critical")
     finally:
         gateway.kill()
 
 
-def test_what_a_dead_ray_has_left_is_not_the_job_of_one_that_came_after_it(begin: partial[OneRay], two: tuple[OneRay, OneRay]):
+def test_a_dead_rays_leftover_is_not_the_job_of_a_later_ray(begin: partial[OneRay], two: tuple[OneRay, OneRay]):
     dead, theirs = two
     dead.kill()
     third = begin(2)
@@ -287,16 +287,14 @@ def test_what_a_dead_ray_has_left_is_not_the_job_of_one_that_came_after_it(begin
     targets = action(third.host, f"kill-orphans --dry-run {third.address}")[1]["plan"]
     plan = next(target for target in targets if target["pid"] == left["pid"])
     assert plan["why"].startswith(f"{another(dead)}; ")
-    said = third.host.ssh(f"{COCKPIT} status {third.address} || true")
-    assert f"Another Ray session on box: {theirs.session}" in said
-    assert dead.session not in [line for line in said.splitlines() if line.startswith("Another Ray session")]
+    output = third.host.ssh(f"{COCKPIT} status {third.address} || true")
+    assert f"Another Ray session on box: {theirs.session}" in output
+    assert dead.session not in [line for line in output.splitlines() if line.startswith("Another Ray session")]
 
 
 @pytest.mark.parametrize("size", [(160, 50), (80, 24)])
-def test_the_ray_that_a_person_has_chosen_stays_the_one_that_is_meant(
-    begin: partial[OneRay], two: tuple[OneRay, OneRay], size: tuple[int, int]
-):
-    """It ends, and another starts at its address: neither that one nor the one beside it takes its place without a word."""
+def test_the_chosen_ray_is_not_silently_replaced_by_another(begin: partial[OneRay], two: tuple[OneRay, OneRay], size: tuple[int, int]):
+    """It ends, and another one starts at its address."""
     _, beside = two
     chosen = next_one = begin(3)
     try:
@@ -316,7 +314,7 @@ def test_the_ray_that_a_person_has_chosen_stays_the_one_that_is_meant(
 
 
 def choose(eyes: Screen, ray: OneRay) -> None:
-    """Follow this Ray, of those that the screen offers."""
+    """Follows this Ray, of those that the screen offers."""
     shown = eyes.until("Which of these Ray clusters", ray.session)
     offered = [line for line in shown.splitlines() if "http://127.0.0.1:" in line]
     place = next(number for number, line in enumerate(offered) if f":{8265 + ray.number}" in line)
@@ -325,7 +323,7 @@ def choose(eyes: Screen, ray: OneRay) -> None:
 
 
 def plan_of_stop(eyes: Screen, ray: OneRay) -> str:
-    """`S` means this Ray, which has ended, and says so; what its dialog shows."""
+    """`S` refers to this Ray, which has ended; returns the text of its dialog."""
     eyes.press("2")
     eyes.until("GPUS")
     eyes.press("S")

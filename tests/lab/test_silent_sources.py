@@ -1,4 +1,4 @@
-"""Sources that fail while a job runs: each is a finding with its level, cause and remedy, and nothing is claimed from its old facts."""
+"""Sources fail while a job runs: each is a finding with level, cause and remedy, and no claim rests on its old facts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Watcher, node, once
 from tests.lab.hosts import stopped
 from tests.lab.incidents import found, over, watching
+from tests.lab.observe import Watcher, node, once
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
@@ -28,7 +28,7 @@ time.sleep(10000)
 
 @pytest.fixture
 def watcher(cluster: Cluster) -> Iterator[Watcher]:
-    """Looks at both hosts all the time; idle GPUs are told after 20 s."""
+    """Watches both hosts all the time; idle GPUs are reported after 20 s."""
     made = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n", idle_for=20, idle_unheard=20)
     made.until(lambda now: all(node(now, name)["gpus"][0]["power_limit"] for name in ("head", "w1")), within=120)
     yield made
@@ -36,12 +36,12 @@ def watcher(cluster: Cluster) -> Iterator[Watcher]:
 
 
 @pytest.mark.parametrize(("code", "cause"), [(18, "driver and library versions differ"), (999, "unknown error")])
-def test_nvml_that_fails_while_a_job_runs_is_told_and_its_last_figures_support_no_claim(cluster, watcher, request, code, cause):
+def test_a_failing_nvml_is_reported_and_its_last_figures_support_no_claim(cluster, watcher, request, code, cause):
     w1 = cluster.lab["w1"]
     (cluster.head.tmp / "jobs" / "idle.py").write_text(IDLE % w1.address)
     cluster.submit("nvml-1", "python idle.py")
     watcher.until(lambda now: [each for each in now["processes"] if each["host"] == "w1" and each["gpus"]], within=120)
-    request.addfinalizer(lambda: nvml.remove(w1.state, "error"))  # before the cluster is healed
+    request.addfinalizer(lambda: nvml.remove(w1.state, "error"))  # before the cluster is repaired
     nvml.add(w1.state, f"error {code} nvmlInit", f"error {code} nvmlDeviceGetCount")
     finding = found(watcher, "gpus-unseen", "job nvml-1")
     assert finding["level"] == "critical"
@@ -50,11 +50,11 @@ def test_nvml_that_fails_while_a_job_runs_is_told_and_its_last_figures_support_n
     assert "cockpit drain-node w1" in finding["remedy"]["text"]
     watcher.until(lambda now: (node(now, "w1")["gpus_age"] or 0) > 25 and node(now, "w1")["age"] < 10, within=90)
     stalled = [each for each in watcher.now["findings"] if each["code"] == "job-stalled"]
-    assert all(each["seen"] is not None for each in stalled), "what was found before is dated"
+    assert all(each["seen"] is not None for each in stalled), "earlier findings have a date"
     before = {each["text"].partition(", as of")[0] for each in stalled}
     watcher.until(lambda now: node(now, "w1")["gpus_age"] > 50, within=90)
     after = {each["text"].partition(", as of")[0] for each in watcher.now["findings"] if each["code"] == "job-stalled"}
-    assert after == before, "nothing begins, and no duration grows"
+    assert after == before, "no finding begins, and no duration grows"
     code_of_status, facts, _ = once(cluster.head, env="XDG_CONFIG_HOME=/tmp/soon")
     assert code_of_status == 2, facts["findings"]
     nvml.remove(w1.state, "error")
@@ -62,7 +62,7 @@ def test_nvml_that_fails_while_a_job_runs_is_told_and_its_last_figures_support_n
     watcher.until(lambda now: node(now, "w1")["gpus_age"] < 10, within=90)
 
 
-def test_a_host_whose_probe_and_sshd_answer_nobody_is_told_and_seen_again_when_they_do(cluster, watcher):
+def test_a_host_without_probe_and_sshd_is_reported_and_seen_again_later(cluster, watcher):
     w1 = cluster.lab["w1"]
     (cluster.head.tmp / "jobs" / "idle.py").write_text(IDLE % w1.address)
     cluster.submit("unseen-1", "python idle.py")

@@ -1,4 +1,4 @@
-"""Slurm limits a job's memory by its cgroup, which Ray does not know: the limit is told, and a worker that the kernel kills at it."""
+"""Slurm limits a job's memory by a cgroup that Ray does not know: the limit is reported, and a worker killed at it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT
 from tests.lab.hosts import Lab
+from tests.lab.observe import COCKPIT
 from tests.lab.slurm import Slurm
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
@@ -32,9 +32,9 @@ class Limited:
     def __init__(self, lab: Lab) -> None:
         self.slurm = Slurm(lab, ["head"], memory=LIMIT_MIB)
         self.head = self.slurm.head
-        told = {**self.slurm.allocate(), **ENV, "RAY_AUTH_MODE": "disabled"}
-        self.job = told["SLURM_JOB_ID"]
-        self.env = " ".join(f"{name}={shlex.quote(value)}" for name, value in told.items())
+        env = {**self.slurm.allocate(), **ENV, "RAY_AUTH_MODE": "disabled"}
+        self.job = env["SLURM_JOB_ID"]
+        self.env = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
         self._start(f"{RAY} start --node-ip-address={self.head.address} {START}")
         eventually(lambda: self.head.ssh("curl -s -m 5 http://127.0.0.1:8265/api/version", check=False))
         self._start(f"{COCKPIT} status --json --watch >/tmp/watched 2>/tmp/said")
@@ -49,7 +49,7 @@ class Limited:
         self.head.ssh(f"export {self.env}; {self.step(command)} >/dev/null 2>&1", check=False)
 
     def finding(self, code: str) -> dict[str, Any]:
-        """Of the newest look. Raises `LookupError`."""
+        """The finding of the newest status. Raises `LookupError`."""
         *_, newest, _ = (self.head.tmp / "watched").read_text().split("\n")
         found: list[dict[str, Any]] = json.loads(newest)["findings"]
         return next(iter([finding for finding in found if finding["code"] == code]), {})
@@ -70,15 +70,15 @@ def limited() -> Iterator[Limited]:
             made.slurm.close()
 
 
-def test_the_limit_is_told_beside_what_ray_counts_with(limited: Limited):
+def test_the_limit_is_reported_beside_rays_own_number(limited: Limited):
     found = eventually(lambda: limited.finding("memory-limit-cgroup"))
     assert found["level"] == "warning"
     assert found["text"].startswith(f"Slurm job {limited.job} may use 2.9G of memory on head (")
     assert f"has a memory limit of {LIMIT_MIB << 20}" in found["evidence"][0]
 
 
-def test_a_worker_that_the_kernel_kills_at_that_limit_is_told(limited: Limited):
-    """Again until it is: what was killed before anybody looked is not told."""
+def test_a_worker_that_the_kernel_kills_at_that_limit_is_reported(limited: Limited):
+    """Repeats until it is reported: kills before the first sample are not."""
     eater = f"{sys.executable} -c {shlex.quote(EATER)}"
     found = eventually(lambda: limited.run(eater) or limited.finding("workers-killed-oom"))
     assert found["subject"] == "head"
@@ -92,8 +92,8 @@ def test_a_worker_that_the_kernel_kills_at_that_limit_is_told(limited: Limited):
     assert not any("pid" in line for line in found["evidence"])
 
 
-def test_slurm_says_of_a_step_that_ends_so_that_there_was_a_kill_in_it(limited: Limited):
-    """The line that the finding speaks of; of that step nothing is told, as no cgroup above it keeps its counter."""
+def test_slurm_reports_a_kill_in_a_step(limited: Limited):
+    """The finding refers to this line. cockpit reports nothing of that step: no cgroup above it keeps its counter."""
     eater = shlex.join([sys.executable, "-c", "len(b'x' * (4 << 30))"])
-    said = limited.head.ssh(f"export {limited.env}; {limited.step(eater)} 2>&1; true")
-    assert re.search(r"slurmstepd\S*: error: Detected \d+ oom[-_]kill event", said)
+    output = limited.head.ssh(f"export {limited.env}; {limited.step(eater)} 2>&1; true")
+    assert re.search(r"slurmstepd\S*: error: Detected \d+ oom[-_]kill event", output)

@@ -1,4 +1,4 @@
-"""Where Slurm calls the nodes something else than they call themselves: each is one host, and reached by Slurm's name."""
+"""Slurm's node names differ from the hosts' own names: each node is one host, and is reached by Slurm's name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from tests.lab import hosts, slurm
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, action, once
 from tests.lab.hosts import Host, Lab
 from tests.lab.leftovers import leave_engine
+from tests.lab.observe import COCKPIT, action, once
 from tests.lab.slurm_ray import Allocation, findings
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
@@ -34,18 +34,18 @@ def allocation() -> Iterator[Allocation]:
 
 @dataclass(frozen=True)
 class Place:
-    """From where cockpit looks."""
+    """The place from which cockpit watches."""
 
     host: Host
     words: str
     env: str
     names: tuple[str, str]
-    """What it calls the two nodes."""
+    """The names of the two nodes there."""
 
 
 @pytest.fixture(params=["shell", "step", "login"])
 def place(request: pytest.FixtureRequest, allocation: Allocation) -> Place:
-    """A shell of salloc's has no name of Slurm's for its own node; a step has one."""
+    """A shell of salloc has no Slurm name for its own node; a step has one."""
     always = "RAY_AUTH_MODE=disabled COCKPIT_PROBE_HOSTS=always"
     if request.param == "login":
         return Place(allocation.login, f"--slurm {allocation.job}", f"export {always};", CALLED)
@@ -54,10 +54,10 @@ def place(request: pytest.FixtureRequest, allocation: Allocation) -> Place:
 
 
 def test_each_node_is_one_host(allocation: Allocation, place: Place):
-    """However its hosts are named, one of them is not there twice."""
+    """With any way of naming the hosts, none of them is listed twice."""
     for named in ("", f"--hosts {','.join(CALLED)}", "--hosts head,w1"):
-        _, facts, said = once(place.host, f"{place.words} {named}", place.env)
-        assert not said
+        _, facts, stderr = once(place.host, f"{place.words} {named}", place.env)
+        assert not stderr
         assert not [fault for fault in facts["faults"] if fault["source"] == "probe"]
         assert not findings(facts, "node-missing")
         assert len(facts["nodes"]) == (3 if place.host is allocation.login else 2)
@@ -65,12 +65,12 @@ def test_each_node_is_one_host(allocation: Allocation, place: Place):
     assert {process["host"] for process in facts["processes"]} == set(place.names)
 
 
-def test_the_doctor_counts_each_host_once(allocation: Allocation, place: Place):
+def test_doctor_counts_each_host_once(allocation: Allocation, place: Place):
     text = place.host.ssh(f"{place.env} {COCKPIT} doctor {place.words}", check=False)
     assert ("3 of 3 hosts probed" if place.host is allocation.login else "2 nodes alive, 2 of 2 hosts probed") in text
 
 
-def test_a_node_that_drains_is_told_of_rays_node(allocation: Allocation):
+def test_a_draining_node_is_reported_for_rays_node(allocation: Allocation):
     allocation.head.ssh("scontrol update nodename=gpu-a-02 state=drain reason='Xid 79 on GPU 3'")
     try:
         facts = allocation.look()
@@ -81,7 +81,7 @@ def test_a_node_that_drains_is_told_of_rays_node(allocation: Allocation):
     assert [node["host"] for node in facts["nodes"]] == ["head", "w1"], "Ray's names"
 
 
-def test_left_overs_are_found_and_ray_is_stopped_on_each_host_once(allocation: Allocation, place: Place):
+def test_leftovers_are_found_and_ray_is_stopped_once_per_host(allocation: Allocation, place: Place):
     left = [leave_engine(host, 5) for host in allocation.slurm.hosts]
     try:
         orphans = action(place.host, f"kill-orphans --dry-run {place.words}", place.env)[1]["plan"]
@@ -105,13 +105,13 @@ def test_the_log_of_a_node_is_read_by_each_of_its_names(allocation: Allocation, 
         assert place.host.ssh(f"{place.env} {COCKPIT} logs {name} --log raylet.out -n 20 {place.words}").strip()
 
 
-def test_a_node_is_aimed_at_by_each_of_its_names(allocation: Allocation):
-    """In a lab Ray's own Python can't be started from without the job, so that nothing is drained; which node is meant is known before."""
+def test_a_node_is_targeted_by_each_of_its_names(allocation: Allocation):
+    """Ray's own Python cannot be started outside the job here, so nothing is drained; the target is known before that."""
     for name in ("gpu-a-02", "w1", allocation.worker.address):
         refused = action(allocation.head, f"drain-node {name} --dry-run", f"export {allocation.env};")[1]["refused"]
         assert [row["host"] for row in refused] == ["head"]
 
 
-def test_a_host_that_is_no_node_of_the_job_is_refused_with_how_to_list_those_that_are(allocation: Allocation):
+def test_a_host_outside_the_job_is_refused_with_the_command_that_lists_its_nodes(allocation: Allocation):
     failed = action(allocation.head, "clean w9 --dry-run", f"export {allocation.env};")[1]["failed"]
     assert f"is it a node of that job? `squeue -h -j {allocation.job} -o %N` lists its nodes" in failed[0]["error"]

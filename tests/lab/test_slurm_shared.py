@@ -1,4 +1,4 @@
-"""Two users' jobs of Slurm on the same nodes, a Ray in each: neither is called dead or a rival, or touched by the other's acts."""
+"""Two users' Slurm jobs on the same nodes, each with a Ray: neither is called dead or a rival, or touched by the other's actions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, action, once
 from tests.lab.hosts import Host, Lab, Process
 from tests.lab.leftovers import leave_process
+from tests.lab.observe import COCKPIT, Facts, action, once
 from tests.lab.slurm import Slurm
-from tests.lab.user import User, admit, can_run
+from tests.lab.user import User, add_user, can_run
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(1200)]
 
@@ -31,7 +31,7 @@ ENV_OF_ROOT = "export RAY_AUTH_MODE=disabled;"
 
 @dataclass(frozen=True)
 class Inside:
-    """A step of a job on a node, started by its user from the login host; `node` is asked as any host is."""
+    """A step of a job on a node, started by its user from the login host; used like a host."""
 
     job: Job
     node: str = "head"
@@ -42,15 +42,15 @@ class Inside:
 
 
 class Job:
-    """Of a user, on both nodes, with a Ray in it that has ports and a temp dir of its own."""
+    """A user's job on both nodes, with a Ray that has its own ports and temp dir."""
 
     def __init__(self, slurm: Slurm, users: Mapping[str, User], number: int, *, has_ray: bool = True) -> None:
-        """`users`: the same one on each host."""
+        """`users`: the same user on each host."""
         self.slurm, self.users, self.login = slurm, users, users["login"]
         self.user, self.temp = self.login.login, f"/tmp/of-{self.login.login}"
-        told = {**self._allocate(users["head"]), **ENV, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": self.temp}
-        self.id = told["SLURM_JOB_ID"]
-        self.env = " ".join(f"{name}={shlex.quote(value)}" for name, value in told.items())
+        env = {**self._allocate(users["head"]), **ENV, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": self.temp}
+        self.id = env["SLURM_JOB_ID"]
+        self.env = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
         self.address = f"--address http://127.0.0.1:{8265 + number}"
         self.words = f"{self.address} --hosts head,w1"
         if has_ray:
@@ -82,30 +82,30 @@ class Job:
         return Inside(self)
 
     def look(self) -> Facts:
-        """What its user sees of both nodes."""
+        """The status of both nodes that its user sees."""
         return once(self.inside, self.words)[1]
 
     @property
     def session(self) -> str:
-        """The name of its Ray's."""
+        """The session name of its Ray."""
         return next(path.name for path in self.folder(self.slurm.head).glob("session_2*"))
 
     def folder(self, host: Host) -> Path:
-        """Where its sessions are, seen from outside."""
+        """The folder of its sessions, seen from outside."""
         return host.folder / self.temp[1:] / "ray"
 
     def parts(self, node: str) -> list[Process]:
-        """What of its Ray runs on a node."""
+        """The processes of its Ray on a node."""
         host = next(host for host in self.slurm.hosts if host.name == node)
         return [one for one in host.processes() if any(words in one.text for words in PARTS) and self._has(one)]
 
     def _has(self, process: Process) -> bool:
-        """Only root writes in which cgroup a process is."""
+        """Only root writes the cgroup of a process."""
         return f"/job_{self.id}/" in Path(f"/proc/{process.outer.pid}/cgroup").read_text()
 
 
 class Root:
-    """On the first node; what it finds in /proc/PID/cgroup begins as on a real host."""
+    """Root on the first node; its /proc/PID/cgroup begins as on a real host."""
 
     def __init__(self, slurm: Slurm) -> None:
         self.slurm, self.name = slurm, "head"
@@ -115,17 +115,17 @@ class Root:
 
 
 class Shared:
-    """The nodes, and the two jobs on them."""
+    """The nodes with the two jobs."""
 
     def __init__(self, lab: Lab) -> None:
-        users = [{name: admit(host, user, UIDS[user]) for name, host in lab.hosts.items()} for user in UIDS]
+        users = [{name: add_user(host, user, UIDS[user]) for name, host in lab.hosts.items()} for user in UIDS]
         if not can_run(users[0]["login"], str(COCKPIT)):
             pytest.skip(f"users without root can't run {COCKPIT}")
         self.slurm = Slurm(lab, ["head", "w1"], cgroups=True)
         self.train, self.other = (Job(self.slurm, user, number) for number, user in enumerate(users))
 
     def view(self, who: str) -> tuple[Inside | Root, str]:
-        """From where it looks, and with which words."""
+        """The place from which this user looks, and the words of the command."""
         if who == "root":
             return Root(self.slurm), self.other.address
         job = self.train if who == "train" else self.other
@@ -165,8 +165,8 @@ def test_both_rays_live_and_no_finding_is_about_either(shared: Shared, who: str)
 
 
 @everybody
-def test_no_process_of_either_is_called_left_over(shared: Shared, who: str):
-    """What Ray's client server belongs to is in its environment, which another user may not read: nothing is made of it."""
+def test_no_process_of_either_job_is_called_a_leftover(shared: Shared, who: str):
+    """The owner of Ray's client server is in its environment, which another user cannot read: nothing follows from it."""
     place, words = shared.view(who)
     facts = once(place, words, ENV_OF_ROOT)[1]
     assert {process["user"] for process in facts["processes"]} == {"train", "other"}
@@ -177,7 +177,7 @@ def test_no_process_of_either_is_called_left_over(shared: Shared, who: str):
 
 @everybody
 @pytest.mark.parametrize("command", ["kill-orphans", "clean"])
-def test_what_ends_left_overs_touches_neither(shared: Shared, who: str, command: str):
+def test_ending_leftovers_touches_neither_job(shared: Shared, who: str, command: str):
     place, words = shared.view(who)
     before = [part for job in (shared.train, shared.other) for node in NODES for part in job.parts(node)]
     nodes = "head" if who == "root" else "head w1"
@@ -186,7 +186,7 @@ def test_what_ends_left_overs_touches_neither(shared: Shared, who: str, command:
     assert all(part.is_alive() for part in before)
 
 
-def test_what_another_user_has_left_over_is_ended_by_him_alone(shared: Shared):
+def test_a_users_leftovers_are_ended_by_that_user_only(shared: Shared):
     worker = shared.slurm.hosts[1]
     engine = leave_process(worker, "-a VLLM::EngineCore sleep 10000", UIDS["other"])
     for who, done in (("train", []), ("other", [("w1", engine.pid)])):
@@ -197,7 +197,7 @@ def test_what_another_user_has_left_over_is_ended_by_him_alone(shared: Shared):
 
 
 @everybody
-def test_only_the_ray_that_is_named_would_be_stopped(shared: Shared, who: str):
+def test_only_the_named_ray_would_be_stopped(shared: Shared, who: str):
     place, words = shared.view(who)
     plan = action(place, f"stop --dry-run {words}", ENV_OF_ROOT)[1]["plan"]
     meant, spared = (shared.train, shared.other) if who == "train" else (shared.other, shared.train)
@@ -207,11 +207,11 @@ def test_only_the_ray_that_is_named_would_be_stopped(shared: Shared, who: str):
         assert ends.isdisjoint(part.pid for part in spared.parts(node))
 
 
-def test_one_is_stopped_and_cleaned_and_the_other_works_on(shared: Shared):
+def test_one_job_is_stopped_and_cleaned_and_the_other_continues(shared: Shared):
     train, other = shared.train, shared.other
     before, folder = [part for node in NODES for part in other.parts(node)], train.session
     assert action(train.inside, f"stop --yes {train.words}")[0] == 0
-    assert action(train.inside, f"clean head w1 --yes {train.words}")[0] in (0, 1), "of the other's it may not know whether it lives"
+    assert action(train.inside, f"clean head w1 --yes {train.words}")[0] in (0, 1), "it cannot know whether the other's lives"
     assert before
     assert all(part.is_alive() for part in before)
     assert not [part for node in NODES for part in train.parts(node) if "raylet/raylet" in part.text]
@@ -221,28 +221,28 @@ def test_one_is_stopped_and_cleaned_and_the_other_works_on(shared: Shared):
     assert [node["state"] for node in other.look()["nodes"]] == ["ALIVE", "ALIVE"]
 
 
-def test_who_has_stopped_his_own_is_not_led_to_the_others(shared: Shared):
-    code, _, said = once(shared.train.inside, "--hosts head,w1")
+def test_a_user_who_stopped_the_own_ray_is_not_led_to_the_others(shared: Shared):
+    code, _, stderr = once(shared.train.inside, "--hosts head,w1")
     assert code == 3
-    assert said.startswith("cockpit: only Ray sessions of other users or of other Slurm jobs run on this host; name one with --address:")
-    assert f"{shared.other.session} of other" in said
+    assert stderr.startswith("cockpit: only Ray sessions of other users or of other Slurm jobs run on this host; name one with --address:")
+    assert f"{shared.other.session} of other" in stderr
 
 
-def test_from_another_job_of_its_user_a_ray_is_neither_followed_nor_stopped(shared: Shared):
+def test_a_ray_of_the_users_other_job_is_neither_followed_nor_stopped(shared: Shared):
     train, other = shared.train, shared.other
     train.login.ssh(f"scancel {train.id}")
     second = Job(shared.slurm, other.users, 1, has_ray=False)
     before = [part for node in NODES for part in other.parts(node)]
-    code, _, said = once(second.inside, "--hosts head,w1")
-    assert (code, said.splitlines()[0]) == (
+    code, _, stderr = once(second.inside, "--hosts head,w1")
+    assert (code, stderr.splitlines()[0]) == (
         3,
         "cockpit: only Ray sessions of other users or of other Slurm jobs run on this host; name one with --address:",
     )
-    assert f"{other.session} of Slurm job {other.id}" in said
+    assert f"{other.session} of Slurm job {other.id}" in stderr
     for place, words in ((second.inside, "--hosts head,w1"), (other.login, f"--slurm {second.id}")):
-        code, told, said = action(place, f"stop --yes {words}")
+        code, answer, stderr = action(place, f"stop --yes {words}")
         assert code in (1, 3)
-        assert "Slurm job" in json.dumps(told) + said
+        assert "Slurm job" in json.dumps(answer) + stderr
     assert before
     assert all(part.is_alive() for part in before)
     assert [node["state"] for node in other.look()["nodes"]] == ["ALIVE", "ALIVE"]

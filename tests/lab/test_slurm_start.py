@@ -1,4 +1,4 @@
-"""In an allocation of Slurm's, `recover` starts Ray in steps that outlive cockpit and its own step, and that end with their Ray."""
+"""In a Slurm allocation `recover` starts Ray in steps that outlive cockpit and its own step, and that end with their Ray."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 from tests.lab import hosts, slurm
 from tests.lab.cluster import eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT
 from tests.lab.hosts import Host, Lab
+from tests.lab.observe import COCKPIT, run_json
 from tests.lab.slurm import FREEZER, Slurm
 from tests.lab.slurm_ray import PRESET, WITHOUT_HOSTS
 
@@ -27,7 +27,7 @@ SECRET = "sk-" + "5e" * 20
 
 
 class Allocation:
-    """Of two nodes in which no Ray runs yet, and a host from which it can only be asked for."""
+    """An allocation of two nodes without a Ray, and a login host that may only ask for it."""
 
     def __init__(self, lab: Lab) -> None:
         self.slurm, self.lab = Slurm(lab, ["head", "w1"], cgroups=FREEZER.is_dir()), lab
@@ -36,23 +36,20 @@ class Allocation:
         self.preset("p")
 
     def preset(self, name: str, **of_head: Any) -> None:
-        """On every host; the head has these flags more."""
+        """Writes a preset on every host; the head has these additional flags."""
         ray = {**PRESET["ray"], "head": {**PRESET["ray"]["head"], **of_head}}
         for host in self.lab.hosts.values():
             (host.tmp / f"{name}.yaml").write_text(json.dumps({**PRESET, "ray": ray}))
             (host.tmp / "any.yaml").write_text(json.dumps(WITHOUT_HOSTS))
 
     def cockpit(self, words: str, *, login: bool = False, job: str | None = None) -> tuple[int, dict[str, Any], str]:
-        """Run in a step of its own on the first node, or on the host beside: its exit code, its JSON, and what it said beside."""
+        """Runs cockpit in its own step on the first node, or on the login host: exit code, JSON and stderr."""
         step = "" if login else f"srun --overlap --jobid={job or self.job} -N 1 -n 1 -w head "
-        line = f"export TRAIN_API_KEY={SECRET}; {step}{COCKPIT} {words} --json 2>/tmp/said; code=$?; echo; echo $code; cat /tmp/said"
-        printed = (self.lab["login"] if login else self.head).ssh(line, timeout=280)
-        raw, _, rest = printed.rpartition("}\n\n")
-        code, _, said = (rest if raw else printed.lstrip("\n")).partition("\n")
-        return int(code), json.loads(raw + "}") if raw else {}, said
+        host = self.lab["login"] if login else self.head
+        return run_json(host, f"export TRAIN_API_KEY={SECRET}; {step}{COCKPIT} {words} --json", 280)
 
     def steps(self) -> dict[str, str]:
-        """The steps of Ray's that run now: by node, the id."""
+        """The running steps of Ray: id by node."""
         rows = [line.split() for line in self.head.ssh("squeue -h -s -o '%i %j %N'").splitlines()]
         return {node: step for step, name, node in rows if name == "ray"}
 
@@ -80,18 +77,18 @@ def allocation() -> Iterator[Allocation]:
 
 
 def test_a_check_names_the_next_command(allocation: Allocation):
-    code, told, said = allocation.cockpit("check /tmp/p.yaml")
-    assert code == 1, said
-    (later,) = [line for line in told["lines"] if line["level"] == "later"]
+    code, answer, stderr = allocation.cockpit("check /tmp/p.yaml")
+    assert code == 1, stderr
+    (later,) = [line for line in answer["lines"] if line["level"] == "later"]
     assert later["text"] == "no Ray runs: checked against the 2 nodes, 16 GPUs that the preset starts"
     assert later["change"] == "`cockpit recover p`"
 
 
-def test_a_start_that_fails_is_told_in_rays_words_and_leaves_no_step(allocation: Allocation):
+def test_a_failed_start_is_reported_in_rays_words_and_leaves_no_step(allocation: Allocation):
     allocation.preset("bad", temp_dir="relative")
-    code, told, said = allocation.cockpit("recover /tmp/bad.yaml --yes --no-follow")
-    assert code == 1, (told, said)
-    (failed,) = [step for step in told["steps"] if step["state"] == "failed"]
+    code, answer, stderr = allocation.cockpit("recover /tmp/bad.yaml --yes --no-follow")
+    assert code == 1, (answer, stderr)
+    (failed,) = [step for step in answer["steps"] if step["state"] == "failed"]
     assert failed["name"] == "start"
     assert "`ray start` ended with exit code 1" in failed["error"]
     assert "temp_dir must be absolute path" in failed["error"]
@@ -100,7 +97,7 @@ def test_a_start_that_fails_is_told_in_rays_words_and_leaves_no_step(allocation:
 
 
 def watched(hosts_: list[Host], over: Event) -> list[str]:
-    """The command lines, until it is over, that have the secret in them."""
+    """The command lines with the secret in them, until `over` is set."""
     found = []
     while not over.is_set():
         found += [process.text for host in hosts_ for process in host.processes() if SECRET in process.text]
@@ -112,12 +109,12 @@ def test_ray_is_started_in_steps_that_outlive_cockpits_own(allocation: Allocatio
     with ThreadPoolExecutor() as pool:
         seen = pool.submit(watched, allocation.slurm.hosts, over)
         try:
-            code, told, said = allocation.cockpit("recover /tmp/p.yaml --yes")
+            code, answer, stderr = allocation.cockpit("recover /tmp/p.yaml --yes")
         finally:
             over.set()
-    assert code == 0, (told, said)
-    assert [step["name"] for step in told["steps"] if step["state"] == "done"] == [step["name"] for step in told["steps"]]
-    assert any("both are here" in line for line in told["steps"][-1]["lines"])
+    assert code == 0, (answer, stderr)
+    assert [step["name"] for step in answer["steps"] if step["state"] == "done"] == [step["name"] for step in answer["steps"]]
+    assert any("both are here" in line for line in answer["steps"][-1]["lines"])
     assert [text for text in seen.result() if "export TRAIN_API_KEY" not in text] == [], "but in the shell of this test"
     assert set(allocation.steps()) == {"head", "w1"}
     left = [process.command for host in allocation.slurm.hosts for process in host.matching("srun") if "srun" in process.command[0]]
@@ -125,7 +122,7 @@ def test_ray_is_started_in_steps_that_outlive_cockpits_own(allocation: Allocatio
     assert allocation.raylets() == BOTH
 
 
-def test_the_environment_is_what_the_preset_says(allocation: Allocation):
+def test_the_environment_is_the_presets(allocation: Allocation):
     for host in allocation.slurm.hosts:
         (raylet,) = host.matching("raylet/raylet")
         environ = raylet.outer.environ()
@@ -135,38 +132,38 @@ def test_the_environment_is_what_the_preset_says(allocation: Allocation):
 
 def test_a_ray_that_runs_in_a_step_is_not_started_again(allocation: Allocation):
     before = allocation.steps()
-    code, told, said = allocation.cockpit("recover /tmp/p.yaml --yes --no-follow --from start --skip launch")
-    assert code == 0, (told, said)
+    code, answer, stderr = allocation.cockpit("recover /tmp/p.yaml --yes --no-follow --from start --skip launch")
+    assert code == 0, (answer, stderr)
     assert allocation.steps() == before
     assert allocation.raylets() == BOTH
 
 
-def test_its_stop_ends_its_steps(allocation: Allocation):
-    code, told, said = allocation.cockpit("stop --yes")
-    assert code == 0, (told, said)
+def test_stop_ends_its_steps(allocation: Allocation):
+    code, answer, stderr = allocation.cockpit("stop --yes")
+    assert code == 0, (answer, stderr)
     eventually(lambda: not allocation.steps())
     assert allocation.raylets() == NONE
 
 
 def roles(allocation: Allocation) -> dict[str, int]:
-    """How many GCS each node has: the head has one."""
+    """The number of GCS processes on each node: the head has one."""
     return {host.name: len(host.matching("gcs_server")) for host in allocation.slurm.hosts}
 
 
 def test_a_preset_without_hosts_is_checked_against_the_nodes_of_the_job(allocation: Allocation):
-    code, told, said = allocation.cockpit("check /tmp/any.yaml")
-    assert code == 1, said
-    (later,) = [line for line in told["lines"] if line["level"] == "later"]
+    code, answer, stderr = allocation.cockpit("check /tmp/any.yaml")
+    assert code == 1, stderr
+    (later,) = [line for line in answer["lines"] if line["level"] == "later"]
     assert (
         later["text"] == f"no Ray runs: checked against the 2 nodes, 16 GPUs of Slurm job {allocation.job}, on which the preset starts Ray"
     )
 
 
-def test_it_is_started_on_them_with_the_head_on_the_first(allocation: Allocation):
-    code, told, said = allocation.cockpit("recover /tmp/any.yaml --yes")
-    assert code == 0, (told, said)
-    assert f"Slurm job {allocation.job}: the head runs on head, workers on w1" in told["notes"]
-    assert [(row["host"], row["target"]) for row in told["done"] if row["act"] == "start"] == [("head", "head"), ("w1", "worker")]
+def test_a_preset_without_hosts_starts_on_the_jobs_nodes_with_the_head_on_the_first(allocation: Allocation):
+    code, answer, stderr = allocation.cockpit("recover /tmp/any.yaml --yes")
+    assert code == 0, (answer, stderr)
+    assert f"Slurm job {allocation.job}: the head runs on head, workers on w1" in answer["notes"]
+    assert [(row["host"], row["target"]) for row in answer["done"] if row["act"] == "start"] == [("head", "head"), ("w1", "worker")]
     assert allocation.raylets() == BOTH
     assert roles(allocation) == {"head": 1, "w1": 0}
     assert set(allocation.steps()) == {"head", "w1"}
@@ -178,11 +175,11 @@ def test_where_another_job_shares_its_nodes_its_ray_is_left_alone(allocation: Al
     other = allocation.head.ssh("cd /tmp && sbatch --parsable -N 2 --ntasks-per-node=1 -o /dev/null hold.sh").strip()
     eventually(lambda: allocation.head.ssh(f"squeue -h -j {other} -o %T").strip() == "RUNNING")
     try:
-        code, told, said = allocation.cockpit("recover /tmp/any.yaml --yes --no-follow", job=other)
-        assert code == 1, (told, said)
-        assert f"with the same port 6379, belongs to Slurm job {allocation.job}, and is not touched" in said
-        code, told, said = allocation.cockpit("recover /tmp/any.yaml --yes --no-follow --from launch", job=other)
-        assert code == 1, (told, said)
+        code, answer, stderr = allocation.cockpit("recover /tmp/any.yaml --yes --no-follow", job=other)
+        assert code == 1, (answer, stderr)
+        assert f"with the same port 6379, belongs to Slurm job {allocation.job}, and is not touched" in stderr
+        code, answer, stderr = allocation.cockpit("recover /tmp/any.yaml --yes --no-follow --from launch", job=other)
+        assert code == 1, (answer, stderr)
     finally:
         allocation.head.ssh(f"scancel {other}")
     assert allocation.raylets() == BOTH
@@ -190,16 +187,16 @@ def test_where_another_job_shares_its_nodes_its_ray_is_left_alone(allocation: Al
     eventually(lambda: not allocation.steps())
 
 
-def test_whoever_has_only_logged_in_names_the_job(allocation: Allocation):
-    code, told, said = allocation.cockpit("recover /tmp/any.yaml --yes --no-follow", login=True)
-    assert code == 3, (told, said)
-    assert "any.yaml:1: ray.head: the preset names no hosts, and cockpit knows no Slurm job whose nodes could be used" in said
+def test_a_user_on_the_login_host_names_the_job(allocation: Allocation):
+    code, answer, stderr = allocation.cockpit("recover /tmp/any.yaml --yes --no-follow", login=True)
+    assert code == 3, (answer, stderr)
+    assert "any.yaml:1: ray.head: the preset names no hosts, and cockpit knows no Slurm job whose nodes could be used" in stderr
     job = f"--slurm {allocation.job}"
-    code, told, said = allocation.cockpit(f"recover /tmp/any.yaml --yes --no-follow {job} --from launch", login=True)
-    assert code == 1, (told, said)
-    assert f"no Ray on the nodes of Slurm job {allocation.job} answers: continue with --from start" in said
-    code, told, said = allocation.cockpit(f"recover /tmp/any.yaml --yes --no-follow {job}", login=True)
-    assert code == 0, (told, said)
+    code, answer, stderr = allocation.cockpit(f"recover /tmp/any.yaml --yes --no-follow {job} --from launch", login=True)
+    assert code == 1, (answer, stderr)
+    assert f"no Ray on the nodes of Slurm job {allocation.job} answers: continue with --from start" in stderr
+    code, answer, stderr = allocation.cockpit(f"recover /tmp/any.yaml --yes --no-follow {job}", login=True)
+    assert code == 0, (answer, stderr)
     assert roles(allocation) == {"head": 1, "w1": 0}
     assert allocation.raylets() == BOTH
     assert set(allocation.steps()) == {"head", "w1"}
@@ -216,17 +213,17 @@ def test_two_operators_start_it_once(allocation: Allocation):
     assert eventually(lambda: sorted(allocation.head.ssh("squeue -h -s -o %j").split()) == ["batch", "ray", "ray"])
 
 
-def test_whoever_has_only_logged_in_recovers_it_too(allocation: Allocation):
+def test_a_user_on_the_login_host_recovers_it_too(allocation: Allocation):
     before = allocation.steps()
     words = f"recover /tmp/p.yaml --yes --no-follow --slurm {allocation.job} --address http://{allocation.head.address}:8265"
-    code, told, said = allocation.cockpit(words, login=True)
-    assert code == 0, (told, said)
+    code, answer, stderr = allocation.cockpit(words, login=True)
+    assert code == 0, (answer, stderr)
     assert set(allocation.steps()) == {"head", "w1"}
     assert not set(allocation.steps().values()) & set(before.values())
     assert allocation.raylets() == BOTH
 
 
-def test_a_start_whose_cockpit_is_ended_in_the_middle_is_not_started_twice(allocation: Allocation):
+def test_a_start_whose_cockpit_ends_midway_is_not_repeated(allocation: Allocation):
     allocation.cockpit("stop --yes")
     eventually(lambda: not allocation.steps())
     words = "recover /tmp/p.yaml --yes --no-follow --from start --skip launch"
@@ -235,8 +232,8 @@ def test_a_start_whose_cockpit_is_ended_in_the_middle_is_not_started_twice(alloc
     eventually(lambda: allocation.head.matching("ray", "start", "--head"), every=0.02)
     allocation.head.ssh("scancel $(squeue -h -s -o '%i %j' | grep ' cockpit$' | cut -d' ' -f1)")
     eventually(lambda: " cockpit" not in allocation.head.ssh("squeue -h -s -o '%i %j'"))
-    code, told, said = allocation.cockpit(words)
-    assert code == 0, (told, said)
+    code, answer, stderr = allocation.cockpit(words)
+    assert code == 0, (answer, stderr)
     assert allocation.raylets() == BOTH
     assert set(allocation.steps()) == {"head", "w1"}
 

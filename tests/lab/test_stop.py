@@ -1,4 +1,4 @@
-"""A session of Ray is stopped, with all that is its own, while another one on the same host lives on as if nothing had been."""
+"""A session of Ray is stopped with everything that belongs to it, while another one on the same host continues."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 
 from cockpit.demo import nvml
 from cockpit.probe.actions.stop.parts import ORDER
-from cockpit.sources.probes import payload
 from tests.lab import hosts
 from tests.lab.cluster import ENV, eventually, start_patiently
 from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.hosts import Host, Lab, Process
+from tests.lab.observe import ask_probe
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -44,11 +44,11 @@ with open(sys.argv[2] + ".part", "w") as file:
 os.rename(sys.argv[2] + ".part", sys.argv[2])
 time.sleep(10000)
 """
-"""A driver with a worker that ignores SIGTERM, and one with 50 MB of objects and a child in a session of its own."""
+"""A driver with a worker that ignores SIGTERM, and one with 50 MB of objects and a child in its own session."""
 
 
 class Session:
-    """A Ray on the host, its temp dir, and the ports that no other Ray there has."""
+    """A Ray on the host with its own temp dir and ports."""
 
     def __init__(self, host: Host, number: int, ray: Path = RAY) -> None:
         self.host, self.ray, self.temp = host, ray, f"/tmp/ray{number}"
@@ -66,23 +66,23 @@ class Session:
         eventually(self.answers, within=120)
 
     def answers(self) -> bool:
-        """Its GCS and its dashboard do, and both say that its node lives."""
+        """Whether its GCS and dashboard answer and both report its node alive."""
         url = f"http://127.0.0.1:{self.dashboard}/nodes?view=summary"
-        said = self.host.ssh(f"curl -s -m 5 '{url}'", check=False)
-        return bool(said) and [node["raylet"]["state"] for node in json.loads(said)["data"]["summary"]] == ["ALIVE"]
+        answer = self.host.ssh(f"curl -s -m 5 '{url}'", check=False)
+        return bool(answer) and [node["raylet"]["state"] for node in json.loads(answer)["data"]["summary"]] == ["ALIVE"]
 
     @property
     def name(self) -> str:
         return os.readlink(self.host.tmp / Path(self.temp).name / "session_latest").rpartition("/")[2]
 
     def processes(self) -> set[tuple[int, int]]:
-        """Its parts and what hangs from them, by pid outside and start."""
+        """Its parts and their descendants, by outer pid and start time."""
         roots = [one.outer for one in self.host.processes() if self.temp + "/" in one.text or f":{self.dashboard} " in one.text]
         family = {one for root in roots for one in (root, *root.children(recursive=True))}
         return {(one.pid, one.create_time()) for one in family}
 
     def work(self) -> dict[str, int]:
-        """A driver, as a person starts one; the pids of what it has started."""
+        """Starts a driver as a person does; returns the pids of its processes."""
         (self.host.tmp / "work.py").write_text(WORK)
         ready = self.host.tmp / f"ready{self.gcs}"
         ready.unlink(missing_ok=True)
@@ -95,7 +95,7 @@ class Session:
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Host]:
-    """A host of its own, without a Ray."""
+    """A host of its own without a Ray."""
     reason = hosts.why_not() or (None if RAY.exists() else NO_RAY)
     if reason:
         pytest.skip(reason)
@@ -106,7 +106,7 @@ def host() -> Iterator[Host]:
 
 @pytest.fixture
 def other(host: Host) -> Session:
-    """The one that is to live on."""
+    """The session that must survive."""
     session = Session(host, 2)
     if not session.processes():
         start_patiently(session.start, lambda: clear(host))
@@ -115,7 +115,7 @@ def other(host: Host) -> Session:
 
 @pytest.fixture
 def one(host: Host, other: Session) -> Iterator[Session]:
-    """The one that is stopped."""
+    """The session that is stopped."""
     clear(host, other)
     session = Session(host, 1)
     start_patiently(session.start, lambda: clear(host, other))
@@ -124,7 +124,7 @@ def one(host: Host, other: Session) -> Iterator[Session]:
 
 
 def clear(host: Host, but: Session | None = None) -> None:
-    """End everything there that is no part of that session."""
+    """Ends everything there that is no part of that session."""
     kept = {pid for pid, _ in but.processes()} if but else set()
     for process in host.processes():
         if process.outer.pid not in kept:
@@ -133,15 +133,13 @@ def clear(host: Host, but: Session | None = None) -> None:
 
 
 def stop(host: Host, stage: str = "plan", **more: Any) -> dict[str, Any]:
-    """What the acting probe says, sent to the host as it is sent to any."""
+    """The answer of the probe's `stop`."""
     request = {"act": "stop", "stage": stage, "session": None, "everything": False, "force": False, "grace": 6, **more}
-    (host.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
-    answer: dict[str, Any] = json.loads(host.ssh("python3 - < /tmp/act.py", timeout=120).splitlines()[-1])
-    return answer
+    return ask_probe(host, request)
 
 
 def hold(host: Host, device: int, pid: int, memory: int) -> None:
-    """From now on this process holds memory of that GPU."""
+    """Lets this process hold memory of that GPU."""
     start = host.ssh(f"cat /proc/{pid}/stat").rpartition(")")[2].split()[19]
     nvml.add(host.state, f"proc {device} {pid} {memory} 0 start {start}")
 
@@ -164,11 +162,11 @@ def process_of(host: Host, pid: int) -> Process:
 
 @contextmanager
 def frozen(processes: list[Process]) -> Iterator[None]:
-    """They hang, and hang again when somebody has continued them."""
+    """Freezes the processes, and freezes them again when somebody continues them."""
     over = threading.Event()
 
     def hold_still() -> None:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # sooner than what it holds, however busy the machine is
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # runs before the held processes on a busy machine
         while not over.is_set():
             for process in processes:
                 with suppress(psutil.NoSuchProcess):
@@ -184,7 +182,7 @@ def frozen(processes: list[Process]) -> Iterator[None]:
         thread.join()
 
 
-def test_one_of_two_sessions_is_stopped_and_the_other_lives_on(host: Host, one: Session, other: Session):
+def test_one_of_two_sessions_is_stopped_and_the_other_survives(host: Host, one: Session, other: Session):
     mine, theirs = one.work(), other.work()
     hold(host, 3, mine["engine"], 20 * GIB)
     hold(host, 4, theirs["engine"], 30 * GIB)
@@ -215,11 +213,11 @@ def test_one_of_two_sessions_is_stopped_and_the_other_lives_on(host: Host, one: 
     assert stop(host, session=one.name)["notes"] == [f"nothing of {one.name} runs on this host"]
 
 
-def test_a_raylet_that_hangs_is_killed_after_the_grace_and_its_agents_and_a_deaf_worker_end_too(host: Host, one: Session, other: Session):
+def test_a_hanging_raylet_is_killed_after_the_grace_with_its_agents_and_a_deaf_worker(host: Host, one: Session, other: Session):
     mine, before = one.work(), other.processes()
     plan = stop(host, session=one.name)
     (raylet,) = part(plan, "raylet")
-    agents = part(plan, "agent")  # while their raylet lives; alone they'd say nothing of where they come from
+    agents = part(plan, "agent")  # while their raylet lives; without it nothing shows where they come from
     hanging = [process_of(host, pid) for pid in (raylet, mine["deaf"], *agents)]
     with frozen(hanging):
         process_of(host, mine["driver"]).kill()
@@ -233,7 +231,7 @@ def test_a_raylet_that_hangs_is_killed_after_the_grace_and_its_agents_and_a_deaf
     assert other.processes() == before
 
 
-def test_what_is_left_of_a_session_that_is_already_dead_is_stopped(host: Host, one: Session, other: Session):
+def test_the_rest_of_a_dead_session_is_stopped(host: Host, one: Session, other: Session):
     before, name = other.processes(), one.name
     live = stop(host, session=name)
     left = [*part(live, "autoscaler"), *part(live, "log_monitor")]
@@ -247,11 +245,11 @@ def test_what_is_left_of_a_session_that_is_already_dead_is_stopped(host: Host, o
     assert {target["kind"] for target in plan["targets"]} <= {"stale", "orphan"}
     done = stop(host, "do", session=name, targets=plan["targets"], grace=3)
     assert not done["failed"] + done["refused"]
-    eventually(lambda: alive(host).isdisjoint(by_pid(live["targets"])))  # agents that had begun to end by themselves are in no plan
+    eventually(lambda: alive(host).isdisjoint(by_pid(live["targets"])))  # agents that were already ending are in no plan
     assert other.processes() == before
 
 
-def test_a_session_that_was_started_anew_is_not_what_was_agreed_to(host: Host, one: Session):
+def test_a_restarted_session_is_not_the_one_that_was_agreed_to(host: Host, one: Session):
     plan = stop(host, session=one.name)
     agreed = [target for target in plan["targets"] if target["part"] != "gcs_server"]
     refused = stop(host, "do", session=one.name, targets=agreed)
@@ -260,13 +258,13 @@ def test_a_session_that_was_started_anew_is_not_what_was_agreed_to(host: Host, o
 
 
 @pytest.mark.incident
-def test_ray_stop_hits_exactly_what_was_foretold(host: Host, one: Session, other: Session):
+def test_ray_stop_hits_exactly_the_predicted_processes(host: Host, one: Session, other: Session):
     check_everything(host, one, other)
 
 
 @pytest.mark.incident
 @pytest.mark.old_ray
-def test_an_old_ray_stop_hits_exactly_what_was_foretold(host: Host, other: Session, old_ray: Path):
+def test_an_old_ray_stop_hits_exactly_the_predicted_processes(host: Host, other: Session, old_ray: Path):
     old = Session(host, 3, old_ray)
     old.start()
     try:

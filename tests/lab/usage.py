@@ -1,4 +1,4 @@
-"""What a program takes over time: memory, CPU, open files, threads; and whether any of that grows."""
+"""What a program uses over time: memory, CPU, open files, threads; and whether any of that grows."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import psutil
 
 MIB = 1 << 20
 PARTS = 3
-"""Into so many parts a run is cut: the CPU of the last is compared with that of the first."""
+"""A run is divided into this many parts: the last one's CPU is compared with the first one's."""
 
 
 class Usage(NamedTuple):
-    """Of one program and all that it has started, at one moment."""
+    """Use of one program and its children at one moment."""
 
     at: float
     """Seconds since the run began."""
     memory: float
-    """MiB that are resident: what it shares counts in full, so that it is the same whoever else comes and goes."""
+    """Resident MiB. Shared memory counts in full, so that other processes do not change the figure."""
     children: float
-    """The same of its children."""
+    """Resident MiB of its children."""
     cpu: float
-    """Seconds of CPU so far, of all of them, those that have ended too."""
+    """Seconds of CPU so far, including children that have ended."""
     files: int
     """Open files of the program."""
     threads: int
@@ -31,18 +31,18 @@ class Usage(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a run has shown, and all that is wrong with it."""
+    """The result of a run, and all that is wrong with it."""
 
     text: str
     wrong: tuple[str, ...]
 
 
 MEMORY, CPU, FILES = 1.0, 1.5, 2.0
-"""What may not come in an hour: MiB of the screen or of its probes; percent of a core, from the first part of a run to its last; files."""
+"""Most growth per hour: MiB of the screen or its probes; percent of a core, from the first part to the last; files."""
 
 
 def usage(process: psutil.Process, at: float) -> Usage:
-    """What it takes now."""
+    """The current use."""
     children = process.children(recursive=True)
     times = process.cpu_times()
     spent = times.user + times.system + times.children_user + times.children_system
@@ -58,7 +58,7 @@ def usage(process: psutil.Process, at: float) -> Usage:
 
 
 def _memory(process: psutil.Process) -> float:
-    """A child may end at any moment."""
+    """0 for a child that has ended."""
     try:
         resident: int = process.memory_info().rss
     except psutil.NoSuchProcess:
@@ -75,7 +75,7 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def slope(points: Iterable[tuple[float, float]]) -> float:
-    """By least squares; 0 where there are too few points to say."""
+    """Slope by least squares; 0 if there are too few points."""
     known = list(points)
     if len(known) < 2:
         return 0.0
@@ -86,7 +86,7 @@ def slope(points: Iterable[tuple[float, float]]) -> float:
 
 
 def judge(seen: Sequence[Usage], warm_up: float, pace: float = 1.0) -> Verdict:
-    """Of what was seen after the warm-up; in a real second the run has `pace` of its own, in which everything but CPU is counted."""
+    """Judges the samples after the warm-up. All figures but CPU are per simulated second: `pace` of them in a real one."""
     known = [one for one in seen if one.at >= warm_up]
     if len(known) < 2 * PARTS:
         return Verdict(f"only {len(known)} looks after the warm-up", ("too short a run to say anything",))
@@ -94,7 +94,7 @@ def judge(seen: Sequence[Usage], warm_up: float, pace: float = 1.0) -> Verdict:
     children = slope((one.at / 3600, one.children) for one in known)
     files = slope((one.at / 3600, float(one.files)) for one in known)
     early, late = (100 * busy for busy in _busy(known, pace))
-    told = (
+    faults = (
         f"screen {memory:+.2f} MB an hour ({known[0].memory:.1f} to {known[-1].memory:.1f} MB), its probes {children:+.2f};"
         f" CPU {early:.1f} % to {late:.1f} % of a core; open files {known[0].files} to {known[-1].files} ({files:+.2f} an hour),"
         f" threads {known[0].threads} to {known[-1].threads}, processes {known[0].processes} to {known[-1].processes}"
@@ -105,11 +105,11 @@ def judge(seen: Sequence[Usage], warm_up: float, pace: float = 1.0) -> Verdict:
         ("CPU grows", late - early >= CPU and late > 1.2 * early),
         ("open files grow", files >= FILES and known[-1].files > known[0].files),
     )
-    return Verdict(told, tuple(what for what, is_so in wrong if is_so))
+    return Verdict(faults, tuple(what for what, is_so in wrong if is_so))
 
 
 def _busy(known: Sequence[Usage], pace: float) -> tuple[float, float]:
-    """CPU as a share of a core, in the first part of what was seen and in the last."""
+    """CPU as a share of a core, in the first and in the last part."""
     size = len(known) // PARTS
     parts = known[: size + 1], known[-size - 1 :]
     first, last = ((part[-1].cpu - part[0].cpu) * pace / (part[-1].at - part[0].at) for part in parts)

@@ -1,4 +1,4 @@
-"""A user without root on hosts of a lab: in their list of users, with a home, and with the Python and the checkout within reach."""
+"""A user without root on hosts of a lab: with an account, a home, and access to the Python and the checkout."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from tests.lab.hosts import CHECKOUT, ROOT, Host, Process
 
 ROOTS_HOME = Path("/root")
-"""Closed to other users; the Python that runs this may lie in it."""
+"""Closed to other users. The Python that runs this may lie in it."""
 
 
 @dataclass(frozen=True)
 class User:
-    """Of a host. Whatever takes a `Host` to run commands on it does so as this user."""
+    """A user of a host. Functions that take a `Host` to run commands on it run them as this user."""
 
     host: Host
     login: str
@@ -36,11 +36,11 @@ class User:
 
     @property
     def prefix(self) -> str:
-        """Before a command: what makes root this user."""
+        """Prefix that lets root run a command as this user."""
         return f"setpriv --reuid={self.uid} --regid={self.uid} --clear-groups env HOME={self.home} USER={self.login} LOGNAME={self.login}"
 
     def ssh(self, command: str, timeout: float = 120, check: bool = True) -> str:
-        """What `command` prints, run as this user."""
+        """The output of `command`, run as this user."""
         return self.host.ssh(f"cd {self.home} && {self.prefix} bash -c {shlex.quote(command)}", timeout, check)
 
     def spawn(self, *command: str) -> Process:
@@ -50,8 +50,8 @@ class User:
         return self.host.processes()
 
 
-def admit(host: Host, login: str, uid: int) -> User:
-    """Nothing is changed but what this host sees: mounts in its own namespace."""
+def add_user(host: Host, login: str, uid: int) -> User:
+    """Adds a user on this host only: by mounts in its own namespace."""
     user = User(host, login, uid)
     for name, line in (("passwd", f"{login}:x:{uid}:{uid}::{user.home}:/bin/bash"), ("group", f"{login}:x:{uid}:")):
         add_line(host, name, line)
@@ -61,7 +61,7 @@ def admit(host: Host, login: str, uid: int) -> User:
 
 
 def add_line(host: Host, name: str, line: str) -> None:
-    """To a file of /etc, on that host alone."""
+    """Adds a line to a file of /etc, on that host only."""
     own = host.folder / "run" / "lab" / name
     known = own.exists()
     with own.open("a") as file:
@@ -73,7 +73,7 @@ def add_line(host: Host, name: str, line: str) -> None:
 
 
 def _open_roots_home(host: Host) -> None:
-    """In its place a folder that all may read, with nothing in it but what runs cockpit and Ray."""
+    """Mounts a folder that all may read over /root, with only what runs cockpit and Ray."""
     inside = [path.relative_to(ROOTS_HOME) for path in needed() if path.is_relative_to(ROOTS_HOME)]
     if not inside or (host.folder / "run" / "lab" / "open-home").exists():
         return

@@ -9,7 +9,7 @@ from tests.world import GIB, NOW, gpu, node, process
 
 
 class Past:
-    """Records snapshots of one node, step after step."""
+    """Records snapshots of one node, one step after another."""
 
     def __init__(self):
         self.history, self.now = History(), NOW - NOW % STEP_S
@@ -99,7 +99,7 @@ def test_memory_is_a_percentage_and_a_node_is_the_mean_of_its_gpus(past):
     assert past.tail("host", None, 1) == [25]
 
 
-def test_a_past_is_kept_of_so_many_steps_and_nodes_and_no_more(past):
+def test_the_past_of_a_limited_number_of_steps_and_nodes_is_kept(past):
     for value in range(3 * STEPS_KEPT):
         past.record(value % 100)
     kept = past.history._pasts[node(1).key].steps
@@ -136,7 +136,7 @@ def test_a_gpu_that_was_never_seen_busy_may_be_idle_for_longer(past):
     assert idle(past) == (STEP_S, True)
 
 
-def test_whether_a_gpu_is_idle_is_not_known_of_old_facts(past):
+def test_idleness_is_unknown_from_old_facts(past):
     assert idle(past) is None
     past.record(0)
     past.silence(STALE_AFTER_S + 2 * STEP_S)
@@ -149,7 +149,7 @@ def test_whether_a_gpu_is_idle_is_not_known_of_old_facts(past):
 
 
 def step(history, number, *gpus, jobs=("ppo",), holds=((1, 0), (1, 1)), **more):
-    """A job that holds these GPUs of nodes, after so many steps."""
+    """A job that holds these GPUs of nodes, after this many steps."""
     now = NOW - NOW % STEP_S + number * STEP_S
     processes = tuple(process(pid, node=node(at).id, gpus=(Hold(index, GIB),), job="01000000") for pid, (at, index) in enumerate(holds))
     facts = {
@@ -160,7 +160,7 @@ def step(history, number, *gpus, jobs=("ppo",), holds=((1, 0), (1, 1)), **more):
     history.record(Snapshot(taken=now, **{**facts, **more}))
 
 
-def test_the_past_of_a_job_is_that_of_the_gpus_its_processes_hold_each_counted_once():
+def test_the_past_of_a_job_is_that_of_its_processes_gpus_each_counted_once():
     history = History()
     step(history, 1, gpu(0, 20, utilization=100.0), gpu(1, 60, utilization=50.0), gpu(2, 80, utilization=0.0))
     step(history, 2, gpu(0, 0, utilization=0.0), gpu(1, 40, utilization=0.0), gpu(2, 80, utilization=100.0))
@@ -198,7 +198,7 @@ def test_a_job_has_a_gap_while_it_holds_no_gpu_and_its_past_goes_with_it():
     assert history.job_tail("01000000", "gpu", 2) == [None, None]
 
 
-def test_a_past_is_kept_of_so_many_jobs_and_no_more():
+def test_the_past_of_a_limited_number_of_jobs_is_kept():
     history = History()
     for number in range(2 * STEPS_KEPT):
         step(history, number, gpu(0, utilization=90.0), holds=((1, 0),), jobs=[f"job{each}" for each in range(99 if number else 300)])

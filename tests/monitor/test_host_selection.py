@@ -1,4 +1,4 @@
-"""Pods that run are hosts, as long as they run; containers are looked into while Ray is well, too."""
+"""Running pods are hosts; containers are probed even while Ray is well."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOUND = RayCluster(
 
 
 def selected(known: Snapshot, *, named: bool = True, **config: object) -> tuple[dict[str, HostEntry], HostSelection]:
-    """The hosts that are looked at."""
+    """The hosts that are probed."""
     wanted: list[dict[str, HostEntry]] = []
     place = KubernetesPlace("default", "ray") if named else KubernetesPlace("default", "ray", CLUSTER, inside=True)
     pool = SimpleNamespace(local="laptop", set_targets=wanted.append)
@@ -40,7 +40,7 @@ def test_pods_of_a_named_raycluster_are_probed_as_named_hosts():
     assert selected(well, named=False)[0] == {}
 
 
-def test_a_node_is_reached_by_the_name_of_its_pod_and_no_longer_when_that_is_gone():
+def test_a_node_is_reached_by_the_name_of_its_pod_while_the_pod_exists():
     well = snapshot(nodes=(node(1), node(2)), processes=(), kubernetes=FOUND)
     _, selection = selected(well)
     assert selection.entry(node(2)) == WORKER
@@ -54,7 +54,7 @@ TRAIN = HostEntry("train")
 ENGINE = "docker exec -i {name} {python} -"
 
 
-def test_containers_of_the_config_are_probed_and_awaited_also_while_ray_is_up():
+def test_containers_of_the_config_are_probed_and_awaited_even_while_ray_is_up():
     well = snapshot(nodes=(node(1),), processes=(), hosts={"laptop": Host("laptop", taken=NOW, local=True)})
     listed = {"named": False, "hosts": (TRAIN,), "origins": {"hosts": "config.yaml:1"}}
     wanted, selection = selected(well, reach=ENGINE, **listed)

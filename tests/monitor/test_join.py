@@ -39,10 +39,10 @@ def node_facts(*nodes, workers=(), holders=()):
     return NodeFacts(nodes=tuple(replace(each, probe=None) for each in nodes), workers=workers, holders=holders)
 
 
-def test_a_probe_wins_on_what_is_physical_once_it_has_spoken():
+def test_physical_facts_come_from_the_probe_once_it_has_reported():
     snapshot = joined(nodes=node_facts(node(1), node(2)), hosts={"node1": host()})
     first, second = snapshot.nodes
-    assert (first.probe, first.agent.memory) == ("node1", None), "what the probe sees is in its host alone"
+    assert (first.probe, first.agent.memory) == ("node1", None), "the probe's facts are only in its host"
     assert snapshot.index.machine(first).memory == HostMemory(5, 10)
     assert second.probe is None
     assert snapshot.index.machine(second).memory == node(2).agent.memory
@@ -75,18 +75,18 @@ def test_gpus_of_another_raylet_on_the_same_host_stay_its_own():
 
 
 @pytest.mark.parametrize("state", ["ALIVE", "DEAD"])
-def test_gpus_that_the_agent_can_t_see_are_taken_from_the_probe(state):
+def test_gpus_that_the_agent_cannot_see_come_from_the_probe(state):
     assert machines(nodes=node_facts(node(1, state=state, gpus=None)), hosts={"node1": host()})[0].gpus == (gpu(0),)
 
 
-def test_a_dead_node_gives_way_to_the_living_one_on_its_host():
+def test_a_living_node_replaces_the_dead_one_on_its_host():
     dead, alive = node(2, ip="10.0.0.1", state="DEAD"), node(1)
     first, second = joined(nodes=node_facts(dead, alive), hosts={"node1": host()}).nodes
     assert not first.probed
     assert second.probed
 
 
-def test_a_row_is_made_of_a_host_without_ray_and_of_one_of_the_config_without_any_facts():
+def test_a_host_without_ray_and_a_configured_host_without_facts_have_a_row():
     snapshot = joined(hosts={"node1": host()})
     (only,) = snapshot.nodes
     assert only.id is None
@@ -124,13 +124,13 @@ def test_on_a_probed_host_the_probes_processes_count_and_none_is_listed_twice():
 
 @pytest.mark.parametrize(("rays", "listed"), [((RayProcess("raylet", 301, node=HEAD),), [301]), ((), [301, 77])])
 def test_an_ended_worker_that_ray_still_reports_is_not_listed_beside_its_successor(rays, listed):
-    """Its agents report every few seconds; where the raylet is not seen, its workers may be hidden from the probe too."""
+    """Agents report every few seconds. If the raylet is not visible, its workers may be hidden from the probe too."""
     facts = node_facts(node(1, gpus=(gpu(0),)), workers=(Worker(HEAD, 77, "02000000", "actor"),), holders=(Holder(HEAD, 0, 77, GIB),))
     raylet = process(301, kind="ray", node=HEAD)
     assert [one.pid for one in joined(nodes=facts, hosts={"node1": host(processes=(raylet,), rays=rays)}).processes] == listed
 
 
-def test_a_child_belongs_to_the_actor_it_descends_from_and_parents_that_form_a_loop_end():
+def test_a_child_belongs_to_its_ancestors_actor_and_a_loop_of_parents_ends():
     forest = (process(77, node=None), process(78, node=None, parent=77, kind="child"), process(79, node=None, parent=78, kind="child"))
     facts = node_facts(node(1), workers=(Worker(HEAD, 77, "02000000", "actor"),))
     assert [item.actor for item in joined(nodes=facts, hosts={"node1": host(processes=forest)}).processes] == ["actor"] * 3
@@ -138,7 +138,7 @@ def test_a_child_belongs_to_the_actor_it_descends_from_and_parents_that_form_a_l
     assert len(joined(hosts={"node1": host(processes=forest)}).processes) == 2
 
 
-def test_whether_an_abandoned_child_is_an_orphan_hangs_on_its_job():
+def test_an_abandoned_child_is_an_orphan_depending_on_its_job():
     reasons = ("its worker 77 is gone", "it comes from raylet 5, which still runs", "only Ray knows whether job 02000000 still runs")
     left = process(90, kind="unknown", undecided="job", session="session_1", job="02000000", why=reasons)
 
@@ -172,7 +172,7 @@ def test_gpus_that_the_probe_does_not_see_are_held_as_ray_reports():
     assert (only.actor, only.gpu_memory) == ("actor", GIB)
 
 
-def test_a_worker_in_a_container_is_known_by_its_pid_in_there():
+def test_a_worker_in_a_container_is_known_by_its_pid_in_the_container():
     inside, stranger = process(88123, ns_pid=57, node=None), process(57, kind="foreign", node=None)
     facts = node_facts(node(1), workers=(Worker(HEAD, 57, "02000000", "actor"),))
     first, second = joined(nodes=facts, hosts={"node1": host(processes=(inside, stranger))}).processes
@@ -185,7 +185,7 @@ def oom(by="ray", pid=77, ago=60.0, **more):
 
 
 def kills_of(*recorded, **of_host):
-    """The kills that are joined from Ray's answer and a host's logs."""
+    """The kills from Ray's answer and a host's logs together."""
     return joined(nodes=node_facts(node(1)), oom=OomFacts(recorded) if recorded else None, hosts={"node1": host(**of_host)}).oom_kills
 
 
@@ -234,7 +234,7 @@ def test_the_kill_line_is_that_of_the_nodes_own_raylet(own, others, line):
     assert seen.memory.kill_at == line
 
 
-def test_of_an_unprobed_container_the_memory_limit_is_rays_and_the_shm_is_unknown():
+def test_an_unprobed_container_has_rays_memory_limit_and_unknown_shm():
     limited = node(1, memory=HostMemory(3, 7), shm=Amount())
     (seen,) = machines(nodes=node_facts(limited), hosts={"node1": host(rays=APART, shm=Amount(1, 64))})
     assert (seen.memory, seen.shm) == (HostMemory(3, 7), Amount())
@@ -244,7 +244,7 @@ def test_of_an_unprobed_container_the_memory_limit_is_rays_and_the_shm_is_unknow
     assert (near.memory, near.shm) == (HostMemory(5, 10), Amount(1, 64))
 
 
-def test_of_a_hosts_gpus_a_container_has_those_that_ray_sees_in_it():
+def test_a_container_has_the_gpus_that_ray_sees_in_it():
     given = node(1, gpus=(gpu(0, uuid="c"),))
     all_of_them = tuple(gpu(index, uuid=uuid) for index, uuid in enumerate("abc"))
     (seen,) = machines(nodes=node_facts(given), hosts={"node1": host(rays=APART, gpus=all_of_them)})

@@ -1,4 +1,4 @@
-"""Which logs a thing has, in which order, and how they are read where Ray can't be asked."""
+"""Which logs a thing has, in which order, and how they are read without Ray."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_an_actor_has_its_own_logs_then_its_jobs_and_a_dead_one_its_stderr
     assert await world.labels(actor(9, state="DEAD")) == ["err", "out", "job"]
 
 
-async def test_an_actor_that_was_restarted_has_the_logs_of_its_process_before(world):
+async def test_a_restarted_actor_has_the_logs_of_its_previous_process(world):
     one = actor(1, restarts=3)
     world.put(NODE1, worker(), worker(suffix="err"))
     world.put(NODE2, worker(900, which=BEFORE), worker(900, "err", BEFORE), lines=["why it died"])
@@ -66,14 +66,14 @@ async def test_an_actor_that_was_restarted_has_the_logs_of_its_process_before(wo
     assert (logs[3].where, await lines_of(logs[3])) == ("node2", ["why it died"])
 
 
-async def test_while_an_actor_restarts_the_logs_before_come_first(world):
+async def test_while_an_actor_restarts_the_previous_logs_come_first(world):
     one = actor(1, state="RESTARTING", pid=None, node=None, restarts=1)
     world.put(NODE2, worker(900, which=BEFORE), worker(900, "err", BEFORE))
     world.put(NODE1, "gcs_server.out", lines=[f"Actor {one.id} is failed on worker {BEFORE} at node {NODE2}, need_reschedule = 1"])
     assert await world.labels(one) == ["err-before", "out-before", "job"]
 
 
-async def test_a_log_that_can_t_be_read_says_why_and_the_others_can_be_read(world):
+async def test_an_unreadable_log_has_its_reason_and_the_others_can_be_read(world):
     world.ray.error, world.probes.names = SourceError("Ray is down"), SourceError("ssh: refused")
     logs = await world.finder.logs_of(actor(1))
     assert [log.label for log in logs] == ["out", "job"]
@@ -81,7 +81,7 @@ async def test_a_log_that_can_t_be_read_says_why_and_the_others_can_be_read(worl
         await lines_of(logs[0])
 
 
-async def test_where_ray_is_down_the_probe_reads_them(world):
+async def test_the_probe_reads_them_if_ray_is_down(world):
     world.ray.error = SourceError("Ray is down")
     world.probes.names = (worker(), "../../etc/shadow", "raylet.out")
     world.probes.answers = ({"text": "one\ntw"}, {"text": "o\nrest"}, {"text": "", "end": True})
@@ -114,7 +114,7 @@ async def test_an_unreadable_answer_of_a_probe_is_raised(world):
         await lines_of(own)
 
 
-async def test_a_dead_node_is_asked_through_its_probe_alone(world):
+async def test_a_dead_nodes_logs_come_only_from_its_probe(world):
     world.seen = snapshot(nodes=(node(1, state="DEAD"),), cluster=Cluster("http://h", "2.60.0", SESSION))
     world.probes.names = ("raylet.out",)
     assert await world.labels(node(1, state="DEAD")) == ["raylet.out"]
@@ -132,7 +132,7 @@ async def test_a_node_has_its_raylets_log_and_the_head_its_gcs(world):
     assert await world.labels(node(2)) == ["raylet.out", "raylet.err", "dashboard_agent.log"]
 
 
-async def test_of_several_raylets_on_a_host_the_nodes_own_is_opened(world):
+async def test_with_several_raylets_on_a_host_the_nodes_own_log_is_opened(world):
     first = f"[x] (raylet) main.cc:711: Setting node ID node_id={NODE1}"
     second = f"[x] (raylet) main.cc:711: Setting node ID node_id={NODE2}"
     world.put(NODE2, "raylet.out", lines=[first, f"node added {NODE2}"])
@@ -141,7 +141,7 @@ async def test_of_several_raylets_on_a_host_the_nodes_own_is_opened(world):
     assert await world.labels(node(2)) == ["raylet.1.out", "dashboard_agent.1.log"]
 
 
-async def test_a_worker_what_it_started_and_what_it_left_behind_have_the_workers_log(world):
+async def test_a_worker_its_children_and_its_leftovers_have_the_workers_log(world):
     world.put(NODE1, worker())
     own = process(1001, job="02000000")
     child = process(1100, parent=1001, kind="child", job="02000000")
@@ -184,7 +184,7 @@ async def test_a_dead_supervisor_has_the_log_of_the_job_that_it_started(world):
 
 async def test_the_log_of_an_ended_job_has_its_end_time_and_that_of_a_running_job_none(world):
     (log,) = await world.finder.logs_of(Job("ppo-7b", "02000000", "ppo-7b", "SUCCEEDED", ended=1.0))
-    assert log.ended_at() is None  # by the newest word of Ray's
+    assert log.ended_at() is None  # by Ray's newest answer
     world.seen = snapshot(jobs=(Job("ppo-7b", "02000000", "ppo-7b", "SUCCEEDED", ended=5.0),))
     assert log.ended_at() == 5.0
 
@@ -218,7 +218,7 @@ async def test_a_finding_of_a_restart_loop_opens_the_log_that_it_names(world):
     assert [log.label for log in await world.finder.logs_about(found, [one])] == ["err-before", "err", "out-before", "out", "job"]
 
 
-async def test_a_finding_opens_the_log_of_the_first_thing_that_has_one_or_says_that_there_is_none(world):
+async def test_a_finding_opens_the_first_existing_log_of_its_things_or_says_that_there_is_none(world):
     world.put(NODE2, "raylet.out")
     (first, *_) = await world.finder.logs_about(finding(), [node(1), node(2)])
     assert (first.label, first.where) == ("raylet.out", "node2")
@@ -234,7 +234,7 @@ async def test_a_finding_about_a_runtime_environment_opens_the_log_of_its_setup(
     assert [log.label for log in logs] == ["runtime_env_setup-02000000.log", "runtime_env_setup-01000000.log", "job"]
 
 
-async def test_a_finding_about_ray_itself_opens_the_log_on_the_head_that_it_names(world):
+async def test_a_finding_about_ray_itself_opens_the_log_that_it_names_on_the_head(world):
     world.put(NODE1, "raylet.out", "gcs_server.out")
     remedy = Remedy("read logs/gcs_server.out on the head")
     assert [log.label for log in await world.finder.logs_about(finding(remedy=remedy), [])] == ["gcs_server.out", "raylet.out"]

@@ -150,8 +150,8 @@ async def test_a_given_address_is_followed_at_once_and_never_left(look):
     assert monitor.choice.address.url == "http://head:8265"
 
 
-async def test_a_monitor_that_was_started_early_publishes_its_facts_when_it_is_run(look):
-    """The screen is imported meanwhile."""
+async def test_an_early_monitor_publishes_its_facts_when_it_is_run(look):
+    """The screen is imported between the two."""
     monitor, received = look(Config(address="http://head:8265"), begin=False), []
     monitor.start()
     await published(monitor, here())
@@ -163,7 +163,7 @@ async def test_a_monitor_that_was_started_early_publishes_its_facts_when_it_is_r
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
-    assert monitor._started.cancelled(), "nothing looks any more"
+    assert monitor._started.cancelled(), "nothing is watched"
 
 
 async def test_the_address_in_rays_own_variable_is_followed_at_once(look):
@@ -187,7 +187,7 @@ async def test_in_a_slurm_job_no_ray_is_followed_before_its_slurm_job_is_known(l
     assert (monitor.choice.address, offered) == (None, [(Address("http://10.0.0.1:9265", "session_1", owner="Slurm job 41"),)])
 
 
-async def test_no_ray_is_followed_nor_asked_before_the_probe_has_listed_the_sessions(look):
+async def test_no_ray_is_followed_or_asked_before_the_probe_has_listed_the_sessions(look):
     monitor = look()
     await asyncio.sleep(0.02)
     assert monitor.choice.address is None
@@ -200,7 +200,7 @@ async def test_no_ray_is_followed_nor_asked_before_the_probe_has_listed_the_sess
     assert monitor.choice.address == Address("http://10.0.0.1:9265", "session_1")
 
 
-async def test_a_silent_probe_is_waited_for_only_so_long_and_a_session_started_later_is_found(look, monkeypatch):
+async def test_a_silent_probe_is_awaited_for_a_limited_time_and_a_later_session_is_found(look, monkeypatch):
     monkeypatch.setattr(choice_module, "LOCAL_PROBE_TIMEOUT_S", 0.02)
     monitor = look()
     await until(lambda: monitor.poller.parts.cluster.reachable is False)
@@ -220,7 +220,7 @@ async def test_before_the_first_sample_a_failing_probe_is_not_awaited_and_a_dead
     assert monitor.choice.address.origin == "session_2"
 
 
-async def test_the_default_address_is_not_followed_if_the_kernel_cant_tell_its_owner(look, monkeypatch):
+async def test_the_default_address_is_not_followed_if_the_kernel_cannot_name_its_owner(look, monkeypatch):
     def fail(_):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
@@ -257,14 +257,14 @@ async def test_at_a_wrong_address_the_other_rays_on_this_host_are_asked(look, mo
     assert [(ray.session, ray.answers) for ray in monitor.poller.snapshot.cluster.others] == [
         ("session_1", True),
         ("session_2", False),
-        ("session_3", False),  # somebody else's answers there
+        ("session_3", False),  # another session answers there
     ]
     assert all(ray.token() is None for ray in Ray.made if ray.address != "http://10.0.0.1:9999")
     given = (Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))
     assert await monitor.choice.find_answering(given) == given[:1]
 
 
-async def test_a_single_look_at_a_wrong_address_waits_for_the_other_rays(look, monkeypatch):
+async def test_a_single_status_at_a_wrong_address_waits_for_the_other_rays(look, monkeypatch):
     monkeypatch.setattr(Ray, "answer", SourceError("connection refused", "silent"))
     monitor = look(Config(address="http://10.0.0.1:9999"), begin=False)
     monitor.poller.parts = replace(monitor.poller.parts, cluster=Cluster("http://10.0.0.1:9999", reachable=False))
@@ -340,14 +340,14 @@ async def test_a_session_that_a_person_has_chosen_is_never_left_for_another(look
     assert len(offered) == 1
 
 
-async def test_only_the_chosen_session_is_believed_at_its_address(look):
+async def test_at_the_address_of_a_chosen_session_only_that_session_is_accepted(look):
     monitor = look()
     await published(monitor, here(session("session_1", 9265), session("session_2", 9266)))
     monitor.choice.follow(Address("http://10.0.0.1:9266", "session_2", chosen=True))
     why_not = Ray.made[-1].why_not_meant
     assert why_not("session_2") is None
     assert why_not("session_3") == "another Ray session answers there now, session_3; cockpit follows session_2, as you chose"
-    assert why_not(None) is None, "Ray before 2.35 does not say which session it is"
+    assert why_not(None) is None, "Ray before 2.35 does not report its session"
     await published(monitor, here(session("session_2", 9266, live=False)))
     assert why_not(None) == "another Ray session answers there now; session_2, which you chose, has ended"
     monitor.choice.follow(Address("http://10.0.0.1:9266", "session_3", chosen=True))
@@ -355,7 +355,7 @@ async def test_only_the_chosen_session_is_believed_at_its_address(look):
     assert Ray.made[-1].before is None
 
 
-async def test_the_session_that_has_taken_the_address_of_the_chosen_one_can_be_chosen(look, monkeypatch):
+async def test_a_session_at_the_address_of_the_chosen_one_can_be_chosen(look, monkeypatch):
     monkeypatch.setattr(Ray, "claims", {"http://10.0.0.1:9266": "session_3"})
     monitor = look()
     await published(monitor, here(session("session_1", 9265), session("session_2", 9266)))
@@ -424,12 +424,12 @@ DOWN = Cluster("http://10.0.0.1:8265", reachable=False)
         pytest.param({}, {"nodes": (node(1), node(9, id=None, state="UNKNOWN"))}, {}, id="node without an id"),
     ],
 )
-def test_the_hosts_that_are_probed(idle, config, facts, probed):
+def test_which_hosts_are_probed(idle, config, facts, probed):
     assert select(idle(**config), **{"nodes": (node(1), WORKER), **facts}) == probed
 
 
 @pytest.mark.parametrize("kind", ["unknown", "orphan", "stale", "worker", "child", "driver", "ray", "foreign"])
-def test_the_host_of_a_gpu_process_is_probed_if_nobody_alive_is_known_to_own_it(idle, kind):
+def test_the_host_of_a_gpu_process_is_probed_if_it_has_no_living_known_owner(idle, kind):
     found = select(idle(), nodes=(node(1), WORKER, node(3)), processes=(process(77, kind=kind, node=WORKER.id),))
     assert found == ({"node2": "10.0.0.2"} if kind in ("unknown", "orphan", "stale") else {})
 
@@ -456,7 +456,7 @@ def test_a_node_is_reached_as_the_config_says(idle):
     assert monitor.selection.select_hosts(snapshot(nodes=(node(1), node(2), nameless), processes=())) == {"node2": HostEntry("node2")}
 
 
-async def test_never_means_never(look, monkeypatch):
+async def test_the_setting_never_forbids_every_probe(look, monkeypatch):
     asked = []
     monitor = look(Config(probe_hosts="never", hosts=(HostEntry("w7"),)))
     monkeypatch.setattr(monitor.pool, "set_targets", asked.append)
@@ -480,7 +480,7 @@ async def test_a_dead_node_is_probed_as_soon_as_it_is_published(look, monkeypatc
 
 @pytest.fixture
 def ours_listen(monkeypatch):
-    """On every port of this host."""
+    """On every port of this host a process of ours listens."""
     monkeypatch.setattr(peer_module, "find_server", lambda *_: Server(frozenset([os.geteuid()]), frozenset()))
 
 
@@ -492,7 +492,7 @@ async def test_jobs_are_read_from_every_ray_on_this_host_and_only_the_followed_o
     assert [(made.token(), made.closed) for made in Ray.made[1:]] == [(None, True), (None, True)]
 
 
-async def test_jobs_are_not_taken_from_another_user_at_the_port_of_a_ray_beside_ours(look, monkeypatch):
+async def test_no_jobs_are_read_from_another_users_server_at_the_port_of_a_ray_beside_ours(look, monkeypatch):
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
     monitor.poller.update_host(here(session("session_a", 8266), session("session_b", 8267)))
@@ -500,8 +500,8 @@ async def test_jobs_are_not_taken_from_another_user_at_the_port_of_a_ray_beside_
     assert [name for name, _ in await monitor.jobs_by_session()] == ["of http://head:8265", "session_b"]
 
 
-async def test_a_ray_that_calls_itself_a_session_of_this_host_is_not_it(look, ours_listen):
-    """A person has given its address; its list of jobs would end processes of the other Ray."""
+async def test_a_ray_that_claims_a_session_of_this_host_is_not_it(look, ours_listen):
+    """A person gave its address; its list of jobs would end processes of the other Ray."""
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
     monitor.poller.update_host(here(session("of http://head:8265", 8266)))
@@ -513,8 +513,8 @@ async def test_a_ray_that_calls_itself_a_session_of_this_host_is_not_it(look, ou
 
 
 @pytest.mark.parametrize(("user", "is_believed"), [(666, False), (os.geteuid(), True)])
-async def test_a_ray_at_the_same_port_on_another_address_of_this_host_counts_only_if_it_is_ours(look, monkeypatch, user, is_believed):
-    """A dashboard listens on 127.0.0.1 alone: any user may have its port elsewhere."""
+async def test_a_ray_at_the_same_port_of_another_address_counts_only_if_it_is_ours(look, monkeypatch, user, is_believed):
+    """A dashboard listens only on 127.0.0.1, so any user can use its port on another address."""
     monkeypatch.setattr(peer_module, "find_server", lambda *_: Server(frozenset([user]), frozenset(["10.0.0.1"])))
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
@@ -522,7 +522,7 @@ async def test_a_ray_at_the_same_port_on_another_address_of_this_host_counts_onl
     assert (monitor.choice.why_not_session("of http://head:8265") is None) is is_believed
 
 
-async def test_jobs_are_not_taken_from_another_users_ray_nor_from_a_ray_with_another_session(look):
+async def test_no_jobs_are_read_from_another_users_ray_or_another_session(look):
     """The jobs decide which processes are ended."""
     monitor = look(Config(address="http://head:8265"))
     await until(lambda: monitor.choice.address)
@@ -561,10 +561,10 @@ async def test_an_environment_comes_sorted_and_without_its_secrets(look, monkeyp
     assert await monitor.environment(process(7)) == ["DB_PASS=•••", "HOME=/root", "MAX_TOKENS=1024", "WANDB_API_KEY=•••"]
 
 
-@pytest.mark.parametrize("said", [{}, {"environ": [], "threads": 7}, {"environ": {"A": 1}, "threads": [{"frames": [{"name": "step"}]}]}])
-async def test_an_answer_that_is_none_is_a_sentence_and_no_end_of_the_screen(look, monkeypatch, said):
+@pytest.mark.parametrize("reply", [{}, {"environ": [], "threads": 7}, {"environ": {"A": 1}, "threads": [{"frames": [{"name": "step"}]}]}])
+async def test_an_invalid_answer_is_one_sentence_and_the_screen_continues(look, monkeypatch, reply):
     async def answer(*_):
-        return said
+        return reply
 
     monitor = look()
     monkeypatch.setattr(monitor.pool, "ask", answer)
@@ -573,7 +573,7 @@ async def test_an_answer_that_is_none_is_a_sentence_and_no_end_of_the_screen(loo
             await ask(process(7))
 
 
-async def test_the_environment_of_an_unprobed_process_can_t_be_read(look):
+async def test_the_environment_of_an_unprobed_process_cannot_be_read(look):
     with pytest.raises(SourceError, match="can't rule out that another process took its pid"):
         await look().environment(process(7, ticks=None))
 
@@ -585,7 +585,7 @@ def test_the_interval_changes_in_steps_within_its_limits(idle):
     assert idle(interval=3.0).change_interval(1) == 5.0
 
 
-# One look
+# One status
 
 
 @pytest.fixture
@@ -595,7 +595,7 @@ def silent():
         yield server.getsockname()[1]
 
 
-async def test_one_look_returns_in_time_without_any_answer_and_leaves_no_child_behind(silent, monkeypatch, tmp_path):
+async def test_one_status_returns_in_time_without_any_answer_and_leaves_no_child_behind(silent, monkeypatch, tmp_path):
     born = tmp_path / "born"
     code = f"import os, time; open({str(born)!r}, 'w').write(str(os.getpid())); time.sleep(3600)"
     monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, "-c", code])
@@ -608,7 +608,7 @@ async def test_one_look_returns_in_time_without_any_answer_and_leaves_no_child_b
     await until(lambda: not Path(f"/proc/{born.read_text()}").exists())
 
 
-async def test_one_look_ends_as_soon_as_all_have_answered_or_failed(monkeypatch):
+async def test_one_status_ends_as_soon_as_all_have_answered_or_failed(monkeypatch):
     monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, "-c", "raise SystemExit('no NVML')"])
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -620,7 +620,7 @@ async def test_one_look_ends_as_soon_as_all_have_answered_or_failed(monkeypatch)
     monitor.poller.leave()
 
 
-# Other hosts, for a single look
+# Other hosts, for one status
 
 
 PROBE = """
@@ -641,7 +641,7 @@ time.sleep(3600)
 
 @pytest.fixture
 def seen(monkeypatch, tmp_path):
-    """The hosts and faults that one look sees; `frozen` hosts never answer."""
+    """The hosts and faults of one status; `frozen` hosts never answer."""
     program = tmp_path / "probe.py"
     program.write_text(PROBE)
     monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, str(program), "here"])
@@ -661,8 +661,8 @@ def seen(monkeypatch, tmp_path):
     return look
 
 
-async def test_one_look_waits_for_all_named_hosts_even_if_fewer_are_probed_at_once(seen, monkeypatch):
-    monkeypatch.setattr(monitor_module, "SINGLE_LOOK_PACE", ProbeTimings(most=1))
+async def test_one_status_waits_for_all_named_hosts_even_if_fewer_are_probed_at_once(seen, monkeypatch):
+    monkeypatch.setattr(monitor_module, "SINGLE_LOOK_PACE", ProbeTimings(max_running=1))
     assert await seen("w1", "w2", "w3", hosts_patience=15.0) == ({"w1", "w2", "w3"}, {})
 
 
@@ -679,7 +679,7 @@ async def test_a_host_with_an_incomplete_sample_is_a_fault_that_says_so(seen):
     )
 
 
-async def test_a_single_look_waits_until_a_named_host_has_listed_its_sessions(seen):
+async def test_a_single_status_waits_until_a_named_host_has_listed_its_sessions(seen):
     monitors = []
     assert await seen("slow1", keep=monitors) == ({"slow1"}, {})
     assert monitors[0].poller.snapshot.hosts["slow1"].sessions == ()
@@ -697,7 +697,7 @@ def test_hosts_of_the_config_file_are_not_named_for_this_run(idle):
     for origin in ("--hosts", "COCKPIT_HOSTS"):
         typed = idle(hosts=(HostEntry("w1"),), origins={"hosts": origin}, begin_named=True)
         assert select(typed, nodes=(node(1),)) == {"w1": "w1"}
-    assert not select(idle(hosts=(HostEntry("w1"),)), nodes=(node(1),)), "whoever watches looks where something is wrong"
+    assert not select(idle(hosts=(HostEntry("w1"),)), nodes=(node(1),)), "while watching, hosts are probed if something is wrong"
 
 
 async def test_a_host_with_unknown_gpu_processes_is_awaited_and_a_dead_one_is_not(look):
@@ -710,7 +710,7 @@ async def test_a_host_with_unknown_gpu_processes_is_awaited_and_a_dead_one_is_no
     assert set(monitor.coverage.unanswered_hosts()) == {"node2"}
     sample = Host("node2", taken=NOW, processes=(), gpus=(), nodes=(WORKER.id,))
     monitor.poller.update_host(sample)
-    assert set(monitor.coverage.unanswered_hosts()) == {"node2"}, "that no Ray lives there is not said yet"
+    assert set(monitor.coverage.unanswered_hosts()) == {"node2"}, "it is not yet known that no Ray lives there"
     monitor.poller.update_host(replace(sample, sessions=()))
     assert not monitor.coverage.unanswered_hosts()
 

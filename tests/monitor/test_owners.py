@@ -22,7 +22,7 @@ def folder(name: str, *, live: bool = True) -> Session:
 
 
 def by_probe(pid: int, session: str | None, **more):
-    """As a probe tells of it."""
+    """A process as a probe reports it."""
     return process(pid, **{"session": session, "node": None, "job": "02000000", "why": ("as its host says",), **more})
 
 
@@ -38,7 +38,7 @@ def only(*args, **more):
     return found
 
 
-def test_of_two_with_the_same_job_id_only_that_of_our_session_is_our_jobs():
+def test_of_two_processes_with_the_same_job_id_only_our_sessions_is_our_jobs():
     mine, theirs = joined(by_probe(1, MINE), by_probe(2, THEIRS)).processes
     assert (mine.job, mine.ours, mine.other_job, mine.other_owner) == ("02000000", True, None, None)
     assert (theirs.job, theirs.actor, theirs.ours, theirs.other_job) == (None, None, False, "02000000")
@@ -46,14 +46,14 @@ def test_of_two_with_the_same_job_id_only_that_of_our_session_is_our_jobs():
     assert theirs.why == (f"job 02000000 of another Ray session ({THEIRS})", "as its host says")
 
 
-def test_another_rays_process_is_known_as_anothers_and_is_on_no_node_of_ours():
+def test_another_rays_process_is_recognized_and_is_on_none_of_our_nodes():
     raylet = only(by_probe(707, THEIRS, kind="ray", job=None, node=THERE))
     assert (raylet.ours, raylet.other_owner, raylet.node) == (False, f"another Ray session ({THEIRS})", THERE)
     assert only(by_probe(2, THEIRS), nodes=(HERE,)).node is None
     assert only(by_probe(2, THEIRS, gpus=(Hold(0, GIB),))).gpu_memory == GIB
 
 
-def test_without_a_session_the_node_or_rays_word_for_the_pid_decides_the_owner():
+def test_without_a_session_the_node_or_rays_report_of_the_pid_decides_the_owner():
     assert only(by_probe(1, None, node=HERE)).job == "02000000"
     assert only(by_probe(1, None, node=THERE)).job is None
     workers = (Worker(HERE, 1, "02000000", "actor"),)
@@ -62,13 +62,13 @@ def test_without_a_session_the_node_or_rays_word_for_the_pid_decides_the_owner()
     assert (theirs.actor, theirs.job) == (None, None)
 
 
-def test_a_child_of_anothers_worker_is_not_an_actor_of_ours_that_has_its_pid_in_a_container():
+def test_a_child_of_another_rays_worker_is_not_our_actor_with_that_pid_in_a_container():
     workers = (Worker(HERE, 57, "02000000", "actor"),)
     parent = by_probe(1, THEIRS, ns_pid=57)
     assert [each.actor for each in joined(parent, by_probe(2, THEIRS, parent=1, kind="child"), workers=workers).processes] == [None, None]
 
 
-def test_an_id_alone_is_ours_only_where_no_other_ray_lives_or_has_lived():
+def test_an_id_alone_is_ours_only_if_no_other_ray_lives_or_has_lived():
     stray = by_probe(1, None, job="ppo", kind="child")
     alone = {"sessions": (folder(MINE),), "rays": RAYS[:1], "nodes": (HERE,)}
     assert only(stray, **alone).job == "ppo"
@@ -80,7 +80,7 @@ def test_an_id_alone_is_ours_only_where_no_other_ray_lives_or_has_lived():
     assert [each.job for each in beside] == [None, None]
 
 
-def test_reasons_call_our_job_by_its_name_and_that_of_another_ray_by_the_id_it_has_there():
+def test_reasons_name_our_job_and_give_the_id_of_another_rays_job():
     reasons = {"why": ("driver of job 02000000 in live session_x",)}
     assert only(by_probe(1, MINE, kind="driver", **reasons)).why == (f"driver of job {PPO.id} in live session_x",)
     assert only(by_probe(1, THEIRS, kind="driver", **reasons)).why[1] == "driver of job 02000000 in live session_x"
@@ -118,14 +118,14 @@ def test_while_the_followed_session_is_unknown_two_rays_with_the_same_job_id_sta
     assert (lone.job, lone.other_owner) == ("02000000", None)
 
 
-def test_a_ray_that_does_not_tell_its_session_is_known_by_the_raylets_of_its_nodes():
+def test_a_ray_that_does_not_report_its_session_is_known_by_the_raylets_of_its_nodes():
     old = Cluster("http://10.0.0.1:8265", "2.9.3", reachable=True)
     snapshot = joined(by_probe(1, MINE), by_probe(2, THEIRS), cluster=old)
     assert snapshot.cluster.session == MINE
     assert [each.ours for each in snapshot.processes] == [True, False]
 
 
-def test_a_node_is_not_taken_for_a_host_on_which_only_another_rays_raylet_runs():
+def test_a_host_with_only_another_rays_raylet_is_not_taken_for_the_node():
     lone = {"rays": RAYS[1:], "nodes": (THERE,)}
     assert not joined(**lone).nodes[0].probed
     unsaid = {"rays": (RayProcess("raylet", 301, None, None),), "nodes": (THERE,)}
@@ -171,7 +171,7 @@ def in_container(pid: int, within: int, **more):
     return by_probe(pid, MINE, ns_pid=within, inside=INSIDE, **more)
 
 
-def test_pids_of_a_ray_in_a_container_are_those_of_its_own_processes_alone():
+def test_pids_of_a_ray_in_a_container_belong_only_to_its_own_processes():
     workers = (Worker(HERE, 57, "02000000", "actor"),)
     raylet, its = in_container(9301, 17, kind="ray", job=None), in_container(9057, 57)
     near = by_probe(57, None, kind="unknown", job=None)
@@ -180,7 +180,7 @@ def test_pids_of_a_ray_in_a_container_are_those_of_its_own_processes_alone():
     assert [(one.pid, one.actor) for one in found if one.actor] == [(9057, "actor")]
 
 
-def test_a_stranger_with_the_pid_of_a_driver_in_a_container_is_no_driver():
+def test_another_process_with_the_pid_of_a_containers_driver_is_no_driver():
     job = replace(PPO, status="RUNNING", driver_pid=57, driver_node=HERE)
     raylet, stranger = in_container(9301, 17, kind="ray", job=None), by_probe(57, None, kind="foreign", job=None)
     assert [one.kind for one in joined(raylet, stranger, jobs=(job,), **IN_CONTAINER).processes] == ["ray", "foreign"]

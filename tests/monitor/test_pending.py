@@ -1,4 +1,4 @@
-"""Why something waits, from what Ray says of nodes, actors, groups and demand."""
+"""Why something waits, from Ray's reports about nodes, actors, groups and demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STARTING = "resources are reserved; the runtime environment or the worker proces
 
 
 def nodes(*used, growing=False, **more):
-    """Nodes of 8 GPUs and 16 CPUs, so many of these handed out."""
+    """Nodes of 8 GPUs and 16 CPUs with these amounts reserved."""
     made = [
         node(number, resources={"GPU": Quantity(gpus, 8.0), "CPU": Quantity(cpus, 16.0)}, **more)
         for number, (gpus, cpus) in enumerate(used, 1)
@@ -51,13 +51,13 @@ def parts(listed, *actors, groups=(), jobs=(), demand=None, asked=NOW, grouped=N
 
 
 def why(listed, *actors, **more):
-    """Why the last of the actors waits; where there is none, the last of the groups."""
+    """Why the last actor waits; without actors, why the last group waits."""
     snapshot = Join()(parts(listed, *actors, **more), NOW)
     return (snapshot.actors or snapshot.placement_groups)[-1].why
 
 
 def word(listed, *actors, **more):
-    """The same in one word."""
+    """The same as one word."""
     snapshot = Join()(parts(listed, *actors, **more), NOW)
     return (snapshot.actors or snapshot.placement_groups)[-1].wait
 
@@ -86,7 +86,7 @@ def test_a_groups_reason_has_rays_own_words_behind_it_and_is_that_of_its_actors(
     assert why(nodes((0, 0), growing=True), waiting(needs={"GPU": 9.0})).startswith("does not fit on the current nodes: needs 9 GPUs")
 
 
-def test_an_actors_group_counts_as_removed_once_the_list_is_newer_than_the_actor():
+def test_a_group_counts_as_removed_once_the_list_is_newer_than_the_actor():
     bound = waiting(placement_group=f"{7:036x}")
     assert why(nodes((0, 0)), bound) == "its placement group was removed"
     assert why(nodes((0, 0)), bound, grouped=NOW - 50) is None
@@ -196,7 +196,7 @@ def test_an_uncertain_reason_has_no_word_and_old_or_missing_facts_give_none():
 
 
 @pytest.mark.parametrize("source", ["ray.identity", "ray.gcs", "ray.nodes"])
-def test_reasons_stay_while_nothing_of_ray_answers(source):
+def test_reasons_stay_while_rays_sources_fail(source):
     join, never = Join(), waiting(needs={"GPU": 9.0})
     spoken = {"ray.status": NOW, "ray.placement_groups": NOW, "ray.identity": NOW - 8, "ray.gcs": NOW}
     first = replace(parts(nodes((8, 0)), never), as_of=spoken)
@@ -209,7 +209,7 @@ def test_reasons_stay_while_nothing_of_ray_answers(source):
     assert join(answered, NOW + 60).actors[-1].why is None
 
 
-def test_a_name_that_is_still_mangled_is_no_missing_resource():
+def test_a_still_mangled_name_is_no_missing_resource():
     listed = NodeFacts(nodes=(node(1, resources={"specialHw": Quantity(0.0, 1.0)}),), workers=(), holders=())
     assert why(listed, waiting(needs={"special_hw": 1.0})) is None
     assert why(nodes((0, 0)), waiting(needs={"special_hw": 1.0})).startswith("never fits on these nodes: ")
@@ -301,7 +301,7 @@ RESOURCES = st.dictionaries(st.sampled_from(["GPU", "CPU", "memory", "aB"]), st.
 
 
 def demanded(listed, *actors, **more):
-    """Of each shape the reason and the word."""
+    """The reason and the word for each shape."""
     return [(each.why, each.wait) for each in Join()(parts(listed, *actors, **more), NOW).demand]
 
 
@@ -309,7 +309,7 @@ LARGE = Demand({"CPU": 1.0, "GPU": 16.0}, 2)
 NEVER = ("never fits on these nodes: needs 16 GPUs on one node; 2 nodes have 8", "never")
 
 
-def test_only_tasks_that_no_node_is_large_enough_for_and_no_actor_asks_for_have_a_reason():
+def test_only_tasks_too_large_for_every_node_and_unknown_to_actors_have_a_reason():
     queue = Demand({"GPU": 8.0}, 500)
     assert demanded(nodes((8, 0), (8, 0)), demand=(queue, LARGE)) == [(None, None), NEVER]
     assert demanded(nodes((0, 0), (0, 0)), waiting(needs=LARGE.needs), demand=(LARGE,)) == [(None, None)]
@@ -334,12 +334,12 @@ MANGLED = NodeFacts((replace(FIRST, resources={"specialHw": Quantity(0.0, 1.0)})
         pytest.param(replace(READ, as_of={}), id="the age of the report"),
     ],
 )
-def test_without_the_facts_for_it_tasks_have_no_reason(read):
+def test_without_the_necessary_facts_tasks_have_no_reason(read):
     assert [each.why for each in Join()(read, NOW).demand] == [None]
 
 
 @pytest.mark.parametrize("lost", [["ray.status"], ["ray.actors"], ["ray.nodes", "ray.identity", "ray.gcs", "ray.status", "ray.actors"]])
-def test_reasons_of_tasks_grow_old_with_their_source_and_stay(lost):
+def test_reasons_of_tasks_become_stale_with_their_source_and_stay(lost):
     join, read = Join(), parts(nodes((0, 0), (0, 0)), waiting(), demand=(LARGE,))
     reason = join(read, NOW).demand
     assert reason[0].why

@@ -19,8 +19,8 @@ HERE = Cluster("http://head:8265", "2.60.0", "session_1", "cluster_1", reachable
 pytestmark = [pytest.mark.usefixtures("seconds_of_the_loop"), pytest.mark.skips_time]
 
 
-class Asked:
-    """A source with a given answer, which counts how it is read."""
+class CountingSource:
+    """A source with a given answer that counts its reads."""
 
     def __init__(self, name="ray.jobs", answer=JOBS, *, every=0.01, timeout=0.2):
         self.answer, self.takes = answer, 0.0
@@ -54,8 +54,8 @@ class Clock:
         return self.now
 
 
-class Watched:
-    """A running poller, and all that it has published."""
+class RunningPoller:
+    """A running poller and all its published snapshots."""
 
     def __init__(self):
         self.published = []
@@ -85,7 +85,7 @@ class Watched:
 async def watched(monkeypatch):
     monkeypatch.setattr(poller_module, "PUBLISH_PAUSE_S", 0.005)
     monkeypatch.setattr(poller_module, "PUBLISH_AT_LEAST_EVERY_S", 0.1)
-    watched = Watched()
+    watched = RunningPoller()
     yield watched
     watched.poller.leave()
     watched.task.cancel()
@@ -93,7 +93,7 @@ async def watched(monkeypatch):
 
 
 async def test_answers_are_published_as_one_snapshot(watched):
-    watched.watch(Asked(), Asked("ray.nodes", NODES), Asked("ray.identity", HERE))
+    watched.watch(CountingSource(), CountingSource("ray.nodes", NODES), CountingSource("ray.identity", HERE))
     seen = await watched.shows(lambda snapshot: snapshot.jobs and snapshot.nodes and snapshot.cluster.reachable)
     assert (seen.jobs, seen.nodes, seen.cluster) == (JOBS.jobs, NODES.nodes, HERE)
     assert seen.taken == NOW
@@ -102,17 +102,17 @@ async def test_answers_are_published_as_one_snapshot(watched):
 
 
 async def test_before_the_first_answer_everything_is_unknown(watched):
-    slow = Asked()
+    slow = CountingSource()
     slow.takes = 10
     watched.watch(slow)
     seen = await watched.shows(lambda snapshot: True)
     assert seen.jobs is seen.nodes is seen.processes is seen.cluster.reachable is None
-    assert seen.cluster.address == "http://head:8265", "where it is asked is known"
+    assert seen.cluster.address == "http://head:8265", "the address is known"
     assert not watched.poller.answered
 
 
 async def test_a_source_that_fails_keeps_its_last_facts_and_a_fault_says_since_when(watched):
-    jobs, nodes = Asked(), Asked("ray.nodes", NODES)
+    jobs, nodes = CountingSource(), CountingSource("ray.nodes", NODES)
     watched.watch(jobs, nodes)
     await watched.shows(lambda snapshot: snapshot.jobs and snapshot.nodes)
     jobs.gate = asyncio.Event()
@@ -129,7 +129,7 @@ async def test_a_source_that_fails_keeps_its_last_facts_and_a_fault_says_since_w
 
 
 async def test_a_fault_keeps_its_begin_when_its_text_changes_and_ends_when_its_source_recovers(watched):
-    jobs = Asked(answer=SourceError("connection refused"))
+    jobs = CountingSource(answer=SourceError("connection refused"))
     watched.watch(jobs)
     await watched.until(lambda: watched.faults)
     watched.clock.now += 60
@@ -143,7 +143,7 @@ async def test_a_fault_keeps_its_begin_when_its_text_changes_and_ends_when_its_s
 
 
 async def test_a_source_that_hangs_is_a_fault_and_delays_no_other(watched):
-    hangs, works = Asked(timeout=0.05), Asked("ray.nodes", NODES)
+    hangs, works = CountingSource(timeout=0.05), CountingSource("ray.nodes", NODES)
     hangs.takes = 60
     watched.watch(hangs, works)
     await watched.until(lambda: watched.faults)
@@ -152,7 +152,7 @@ async def test_a_source_that_hangs_is_a_fault_and_delays_no_other(watched):
 
 
 async def test_no_source_is_read_twice_at_once(watched):
-    slow = Asked(every=0.001)
+    slow = CountingSource(every=0.001)
     slow.takes = 0.02
     watched.watch(slow)
     while slow.times < 5:
@@ -163,7 +163,7 @@ async def test_no_source_is_read_twice_at_once(watched):
 
 async def test_a_source_that_keeps_failing_is_polled_less_and_less_often_up_to_a_limit_until_it_answers(watched, monkeypatch):
     monkeypatch.setattr(poller_module, "LONGEST_BACKOFF_S", 1.0)
-    jobs = Asked(answer=SourceError("connection refused"), every=0.01)
+    jobs = CountingSource(answer=SourceError("connection refused"), every=0.01)
 
     def gaps(first):
         return [after - before for before, after in zip(jobs.when[first:], jobs.when[first + 1 :], strict=False)]
@@ -182,7 +182,7 @@ async def test_a_source_that_keeps_failing_is_polled_less_and_less_often_up_to_a
 
 
 async def test_refresh_polls_a_waiting_source_at_once(watched):
-    rests = Asked(every=3600)
+    rests = CountingSource(every=3600)
     watched.watch(rests)
     await watched.until(lambda: watched.poller.answered)
     await asyncio.sleep(0)
@@ -192,7 +192,7 @@ async def test_refresh_polls_a_waiting_source_at_once(watched):
 
 async def test_a_bug_in_a_source_is_a_fault_and_the_source_is_polled_again(watched, monkeypatch):
     monkeypatch.setattr(poller_module, "LONGEST_BACKOFF_S", 0.01)
-    broken = Asked(answer=ZeroDivisionError("a bug"))
+    broken = CountingSource(answer=ZeroDivisionError("a bug"))
     watched.watch(broken)
     await watched.until(lambda: "a bug: ZeroDivisionError" in watched.faults.get("ray.jobs", ""))
     broken.answer = JOBS
@@ -232,19 +232,19 @@ async def test_an_early_snapshot_has_the_newest_facts_unless_the_cluster_is_larg
     monkeypatch.setattr(poller_module, "STARTUP_PUBLISH_PAUSE_S", 60.0)
     monkeypatch.setattr(poller_module, "THREAD_MIN_NODES", 0 if is_large else 100)
     await watched.until(lambda: len(watched.published) == 1)
-    watched.watch(Asked("ray.nodes", NODES))
+    watched.watch(CountingSource("ray.nodes", NODES))
     await watched.until(lambda: watched.poller.parts.nodes)
     assert watched.poller.join_early().nodes == (None if is_large else NODES.nodes)
     assert len(watched.published) == 1
 
 
 @pytest.mark.parametrize(("cost", "pause"), [(0.0, 2.0), (0.05, 2.0), (0.075, 3.0), (0.1, 4.0), (9.0, 4.0)])
-def test_snapshots_that_take_long_are_made_less_often_but_as_often_as_ray_has_something_new(cost, pause):
+def test_slow_snapshots_are_made_less_often_but_as_often_as_ray_has_news(cost, pause):
     assert poller_module.choose_pause(cost) == pytest.approx(pause)
 
 
-async def test_another_cluster_behind_the_same_address_makes_everything_forgotten(watched):
-    identity, jobs, nodes = Asked("ray.identity", HERE), Asked(every=3600), Asked("ray.nodes", NODES, every=3600)
+async def test_another_cluster_at_the_same_address_makes_everything_forgotten(watched):
+    identity, jobs, nodes = CountingSource("ray.identity", HERE), CountingSource(every=3600), CountingSource("ray.nodes", NODES, every=3600)
     watched.watch(identity, jobs, nodes)
     watched.poller.update_host(Host("here", taken=NOW, processes=(), local=True))
     await watched.shows(lambda snapshot: snapshot.jobs and snapshot.nodes and snapshot.hosts)
@@ -252,12 +252,12 @@ async def test_another_cluster_behind_the_same_address_makes_everything_forgotte
     seen = await watched.shows(lambda snapshot: snapshot.cluster.session == "session_2")
     assert seen.jobs is None
     assert node(1) not in seen.nodes
-    assert seen.hosts, "what a probe sees is true of the host, whatever cluster runs there"
+    assert seen.hosts, "a probe's facts are true of the host in any cluster"
 
 
 @pytest.mark.parametrize("answer", [HERE, Cluster("http://head:8265", "2.9.3", reachable=True)])
 async def test_an_identity_with_fewer_facts_is_still_the_same_cluster(watched, answer):
-    identity, jobs = Asked("ray.identity", HERE), Asked(every=3600)
+    identity, jobs = CountingSource("ray.identity", HERE), CountingSource(every=3600)
     watched.watch(identity, jobs)
     await watched.shows(lambda snapshot: snapshot.jobs and snapshot.cluster.reachable)
     identity.answer, before = answer, identity.times
@@ -265,8 +265,8 @@ async def test_an_identity_with_fewer_facts_is_still_the_same_cluster(watched, a
     assert watched.poller.parts.jobs is JOBS
 
 
-async def test_a_dashboard_that_goes_away_is_not_reachable_and_its_facts_stay(watched):
-    identity, jobs = Asked("ray.identity", HERE), Asked()
+async def test_a_dashboard_that_disappears_is_unreachable_and_its_facts_stay(watched):
+    identity, jobs = CountingSource("ray.identity", HERE), CountingSource()
     watched.watch(identity, jobs)
     await watched.shows(lambda snapshot: snapshot.jobs and snapshot.cluster.reachable)
     identity.answer = SourceError("connection refused", "silent")
@@ -277,7 +277,7 @@ async def test_a_dashboard_that_goes_away_is_not_reachable_and_its_facts_stay(wa
 
 
 async def test_when_the_dashboard_is_back_everything_is_polled_again_at_once(watched):
-    identity, jobs = Asked("ray.identity", SourceError("connection refused")), Asked(every=60.0)
+    identity, jobs = CountingSource("ray.identity", SourceError("connection refused")), CountingSource(every=60.0)
     watched.watch(identity, jobs)
     await watched.until(lambda: identity.times > 3 and jobs.times == 1)
     identity.answer = HERE
@@ -286,7 +286,7 @@ async def test_when_the_dashboard_is_back_everything_is_polled_again_at_once(wat
 
 async def test_as_soon_as_any_source_answers_again_the_identity_is_read_at_once(watched):
     lost = SourceError("no answer", "silent")
-    identity, jobs = Asked("ray.identity", lost, every=3600), Asked("ray.jobs", lost)
+    identity, jobs = CountingSource("ray.identity", lost, every=3600), CountingSource("ray.jobs", lost)
     watched.watch(identity, jobs)
     await watched.until(lambda: jobs.times > 2)
     assert identity.times == 1, "nothing has answered"
@@ -294,9 +294,9 @@ async def test_as_soon_as_any_source_answers_again_the_identity_is_read_at_once(
     await watched.shows(lambda snapshot: snapshot.cluster.reachable)
 
 
-async def test_leaving_forgets_ray_and_asks_no_more_and_another_dashboard_can_be_polled(watched):
-    failing, identity = Asked("ray.nodes", SourceError("no answer")), Asked("ray.identity", HERE)
-    first, second = Asked(), Asked("ray.jobs", JobFacts(jobs=()))
+async def test_leaving_forgets_ray_and_another_dashboard_can_be_polled(watched):
+    failing, identity = CountingSource("ray.nodes", SourceError("no answer")), CountingSource("ray.identity", HERE)
+    first, second = CountingSource(), CountingSource("ray.jobs", JobFacts(jobs=()))
     watched.watch(failing, identity, first)
     watched.poller.report_fault("probe", "w1: connection refused", "w1")
     await watched.shows(lambda snapshot: snapshot.jobs and len(snapshot.faults) == 2)
@@ -314,8 +314,8 @@ async def test_leaving_forgets_ray_and_asks_no_more_and_another_dashboard_can_be
     assert watched.poller.parts.jobs.jobs == ()
 
 
-async def test_an_answer_that_comes_just_as_its_dashboard_is_left_is_not_believed(watched):
-    late = Asked()
+async def test_an_answer_that_comes_just_as_its_dashboard_is_left_is_ignored(watched):
+    late = CountingSource()
     late.gate = asyncio.Event()
     watched.watch(late)
     await watched.until(lambda: late.times == 1)
@@ -340,7 +340,7 @@ async def test_it_ends_if_it_is_cancelled_just_as_an_answer_arrives(watched, mon
     await asyncio.wait_for(asyncio.wait({watched.task}), 5)
 
 
-async def test_facts_and_faults_of_two_hosts_are_two_and_end_by_themselves(watched):
+async def test_facts_and_faults_of_two_hosts_are_separate(watched):
     watched.poller.update_host(Host("w1", taken=NOW, cpus=8, processes=()))
     watched.poller.update_host(Host("w2", taken=NOW, cpus=8, processes=()))
     await watched.shows(lambda snapshot: set(snapshot.hosts) == {"w1", "w2"})
@@ -367,7 +367,7 @@ async def test_waiting_for_a_change_ends_with_it_or_after_the_patience(watched):
     await asyncio.wait_for(watched.poller.change(-1), 1)
 
 
-async def test_expected_hosts_are_listed_before_anybody_speaks():
+async def test_expected_hosts_are_listed_before_the_first_report():
     published = []
     poller = Poller(published.append, expected=(("w7", "w7"),))
     poller.update_host(Host("here", taken=NOW, processes=(), local=True))
@@ -378,8 +378,8 @@ async def test_expected_hosts_are_listed_before_anybody_speaks():
 
 
 @pytest.mark.parametrize("place", ["join", "tracker"])
-async def test_facts_that_trip_us_leave_the_last_snapshot_in_place_and_a_fault_that_ends_with_them(watched, monkeypatch, place):
-    watched.watch(Asked())
+async def test_facts_that_cause_an_exception_keep_the_last_snapshot_and_raise_a_fault(watched, monkeypatch, place):
+    watched.watch(CountingSource())
     await watched.shows(lambda snapshot: snapshot.jobs)
 
     def trip(*_):
@@ -401,8 +401,8 @@ async def test_facts_that_trip_us_leave_the_last_snapshot_in_place_and_a_fault_t
     assert not watched.task.done()
 
 
-class Judging:
-    """Stands for the tracker, and counts its calls."""
+class CountingTracker:
+    """Stands for the tracker and counts its calls."""
 
     def __init__(self):
         self.looks, self.forgiven = 0, 0.0
@@ -426,8 +426,8 @@ class Judging:
         self.forgiven += gap
 
 
-def test_nothing_is_found_before_the_first_answers_nor_of_old_facts_after_a_stop():
-    now, tracker = [1000.0], Judging()
+def test_nothing_is_found_before_the_first_answers_or_from_old_facts_after_a_stop():
+    now, tracker = [1000.0], CountingTracker()
     poller = Poller(lambda _: None, tracker=tracker, clock=lambda: now[0])
     poller._make_snapshot(poller.parts)
     assert tracker.looks == 0
@@ -446,10 +446,10 @@ def test_nothing_is_found_before_the_first_answers_nor_of_old_facts_after_a_stop
 
 
 async def test_findings_are_made_as_soon_as_all_have_answered(watched):
-    watched.poller.tracker = tracker = Judging()
-    jobs = Asked()
+    watched.poller.tracker = tracker = CountingTracker()
+    jobs = CountingSource()
     jobs.gate = asyncio.Event()
-    watched.watch(jobs, Asked("ray.nodes", NODES))
+    watched.watch(jobs, CountingSource("ray.nodes", NODES))
     watched.poller.update_host(Host("w1"))
     await watched.shows(lambda snapshot: snapshot.nodes and not snapshot.jobs)
     assert tracker.looks == 0
@@ -458,27 +458,27 @@ async def test_findings_are_made_as_soon_as_all_have_answered(watched):
     assert tracker.looks > 0
 
 
-async def test_findings_about_hosts_hold_on_while_another_cluster_is_polled(watched):
+async def test_findings_about_hosts_remain_while_another_cluster_is_polled(watched):
     watched.poller.update_host(Host("w1"))
-    watched.poller.tracker = tracker = Judging()
+    watched.poller.tracker = tracker = CountingTracker()
     watched.poller.leave()
     assert tracker.looks == 1
 
 
-async def test_another_cluster_is_judged_once_all_have_answered_for_it_too(watched):
+async def test_another_cluster_is_judged_once_all_have_answered_for_it(watched):
     watched.poller.update_host(Host("w1"))
     watched.clock.now += poller_module.FIRST_ANSWERS_S
-    slow = Asked()
+    slow = CountingSource()
     slow.takes = 10
     watched.watch(slow)
-    watched.poller.tracker = tracker = Judging()
+    watched.poller.tracker = tracker = CountingTracker()
     watched.poller._make_snapshot(watched.poller.parts)
     assert tracker.looks == 0
 
 
-async def test_a_newer_snapshot_that_was_made_meanwhile_is_not_replaced(monkeypatch):
+async def test_a_newer_snapshot_made_meanwhile_is_not_replaced(monkeypatch):
     published = []
-    poller = Poller(published.append, tracker=Judging())
+    poller = Poller(published.append, tracker=CountingTracker())
     newer = poller._make_snapshot(poller.parts)
 
     async def be_overtaken(big, work, parts):
@@ -498,7 +498,7 @@ FOUND = RayCluster("default", "ray", pods=())
 
 
 async def test_facts_of_kubernetes_stay_when_it_fails_and_when_another_ray_is_followed(watched):
-    asked = Asked("kubernetes", FOUND)
+    asked = CountingSource("kubernetes", FOUND)
     watched.poller.ask([asked.source])
     await watched.shows(lambda snapshot: snapshot.kubernetes is FOUND)
     asked.answer = SourceError("kubectl: connection refused")
@@ -511,7 +511,7 @@ async def test_facts_of_kubernetes_stay_when_it_fails_and_when_another_ray_is_fo
 
 
 async def test_waiting_for_an_answer_is_bounded_and_ends_with_a_fault(watched):
-    slow = Asked("slurm", every=3600, timeout=3600)
+    slow = CountingSource("slurm", every=3600, timeout=3600)
     slow.gate = asyncio.Event()
     watched.poller.ask([slow.source])
     await watched.poller.wait_for_answer("slurm", 0.0)
@@ -522,13 +522,13 @@ async def test_waiting_for_an_answer_is_bounded_and_ends_with_a_fault(watched):
 
 
 async def test_after_a_stop_no_source_is_polled_and_the_facts_stay(watched):
-    kubernetes, jobs = Asked("kubernetes", FOUND), Asked()
+    kubernetes, jobs = CountingSource("kubernetes", FOUND), CountingSource()
     watched.watch(jobs)
     watched.poller.ask([kubernetes.source])
     await watched.shows(lambda snapshot: snapshot.kubernetes and snapshot.jobs)
     asking = list(watched.poller._tasks)
     watched.poller.stop()
-    await asyncio.wait(asking)  # a question that has been put is put
+    await asyncio.wait(asking)  # a sent question is completed
     times = kubernetes.times, jobs.times
     watched.poller.refresh()
     for _ in range(20):
@@ -541,6 +541,6 @@ async def test_after_a_stop_no_source_is_polled_and_the_facts_stay(watched):
 async def test_preparers_get_each_snapshot_before_it_is_published(watched):
     prepared = []
     watched.poller.prepare_with(lambda snapshot: prepared.append((snapshot, snapshot in watched.published)))
-    watched.watch(Asked(), Asked("ray.identity", HERE))
+    watched.watch(CountingSource(), CountingSource("ray.identity", HERE))
     seen = await watched.shows(lambda snapshot: snapshot.jobs)
     assert (seen, False) in prepared

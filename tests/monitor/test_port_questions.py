@@ -93,7 +93,7 @@ async def test_a_probe_that_fails_or_sends_nonsense_gives_no_answer():
         assert (len(pool.asked), poller.ports) == (1, ())
 
 
-async def test_a_single_look_waits_for_the_answer():
+async def test_a_single_status_waits_for_the_answer():
     poller, _, questions = made()
     await questions.ask_once(60.0)
     assert [port.port for port in poller.ports] == [29500]

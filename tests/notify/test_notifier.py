@@ -37,7 +37,7 @@ class World:
         """Feeds snapshots with these findings, each handled before the next."""
         for at in range(begin, end, 2):
             heard = len(self.faults)
-            self.notifier.hear(snapshot(*findings, at=at, cluster=cluster))
+            self.notifier.on_snapshot(snapshot(*findings, at=at, cluster=cluster))
             await until(lambda heard=heard: len(self.faults) > heard)
 
 

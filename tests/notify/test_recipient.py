@@ -13,7 +13,7 @@ def watched(recipient, spans, until, begin=0.0, faults=()):
     for step in range(int(until / STEP_S) + 1):
         at = begin + step * STEP_S
         now = snapshot(*(one for one, times in spans.items() if any(a <= at < b for a, b in times)), at=at, faults=faults)
-        recipient.look(now)
+        recipient.update(now)
         if (message := recipient.message(now)) is not None:
             recipient.note_sent(message, now.taken)
             told.append((at, [one.subject for one in message.begun], [one.subject for one in message.ended]))
@@ -61,7 +61,7 @@ def message_at_the_end(*findings, **more):
     recipient = Recipient(robot())
     watched(recipient, {finding("w1"): [(0, 1e9)]}, 20)
     for at in range(20, 200, 2):
-        recipient.look(snapshot(*findings, at=at))
+        recipient.update(snapshot(*findings, at=at))
     message = recipient.message(snapshot(*findings, at=200, **more))
     assert message is not None
     return message
@@ -76,12 +76,12 @@ def test_a_finding_that_becomes_a_warning_is_called_lowered_and_failing_sources_
 
 def test_pauses_grow_after_failures_and_a_server_may_demand_longer_ones():
     recipient, at, pauses = Recipient(robot()), 20.0, []
-    recipient.look(snapshot(finding(), at=0))
+    recipient.update(snapshot(finding(), at=0))
     for _ in range(8):
         recipient.note_failure("no", NOW + at)
         begun, at = at, at + 1
         while recipient.message(snapshot(finding(), at=at)) is None:
-            recipient.look(snapshot(finding(), at=at))
+            recipient.update(snapshot(finding(), at=at))
             at += 1
         pauses.append(at - begun)
     assert pauses[:3] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from cockpit.placement import Ask, LivingNodes, NodeHold, Place, PlacementVerdict, ask, scale_amount, sentence, shape
+from cockpit.placement import (
+    LivingNodes,
+    NodeHold,
+    PlacementNode,
+    PlacementVerdict,
+    Request,
+    explain_verdict,
+    make_request,
+    scale_amount,
+    shape,
+)
 
 
 def place(
@@ -15,20 +25,20 @@ def place(
         for resource, amount in hold.amounts.items():
             taken[resource] += amount
     taken.update({resource: scale_amount(amount) for resource, amount in (used or {}).items()})
-    return Place(name, name, has, taken, labels or {}, holds)
+    return PlacementNode(name, name, has, taken, labels or {}, holds)
 
 
 def hold(job: str | None, what: str, **amounts: float) -> NodeHold:
     return NodeHold(job, f"job {job}", what, {name: scale_amount(amount) for name, amount in amounts.items()})
 
 
-def one(labels: dict[str, str] | None = None, **needs: float) -> Ask:
+def one(labels: dict[str, str] | None = None, **needs: float) -> Request:
     """An actor."""
-    return ask([shape(needs, labels)], "STRICT_PACK")
+    return make_request([shape(needs, labels)], "STRICT_PACK")
 
 
-def explain(places: list[Place], wanted: Ask) -> tuple[str, str | None]:
+def explain(places: list[PlacementNode], wanted: Request) -> tuple[str, str | None]:
     world = LivingNodes(places)
     verdict = world.judge(wanted)
     assert isinstance(verdict, PlacementVerdict)
-    return verdict.kind, sentence(world, wanted, verdict)
+    return verdict.kind, explain_verdict(world, wanted, verdict)

@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from cockpit.placement import LivingNodes, ask, deadlock, shape
+from cockpit.placement import LivingNodes, find_deadlock, make_request, shape
 from tests.placement.given import hold, one, place
 
 
-def stuck(world, asks):
-    return deadlock(world, {job: Counter(mine) for job, mine in asks.items()})
+def stuck(world, requests):
+    return find_deadlock(world, {job: Counter(mine) for job, mine in requests.items()})
 
 
 def halves(*jobs):
@@ -33,19 +33,19 @@ def test_jobs_wait_for_each_other_or_for_themselves_if_nobody_else_frees_what_th
 
 
 def test_a_third_job_that_holds_nothing_of_use_is_no_part_of_it():
-    world = LivingNodes([*halves("a", "b").places, place("c", GPU=0, holds=(hold("c", "actor R", CPU=1),))])
+    world = LivingNodes([*halves("a", "b").nodes, place("c", GPU=0, holds=(hold("c", "actor R", CPU=1),))])
     assert stuck(world, {job: [one(GPU=8)] for job in "abc"}).each_other == {"a", "b"}
 
 
 def test_three_jobs_in_a_ring():
     labelled = [place(job, holds=(hold(job, "group g", GPU=8),), labels={"host": job}) for job in "abc"]
-    asks = {job: [one({"host": other}, GPU=8)] for job, other in zip("abc", "bca", strict=True)}
-    assert stuck(LivingNodes(labelled), asks).each_other == {"a", "b", "c"}
+    requests = {job: [one({"host": other}, GPU=8)] for job, other in zip("abc", "bca", strict=True)}
+    assert stuck(LivingNodes(labelled), requests).each_other == {"a", "b", "c"}
 
 
 def test_what_fits_one_by_one_may_not_fit_together():
     world = LivingNodes([place("n", holds=(hold("a", "actor X", GPU=4),))])
-    both = [ask([shape({"GPU": 3})], "PACK"), ask([shape({"GPU": 4})], "PACK")]
+    both = [make_request([shape({"GPU": 3})], "PACK"), make_request([shape({"GPU": 4})], "PACK")]
     assert stuck(world, {"a": both}).themselves == {"a"}
     assert stuck(world, {"a": both[:1]}).themselves == set()
 

@@ -8,7 +8,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cockpit.placement import room
+from cockpit.placement import check_fit
 from cockpit.placement.fit import Slot, greedy_moves
 
 AMOUNT = st.integers(0, 4)
@@ -45,7 +45,7 @@ def allowed(nodes, single, where, strategy):
 def test_there_is_room_exactly_where_a_placement_exists(nodes, bundles, strategy):
     stock = Counter(Slot((gpus, cpus), admits) for gpus, cpus, admits in nodes)
     wanted = shapes(bundles)
-    found = room(stock, wanted, strategy)
+    found = check_fit(stock, wanted, strategy)
     assert (found in ("yes", "missed")) == possible(nodes, wanted, strategy)
     assert found != "unknown"
 
@@ -62,9 +62,9 @@ def test_rays_way_of_looking_finds_only_what_exists(nodes, bundles, strategy):
 @given(st.lists(st.tuples(AMOUNT, AMOUNT), max_size=4), st.tuples(AMOUNT, AMOUNT), st.integers(1, 6), STRATEGIES)
 def test_with_bundles_of_one_shape_ray_misses_nothing(nodes, need, count, strategy):
     stock = Counter(Slot(node, 1) for node in nodes)
-    assert room(stock, [(need, count)], strategy) != "missed"
+    assert check_fit(stock, [(need, count)], strategy) != "missed"
     if strategy != "STRICT_PACK":
-        assert (greedy_moves(stock, [(need, count)], strategy) is not None) == (room(stock, [(need, count)], strategy) == "yes")
+        assert (greedy_moves(stock, [(need, count)], strategy) is not None) == (check_fit(stock, [(need, count)], strategy) == "yes")
 
 
 def test_ray_misses_what_only_another_order_finds():
@@ -72,12 +72,12 @@ def test_ray_misses_what_only_another_order_finds():
     stock = {Slot((4, 2), 1): 1, Slot((4, 8), 3): 1}
     bundles = [((4, 1), 1), ((0, 8), 1)]
     assert possible([(4, 2, 1), (4, 8, 3)], bundles, "PACK")
-    assert room(stock, bundles, "PACK") == "missed"
-    assert room(stock, bundles, "STRICT_SPREAD") == "missed"
+    assert check_fit(stock, bundles, "PACK") == "missed"
+    assert check_fit(stock, bundles, "STRICT_SPREAD") == "missed"
 
 
 def test_a_search_that_would_take_too_long_claims_nothing():
     stock = {Slot((8 + place % 3, 90 + place), 511): 1 for place in range(300)}
     bundles = [((place + 1, 30 - place), 200) for place in range(7)]
-    assert room(stock, bundles, "PACK") in ("yes", "no", "unknown")
-    assert room(stock, [((place, 1), 1) for place in range(9)], "STRICT_SPREAD") == "unknown"
+    assert check_fit(stock, bundles, "PACK") in ("yes", "no", "unknown")
+    assert check_fit(stock, [((place, 1), 1) for place in range(9)], "STRICT_SPREAD") == "unknown"

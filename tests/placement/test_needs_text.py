@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cockpit.placement import LivingNodes, ask, matches, scale_amount, sentence, shape
+from cockpit.placement import LivingNodes, explain_verdict, make_request, matches, scale_amount, shape
 from tests.placement.given import explain, hold, one, place
 
 
 def bundles(number, strategy, labels=None, **needs):
-    return ask([shape(needs, labels)] * number, strategy)
+    return make_request([shape(needs, labels)] * number, strategy)
 
 
 CRITIC = [place("head", GPU=6), place("w1", holds=(hold("train1", "actor Critic", GPU=2),))]
@@ -96,7 +96,7 @@ HELD = "6 are reserved: 5 by job a (actor X), 1 by job b (group g)"
         (FULL, bundles(4, "PACK", GPU=8), "held", "needs 4 x 8 GPUs; 0 of 480 GPUs are free, 480 are reserved by job a (actor X)"),
         (
             [place("a", GPU=4, CPU=2), place("b", GPU=4, CPU=8)],
-            ask([shape({"GPU": 4, "CPU": 1}), shape({"CPU": 8})], "PACK"),
+            make_request([shape({"GPU": 4, "CPU": 1}), shape({"CPU": 8})], "PACK"),
             "missed",
             f"needs 1 x 8 CPUs, 1 x 4 GPUs and 1 CPU: {MISSED}",
         ),
@@ -109,7 +109,7 @@ def test_a_verdict_and_its_sentence(places, wanted, kind, words):
 def test_amounts_are_added_exactly_and_every_node_has_what_ray_takes_for_granted():
     assert explain([place("head", GPU=0.3)], bundles(3, "PACK", GPU=0.1))[0] == "now"
     assert explain([place("head", GPU=0.3, used={"GPU": 0.1 + 0.2})], one(GPU=0.1))[0] == "held"
-    assert explain(TWO, ask([shape({"GPU": 1, "node:__internal_implicit_resource_app:1": 1})], "PACK"))[0] == "now"
+    assert explain(TWO, make_request([shape({"GPU": 1, "node:__internal_implicit_resource_app:1": 1})], "PACK"))[0] == "now"
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_a_label_selector_means_what_it_means_to_ray(labels, selector, matched):
 
 def test_a_group_that_lost_a_node_needs_another_one_for_each_bundle():
     """STRICT_SPREAD: where it has bundles already, no other may go."""
-    assert explain(TWO, ask([shape({"GPU": 1})], "STRICT_SPREAD", ["head"]))[0] == "now"
-    assert explain(TWO, ask([shape({"GPU": 1})], "STRICT_SPREAD", ["head", "w1"]))[0] == "never"
+    assert explain(TWO, make_request([shape({"GPU": 1})], "STRICT_SPREAD", ["head"]))[0] == "now"
+    assert explain(TWO, make_request([shape({"GPU": 1})], "STRICT_SPREAD", ["head", "w1"]))[0] == "never"
 
 
 def test_nothing_is_said_of_what_is_not_known():
@@ -153,7 +153,7 @@ PLACES = st.lists(
     max_size=3,
 )  # fmt: skip
 WANTED = st.builds(
-    lambda shapes, strategy: ask([shape(needs, labels) for needs, labels in shapes], strategy),
+    lambda shapes, strategy: make_request([shape(needs, labels) for needs, labels in shapes], strategy),
     st.lists(
         st.tuples(
             st.fixed_dictionaries({"GPU": AMOUNT, "CPU": AMOUNT}, optional={"tpu": AMOUNT}),
@@ -171,9 +171,9 @@ WANTED = st.builds(
 def test_every_verdict_has_a_sentence_and_agrees_with_what_would_fit(places, wanted):
     world = LivingNodes([replace(each, id=str(number)) for number, each in enumerate(places)])
     verdict = world.judge(wanted)
-    assert (verdict.kind == "never") == (world.room(wanted, "ever") == "no")
-    assert (verdict.kind == "now") == (world.room(wanted, "now") == "yes")
-    words = sentence(world, wanted, verdict)
+    assert (verdict.kind == "never") == (world.check_fit(wanted, "ever") == "no")
+    assert (verdict.kind == "now") == (world.check_fit(wanted, "now") == "yes")
+    words = explain_verdict(world, wanted, verdict)
     assert (words is None) == (verdict.kind == "now")
     assert words is None or words.startswith(("needs ", "enough GPUs, but not enough "))
 

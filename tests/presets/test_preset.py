@@ -14,7 +14,7 @@ from cockpit.config.document import InputError, json_schema
 from cockpit.presets import Needs, RayNode, RayStart, SlurmStart, read_preset
 from cockpit.presets.amounts import byte_count, version_matches
 from cockpit.presets.folder import READY_MADE
-from cockpit.presets.ray_flags import FLAGS, OWN, flag_name
+from cockpit.presets.ray_flags import FLAGS, NOT_SETTABLE, flag_name
 from cockpit.presets.schema import WORDS, PresetFile
 
 WHOLE = """
@@ -298,7 +298,7 @@ def ray_start():
 def test_every_flag_of_rays_own_command_is_known_and_of_its_kind(ray_start):
     for option in ray_start.params:
         name = max(option.opts, key=len).lstrip("-").replace("-", "_")
-        if name == "address" or name in OWN:
+        if name == "address" or name in NOT_SETTABLE:
             continue
         kind = FLAGS[flag_name(name)].kind
         assert (kind == "switch") is bool(option.is_flag), name

@@ -1,4 +1,4 @@
-"""Attacks by a user without rights, through his own processes and files: the probe neither starves nor hangs nor trusts too much."""
+"""Attacks by a user without rights with own processes and files: the probe neither starves nor hangs nor trusts too much."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_thousand_sessions_of_another_user_hide_none_of_ours(common, monkeypat
 
 @needs_root
 def test_temp_dirs_of_another_users_processes_hide_none_of_ours(common, monkeypatch):
-    from tests.probe.forests import process, table
+    from tests.probe.process_tables import process, table
 
     monkeypatch.setattr(sessions, "MAX_TEMPS", 10)
     theirs = [common / f"t{number}" for number in range(30)]
@@ -245,7 +245,7 @@ def test_a_link_in_a_sockets_place_does_not_make_a_listener_root(common, monkeyp
 
 
 @needs_root
-def test_a_user_who_passes_his_socket_to_root_counts_as_himself(common):
+def test_a_user_who_passes_a_socket_to_root_stays_its_owner(common):
     sockets = common / "sockets"
     sockets.mkdir(mode=0o777)
     with socket.socket(socket.AF_UNIX) as listening:
@@ -336,7 +336,7 @@ def test_root_does_not_run_a_program_that_an_access_list_lets_others_change(comm
 
 @needs_root
 def test_root_does_not_run_a_python_with_modules_in_another_users_folder(common):
-    """An editable installation of his project: every Python of that environment would run its `sitecustomize`, even with `-I`."""
+    """The attacker's project is installed editable: every Python of that environment would run its `sitecustomize`, even with `-I`."""
     subprocess.run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", "--copies", str(common / "venv")], check=True)
     python = common / "venv" / "bin" / "python"
     (places,) = (common / "venv" / "lib").glob("python3*/site-packages")

@@ -19,7 +19,7 @@ import pytest
 from cockpit.demo import nvml
 from cockpit.probe import __main__ as program
 from cockpit.probe.sample.processes import read_stat
-from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
+from tests.probe.orphans import Orphan, dead_session, ended_pid, left_variables
 from tests.probe.probe_copy import copy_probe
 from tests.pythons import installed_pythons, version_of
 
@@ -57,7 +57,7 @@ def test_an_answer_that_arrives_while_a_sample_is_written_is_sent_at_once(monkey
 
     def say(line):
         told.append(line.get("unanswered"))
-        if told == [None, ["nvml"]]:  # the greeting, and a sample that was made before the answer came
+        if told == [None, ["nvml"]]:  # the first line, and a sample that was made before the answer came
             sampler.answered.append("nvml")
             sampler.first.set()
         elif len(told) > 2:
@@ -274,7 +274,7 @@ def test_a_driver_that_hangs_later_leaves_the_last_facts_and_a_fault(start, gpus
 def test_a_process_of_a_dead_raylet_that_holds_a_gpu_is_an_orphan(start, gpus, state, tmp_path):
     dead = ended_pid()
     session = dead_session(tmp_path / "ray", dead)
-    with closing(Alone("sleep", "600", environ=left_variables(tmp_path, dead))) as left:
+    with closing(Orphan("sleep", "600", environ=left_variables(tmp_path, dead))) as left:
         pid = left.pid
         nvml.hold(state, pid, [3], 20 * GIB)
         told = start("--interval", "0.2", **gpus)  # on a busy machine, processes may be read before sessions

@@ -1,4 +1,4 @@
-"""A recording of a made-up cluster with trouble in it, and what was recorded."""
+"""A recording of a fictitious cluster with trouble in it, and its content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEP = 5.0
 
 
 def snapshots(count: int, seed: int = 1) -> Iterator[Snapshot]:
-    """One every 5 s: numbers that change all the time, now and then a process, a finding, a node more or less."""
+    """One snapshot every 5 s: numbers change all the time, sometimes a process, a finding or a node appears or disappears."""
     chance, now = random.Random(seed), world.snapshot()
     for number in range(count):
         if number:
@@ -55,7 +55,7 @@ def changed(now: Snapshot, chance: random.Random) -> Snapshot:
 
 
 def write(folder: Path, written: Sequence[Snapshot]) -> Path:
-    """A recording of these; the path of its one segment."""
+    """Writes a recording of these snapshots; the path of its only segment."""
     folder.mkdir(parents=True, exist_ok=True)
     writer, before = SegmentWriter(folder), Snapshot()
     for snapshot in written:
@@ -67,5 +67,5 @@ def write(folder: Path, written: Sequence[Snapshot]) -> Path:
 
 
 def differences(one: Snapshot, other: Snapshot | None) -> list[str]:
-    """The fields in which they differ."""
+    """The fields in which two snapshots differ."""
     return [name for name in Snapshot.__struct_fields__ if getattr(one, name) != getattr(other, name, None)]

@@ -31,7 +31,7 @@ def test_a_fault_begins_and_ends():
     assert [text for *_, text in events(Snapshot(), Snapshot(faults=(FAULT,)))] == ["no answer within 8 s"]
 
 
-def test_one_outage_that_several_sources_tell_of_begins_and_ends_once():
+def test_one_outage_of_several_sources_begins_and_ends_once():
     other = replace(FAULT, source="ray.jobs")
     both = Snapshot(faults=(FAULT, other))
     assert [phase for _, _, phase, _, _ in events(Snapshot(), both)] == ["begin"]
@@ -50,7 +50,7 @@ def test_a_job_begins_and_ends_in_the_state_that_shows_it():
     assert text == "job train1 ended: FAILED: KeyError: 'x'"
 
 
-def test_a_job_that_ended_between_two_snapshots_has_a_begin_and_an_end_and_jobs_of_the_first_snapshot_have_none():
+def test_a_job_between_two_snapshots_has_begin_and_end_and_jobs_of_the_first_have_none():
     assert [phase for _, _, phase, _, _ in events(Snapshot(jobs=()), Snapshot(jobs=(FAILED,)))] == ["begin", "end"]
     assert events(Snapshot(jobs=None), Snapshot(jobs=(RUNNING, FAILED))) == []
 

@@ -53,7 +53,7 @@ def read(root):
     return Recording.open(list_recordings(root)[0])
 
 
-def test_after_a_kill_all_that_was_written_can_be_read_and_the_next_cockpit_goes_on(root):
+def test_after_a_kill_all_written_data_can_be_read_and_the_next_cockpit_continues(root):
     for _ in range(2):
         child = recording(root, 10_000)
         lines = [child.stdout.readline() for _ in range(40)]
@@ -85,14 +85,14 @@ def test_when_one_ends_the_other_takes_over(root):
     first.kill()
     first.wait()
     first.stdout.close()
-    while len(list(root.rglob("*.cockpit"))) < 2:  # as long as it records: its 400 snapshots end its lines
+    while len(list(root.rglob("*.cockpit"))) < 2:  # while it records: its 400 snapshots end its lines
         assert second.stdout.readline()
     second.kill()
     second.communicate()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts a small file system")
-def test_a_full_disk_is_a_reason_and_leaves_a_readable_recording(tmp_path):
+def test_a_full_disk_is_reported_and_leaves_a_readable_recording(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m,mode=700", "tmpfs", str(disk)], check=True)
@@ -118,7 +118,7 @@ def test_a_full_disk_is_a_reason_and_leaves_a_readable_recording(tmp_path):
 
 
 def fill(path):
-    """Until nothing more can be written, for as long as somebody frees a little."""
+    """Writes until the disk is full, also while somebody frees space."""
     with path.open("wb", buffering=0) as file:
         until = time.monotonic() + 60
         while time.monotonic() < until:

@@ -22,7 +22,7 @@ from cockpit.recording.files import (
 )
 
 
-def test_each_block_is_packed_against_those_before_it_and_can_be_read_as_soon_as_it_is_written():
+def test_a_block_is_packed_with_the_previous_ones_and_can_be_read_at_once():
     packer, unpacker, noise = Packer(), Unpacker(), os.urandom(1000)
     for number, block in enumerate((b"one" * 100, b"two", b"one" * 100)):
         assert unpacker.unpack(packer.pack(block, anew=number == 0), len(block)) == block
@@ -45,7 +45,7 @@ def test_a_block_that_needs_a_larger_window_than_ours_is_refused():
 
 
 @pytest.mark.parametrize("payload", [b"", b"nonsense", Packer().pack(b"short", anew=True)])
-def test_a_block_that_is_not_what_its_record_says_is_refused(payload):
+def test_a_block_that_contradicts_its_record_is_refused(payload):
     with pytest.raises(RecordingError):
         Unpacker().unpack(payload, 1000)
 
@@ -58,7 +58,7 @@ def written(tmp_path, *records):
     return segment
 
 
-def test_a_record_that_claims_more_than_any_has_is_none(tmp_path):
+def test_a_record_with_an_impossible_size_is_refused(tmp_path):
     segment = written(
         tmp_path, pack_record(RecordKind.KEY, 5.0, b"?", MAX_BLOCK_BYTES + 1)[0], pack_record(RecordKind.KEY, 6.0, b"?", 1)[0]
     )
@@ -85,7 +85,7 @@ def test_a_record_with_another_time_than_was_written_is_damaged(tmp_path):
         segment.payload(replace(segment.records[0], time=6.0))
 
 
-def test_a_file_is_ours_alone_and_never_written_over(tmp_path):
+def test_a_file_is_private_and_never_overwritten(tmp_path):
     path = tmp_path / "state" / "a.cockpit"
     path.parent.mkdir()
     os.close(open_for_writing(path, checks_folder=True))
@@ -94,7 +94,7 @@ def test_a_file_is_ours_alone_and_never_written_over(tmp_path):
         open_for_writing(path, checks_folder=True)
 
 
-def test_nothing_is_written_through_a_link_or_where_everybody_may_write(tmp_path):
+def test_nothing_is_written_through_a_link_or_into_a_shared_folder(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="exists"):
         open_for_writing(tmp_path / "link", checks_folder=False)

@@ -45,7 +45,7 @@ def names(root):
         (Cluster(), "no-ray"),
     ],
 )
-def test_whatever_a_cluster_calls_itself_its_folder_lies_beside_the_others(cluster, name):
+def test_any_cluster_name_becomes_a_folder_beside_the_others(cluster, name):
     assert folder_name(cluster) == name
 
 
@@ -58,7 +58,7 @@ def test_only_its_owner_may_read_the_folder_and_a_link_in_its_place_is_not_follo
         make_folder(root / "b")
 
 
-def test_one_at_a_time_has_the_lock(root):
+def test_only_one_cockpit_has_the_lock(root):
     make_folder(root / "a")
     one, other = Lock(root / "a"), Lock(root / "a")
     assert one.take() is True
@@ -68,7 +68,7 @@ def test_one_at_a_time_has_the_lock(root):
     assert other.take() is True
 
 
-def test_a_file_system_without_locks_is_no_refusal(root, monkeypatch):
+def test_a_file_system_without_locks_is_accepted(root, monkeypatch):
     make_folder(root / "a")
 
     def refuse(*_):
@@ -85,7 +85,7 @@ def test_segments_that_are_too_old_are_removed(root):
     assert names(root) == ["a/000002.cockpit"]
 
 
-def test_of_too_many_bytes_the_oldest_goes_whichever_cluster_it_is_of(root, monkeypatch):
+def test_of_too_many_bytes_the_oldest_is_removed_from_any_cluster(root, monkeypatch):
     for cluster, number, age in (("a", 1, 5000), ("b", 1, 4000), ("a", 2, 3000)):
         segment(root, cluster, number, age)
     monkeypatch.setattr(folders, "bytes_allowed", lambda *_: 25 * KIB)
@@ -126,7 +126,7 @@ def test_an_empty_folder_is_removed_unless_a_cockpit_records_there(root):
     lock.release()
 
 
-def test_a_lock_that_went_with_its_folder_is_taken_anew(root, monkeypatch):
+def test_a_lock_that_was_removed_with_its_folder_is_created_again(root, monkeypatch):
     make_folder(root / "a")
     lock, flock, gone = Lock(root / "a"), folders.fcntl.flock, []
 

@@ -23,20 +23,20 @@ def played(*written: Snapshot) -> Snapshot:
     return state.snapshot()
 
 
-def test_a_key_frame_has_all_there_is_and_many_changes_add_up_to_the_last_snapshot():
+def test_a_key_frame_is_complete_and_many_changes_add_up_to_the_last_snapshot():
     assert differences(world.snapshot(), played(world.snapshot())) == []
     written = list(snapshots(60))
     assert differences(written[-1], played(*written)) == []
 
 
-def test_nothing_known_is_not_nothing_there():
+def test_unknown_is_not_empty():
     empty = replace(Snapshot(), taken=5.0, nodes=(), processes=())
     assert differences(Snapshot(), played(Snapshot())) == []
     assert differences(empty, played(empty)) == []
     assert played(empty, replace(empty, nodes=None)).nodes is None
 
 
-def test_a_frame_in_which_nothing_changed_is_small_and_rows_that_have_moved_are_not_written_again():
+def test_an_unchanged_frame_is_small_and_moved_rows_are_not_written_again():
     now = world.snapshot()
     later = replace(now, taken=now.taken + 5)
     assert len(pack(make_frame(tables_of(now), tables_of(later)))) < 200
@@ -48,7 +48,7 @@ def test_a_frame_in_which_nothing_changed_is_small_and_rows_that_have_moved_are_
     assert played(now, turned).actors == turned.actors
 
 
-def test_a_host_has_its_processes_sessions_and_greatest_users_again():
+def test_a_hosts_processes_sessions_and_largest_users_are_read_back():
     memory, users = HostMemory(5, 10), (MemoryUser(2, 900), MemoryUser(1, 500))
     node = world.node(1, probed=True)
     host = Host(
@@ -96,7 +96,7 @@ def test_a_frame_that_refers_to_missing_rows_is_refused(change):
         state.apply(Frame(1.0, nodes=change))
 
 
-def test_rows_can_not_be_multiplied_without_end(monkeypatch):
+def test_rows_cannot_be_multiplied_without_end(monkeypatch):
     monkeypatch.setattr(frames, "MAX_ROWS", 100)
     state = State()
     state.apply(make_frame(None, tables_of(Snapshot(nodes=tuple(map(world.node, range(1, 60)))))))
@@ -105,7 +105,7 @@ def test_rows_can_not_be_multiplied_without_end(monkeypatch):
 
 
 def test_unknown_fields_of_a_frame_take_no_memory():
-    """A megabyte of lists, and a number that is none, which once had all of them made."""
+    """A megabyte of lists, and an invalid number; an earlier version created all of them."""
     lists = b"\xdd" + (1 << 20).to_bytes(4, "big") + b"\x90" * (1 << 20)
     block = b"\x83\xa5taken\x01\xa7unknown" + lists + b"\xa5other\xcb\x7f\xf0" + bytes(6)
     tracemalloc.start()

@@ -20,12 +20,12 @@ MUTATIONS = 1500
 
 
 @pytest.mark.slow
-def test_no_mutation_of_a_recording_does_anything_but_lose_a_part_of_it():
+def test_a_mutated_recording_loses_only_a_part():
     assert fuzz.run(MUTATIONS) > MUTATIONS
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_numbers_that_are_none_are_refused(number):
+def test_nan_and_infinity_are_refused(number):
     block = msgspec.msgpack.encode({"taken": 5.0, "nodes": {"edit": [{"id": "a", "host": "w1", "agent": {"cpu": number}}]}})
     with pytest.raises(FrameError, match="values that are not numbers"):
         decode_frame(block)
@@ -38,14 +38,14 @@ def test_integers_that_look_like_infinity_are_read():
     assert frame.sessions.edit[0].size == size
 
 
-def test_a_frame_of_another_time_than_its_record_is_refused(tmp_path):
+def test_a_frame_with_another_time_than_its_record_is_refused(tmp_path):
     block = pack(make_frame(None, tables_of(replace(world.snapshot(), taken=1e300))))
     data, _ = pack_record(RecordKind.KEY, 5.0, Packer().pack(block, anew=True), len(block))
     (tmp_path / "a.cockpit").write_bytes(pack_header(SegmentHeader(layout=LAYOUT)) + data)
     assert Recording.open(tmp_path / "a.cockpit").snapshot_at(5.0) is None
 
 
-def test_nothing_in_it_reaches_the_terminal_as_it_is(tmp_path, capsys):
+def test_no_content_reaches_the_terminal_uncleaned(tmp_path, capsys):
     path = write(tmp_path / "recordings" / "cluster", [world.snapshot("\x1b[2J\x9b31m\u202e")])
     recording = Recording.open(path)
     output.print_line(status_text(recording.snapshot_at(recording.begin)))

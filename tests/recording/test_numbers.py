@@ -15,12 +15,12 @@ AMOUNTS = st.integers(0, 1 << 60)
 
 
 @given(AMOUNTS)
-def test_an_amount_is_off_by_a_two_thousandth_at_most(amount):
+def test_an_amount_is_rounded_by_at_most_a_two_thousandth(amount):
     assert abs(AMOUNT.decode(AMOUNT.encode(amount)) - amount) <= amount / 2048
 
 
 @given(AMOUNTS)
-def test_an_amount_that_was_rounded_once_is_not_rounded_further(amount):
+def test_a_rounded_amount_is_not_rounded_further(amount):
     code = AMOUNT.encode(amount)
     assert AMOUNT.encode(AMOUNT.decode(code)) == code
 
@@ -34,7 +34,7 @@ def test_a_page_shows_the_same_size():
     assert [size(AMOUNT.decode(AMOUNT.encode(amount))) for amount in (0, 512 << 20, 72 << 30, 1 << 40)] == ["0B", "512M", "72G", "1.0T"]
 
 
-def test_zero_is_not_unknown_and_impossible_numbers_are():
+def test_zero_is_not_unknown_and_impossible_numbers_are_unknown():
     assert (PERCENT.encode(None), PERCENT.encode(0.0), PERCENT.decode(PERCENT.encode(0.0))) == (0, 1, 0.0)
     assert [PERCENT.encode(value) for value in (math.nan, math.inf, -1.0)] == [0, 0, 0]
     assert [AMOUNT.encode(value) for value in (-1, 1 << 80)] == [0, 0]
@@ -42,7 +42,7 @@ def test_zero_is_not_unknown_and_impossible_numbers_are():
     assert MOMENT.decode(MOMENT.encode(world.NOW + 0.3)) == world.NOW + 0.5
 
 
-def test_rows_that_differ_in_numbers_alone_have_the_same_rest():
+def test_rows_that_differ_only_in_numbers_have_the_same_rest():
     node = world.node(1)
     busier = world.with_figures(node, cpu=99.0, gpus=tuple(replace(gpu, utilization=3.0) for gpu in node.agent.gpus or ()))
     assert rest_of(node) == rest_of(busier)
@@ -51,7 +51,7 @@ def test_rows_that_differ_in_numbers_alone_have_the_same_rest():
     assert rest_of(node) != rest_of(world.with_figures(node, gpus=node.agent.gpus[:-1]))
 
 
-def test_clocks_are_kept_to_fifty_megahertz_and_reasons_stay_the_bits_that_they_are():
+def test_clocks_are_rounded_to_fifty_megahertz_and_reasons_are_exact():
     calm, busy = (Gpu(0, clock=clock, clock_reasons=bits, links=GpuLinks(5, 5, 16, 16)) for clock, bits in ((1980, 0), (1213, 0x44)))
     changed = with_codes(calm, iter(codes_of(busy)))
     assert (changed.clock, changed.clock_reasons, changed.links) == (1200, 0x44, GpuLinks(5, 5, 16, 16))
@@ -59,7 +59,7 @@ def test_clocks_are_kept_to_fifty_megahertz_and_reasons_stay_the_bits_that_they_
     assert with_codes(busy, iter(codes_of(Gpu(0)))).clock_reasons is None
 
 
-def test_a_row_gets_the_numbers_of_another_and_one_whose_code_is_as_before_is_not_rounded():
+def test_a_row_gets_new_numbers_and_an_equal_code_is_not_rounded_again():
     node = world.node(1)
     gpus = tuple(replace(gpu, utilization=None) for gpu in node.agent.gpus or ())
     later = world.with_figures(node, cpu=12.0, shm=Amount(5, node.agent.shm.total), gpus=gpus)
@@ -68,7 +68,7 @@ def test_a_row_gets_the_numbers_of_another_and_one_whose_code_is_as_before_is_no
     assert with_codes(node, iter(codes_of(node))) == node
 
 
-def test_how_many_tasks_there_are_is_a_number_that_changes_and_an_older_row_has_none():
+def test_the_number_of_tasks_may_change_and_an_older_row_has_none():
     raylet = RayProcess("raylet", 7, state="S", files=9, tasks=(TaskLimit("user", 1000, 4096), TaskLimit("pids", None, 9)))
     later = replace(raylet, tasks=(TaskLimit("user", 1200, 4096), TaskLimit("pids", None, 9)))
     assert rest_of(raylet) == rest_of(later)

@@ -71,7 +71,7 @@ def test_between_two_steps_only_events_are_recorded(root):
     assert [round(one.taken - world.NOW, 3) for one in Recording.open(only_folder(root)).walk()] == [0.0, 2.8, 2.8 + STEP_S]
 
 
-def test_it_waits_until_it_is_known_which_ray_it_is_but_not_for_ever(root):
+def test_it_waits_for_the_name_of_the_ray_for_a_limited_time(root):
     unknown = Cluster("http://head:8265")
     record(root, at(0, cluster=unknown), at(5, cluster=unknown))
     assert folders.list_recordings(root) == []
@@ -79,7 +79,7 @@ def test_it_waits_until_it_is_known_which_ray_it_is_but_not_for_ever(root):
     assert only_folder(root).name == "head-8265"
 
 
-def test_another_ray_has_a_folder_of_its_own_and_while_its_session_is_unknown_nothing_is_recorded(root):
+def test_another_ray_has_its_own_folder_and_an_unknown_session_is_not_recorded(root):
     other = Cluster(session="session_other")
     snapshots = at(0), at(5, cluster=Cluster("http://other:8265")), at(10, cluster=Cluster()), at(12, cluster=other), at(17, cluster=other)
     record(root, *snapshots)
@@ -112,7 +112,7 @@ def test_a_second_cockpit_states_that_another_one_records(root):
     end(first)
 
 
-def test_the_state_of_one_cluster_is_not_that_of_the_next(root):
+def test_each_cluster_has_its_own_state(root):
     first, second = Recorder(root), Recorder(root)
     first.on_snapshot(at(0))
     while first.state.path is None:
@@ -127,14 +127,14 @@ def test_the_state_of_one_cluster_is_not_that_of_the_next(root):
     assert second.state_of(connecting).reason is None
     assert second.state_of(other).reason is None
     second.on_snapshot(at(10, cluster=other))
-    while second.state.path is None:  # at once, and not when the first cluster would be tried again
+    while second.state.path is None:  # at once, not only when the first cluster is tried again
         threading.Event().wait(0.001)
     assert second.state_of(other).path is not None
     end(first)
     end(second)
 
 
-def test_without_locks_it_records_in_a_file_of_its_own_and_says_so(root, monkeypatch):
+def test_without_locks_it_records_in_its_own_file_and_says_so(root, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, "no locks")
 
@@ -144,7 +144,7 @@ def test_without_locks_it_records_in_a_file_of_its_own_and_says_so(root, monkeyp
     assert f"-{os.getpid()}.cockpit" in recorder.state.path.name
 
 
-def test_after_a_full_disk_recording_goes_on_when_there_is_space(root, monkeypatch):
+def test_after_a_full_disk_recording_continues_when_there_is_space(root, monkeypatch):
     recorder = Recorder(root)
     monkeypatch.setattr(recording_of, "RETRY_S", 0.0)
     write = os.write
@@ -174,7 +174,7 @@ def test_after_a_full_disk_recording_goes_on_when_there_is_space(root, monkeypat
         ("it is another user's", "/there", "it is another user's"),
     ],
 )
-def test_a_folder_that_can_t_be_written_is_a_reason_with_advice_if_the_kernel_refuses_it(root, monkeypatch, words, where, reason):
+def test_an_unwritable_folder_is_reported_with_advice_if_the_kernel_refuses_it(root, monkeypatch, words, where, reason):
     def refuse(folder):
         raise PermissionError(errno.EACCES, words, where)
 
@@ -182,12 +182,12 @@ def test_a_folder_that_can_t_be_written_is_a_reason_with_advice_if_the_kernel_re
     assert record(root, at(0)).state.reason == f"not recorded: {where}: {reason}"
 
 
-def test_a_disk_too_small_for_recordings_is_the_reason_why_none_is_made(root, monkeypatch):
+def test_a_disk_too_small_for_recordings_is_reported(root, monkeypatch):
     monkeypatch.setattr(recording_of, "bytes_allowed", lambda *_: 1000)
     assert record(root, at(0)).state.reason == "not recorded: the disk has too little space for recordings"
 
 
-def test_a_bug_of_its_own_ends_no_screen(root, monkeypatch):
+def test_its_own_bug_does_not_end_the_screen(root, monkeypatch):
     monkeypatch.setattr(recording_of, "events_between", lambda *_: 1 // 0)
     assert "ZeroDivisionError" in (record(root, at(0)).state.reason or "")
 
@@ -202,7 +202,7 @@ def test_a_disk_that_hangs_fills_no_memory(root, monkeypatch):
     end(recorder)
 
 
-def test_actions_of_any_cockpit_of_this_user_are_recorded_where_they_concern_it(root, tmp_path):
+def test_actions_of_all_cockpits_of_this_user_are_recorded_with_their_cluster(root, tmp_path):
     log = tmp_path / "acts.jsonl"
     log.write_text(json.dumps({"time": world.NOW - 50, "id": "old", "act": "stop", "target": ["node1"], "outcome": "begun"}) + "\n")
     recorder = Recorder(root, actions_log=log, clock=lambda: world.NOW)
@@ -229,7 +229,7 @@ def test_actions_of_any_cockpit_of_this_user_are_recorded_where_they_concern_it(
 
 
 @pytest.mark.parametrize(("length", "recorded"), [(3 << 20, ["act:a", "act:b"]), (33 << 20, ["act:b"])])
-def test_after_a_very_long_line_actions_go_on_being_recorded(root, tmp_path, length, recorded):
+def test_actions_are_recorded_after_a_very_long_line(root, tmp_path, length, recorded):
     log = tmp_path / "acts.jsonl"
     log.touch()
     recorder = Recorder(root, actions_log=log, clock=lambda: world.NOW)
@@ -240,7 +240,7 @@ def test_after_a_very_long_line_actions_go_on_being_recorded(root, tmp_path, len
     assert [event.key for event in Recording.open(only_folder(root)).events() if event.kind == "act"] == recorded
 
 
-def test_old_recordings_go_when_it_begins(root, monkeypatch):
+def test_old_recordings_are_removed_at_the_start(root, monkeypatch):
     old = root / "session_old" / "000001.cockpit"
     folders.make_folder(old.parent)
     old.write_bytes(folders.MAGIC)

@@ -25,7 +25,7 @@ def path(tmp_path, written):
     return write(tmp_path / "recordings" / "cluster", written)
 
 
-def test_every_moment_is_as_it_was_and_walked_in_order_and_in_steps(path, written):
+def test_every_moment_is_read_back_in_order_and_in_steps(path, written):
     recording = Recording.open(path.parent)
     for snapshot in (*written[::7], *reversed(written[::11])):
         assert differences(snapshot, recording.snapshot_at(snapshot.taken + 1)) == []
@@ -36,7 +36,7 @@ def test_every_moment_is_as_it_was_and_walked_in_order_and_in_steps(path, writte
     assert (recording.gaps, recording.damage) == ([], [])
 
 
-def test_where_nothing_was_recorded_nothing_is_known(tmp_path, written):
+def test_unrecorded_moments_are_unknown(tmp_path, written):
     path = write(tmp_path / "recordings" / "cluster", [*written[:20], *written[60:]])
     recording = Recording.open(path)
     assert recording.gaps == [(written[19].taken, written[60].taken)]
@@ -65,7 +65,7 @@ def test_a_refresh_reads_new_frames(tmp_path, written):
     assert differences(written[1], recording.snapshot_at(written[1].taken)) == []
 
 
-def test_a_torn_end_loses_only_the_last_record_and_is_reported(path, written):
+def test_a_truncated_end_loses_only_the_last_record_and_is_reported(path, written):
     path.write_bytes(path.read_bytes()[:-10])
     recording = Recording.open(path)
     assert recording.end >= written[-2].taken
@@ -100,7 +100,7 @@ def test_a_damaged_frame_loses_all_until_the_next_key_frame_and_is_reported(path
     assert any("nothing can be read: the file is damaged" in sentence for sentence in recording.damage)
 
 
-def test_a_damaged_head_of_a_record_is_passed_over(path, written):
+def test_a_damaged_record_header_is_skipped(path, written):
     frames = [record for record in records_of(path) if record.kind in (RecordKind.KEY, RecordKind.DELTA)]
     keys = [place for place, record in enumerate(frames) if record.kind == RecordKind.KEY]
     spoil(path, frames[10].begin - 29, frames[10].begin)
@@ -110,14 +110,14 @@ def test_a_damaged_head_of_a_record_is_passed_over(path, written):
     assert any("bytes are damaged" in sentence for sentence in recording.damage)
 
 
-def test_a_frame_that_is_missing_without_a_trace_is_noticed(path, written):
+def test_a_missing_frame_is_noticed(path, written):
     frames = [record for record in records_of(path) if record.kind in (RecordKind.KEY, RecordKind.DELTA)]
     data = path.read_bytes()
     path.write_bytes(data[: frames[10].begin - 29] + data[frames[10].begin + frames[10].length :])
     assert Recording.open(path).snapshot_at(written[12].taken) is None
 
 
-def test_a_later_format_is_read_while_its_major_number_is_ours(path, written):
+def test_a_later_format_with_our_major_number_is_read(path, written):
     head = bytearray(path.read_bytes())
     head[10:12] = (7).to_bytes(2, "little")
     path.write_bytes(bytes(head))
@@ -141,7 +141,7 @@ def test_additions_of_a_later_cockpit_are_ignored(tmp_path, written):
     assert recording.damage == []
 
 
-def test_if_the_clock_was_set_back_both_frames_are_kept_and_the_later_is_read(tmp_path, written):
+def test_after_a_clock_was_set_back_both_frames_are_kept_and_the_later_is_read(tmp_path, written):
     folder = tmp_path / "recordings" / "cluster"
     again = [replace(one, cluster=replace(one.cluster, ray_version="9.9")) for one in written[5:30]]
     write(folder, written[:40])
@@ -160,14 +160,14 @@ def test_a_file_that_is_no_recording_is_refused_with_a_sentence(tmp_path, data):
         Recording.open(path)
 
 
-def test_a_link_a_folder_without_any_and_a_missing_file_are_refused(tmp_path, path):
+def test_a_link_an_empty_folder_and_a_missing_file_are_refused(tmp_path, path):
     (tmp_path / "link.cockpit").symlink_to(path)
     for place in (tmp_path / "link.cockpit", tmp_path, tmp_path / "missing"):
         with pytest.raises(RecordingError):
             Recording.open(place)
 
 
-def test_one_file_that_can_not_be_read_does_not_hide_the_others(path, written):
+def test_one_unreadable_file_does_not_hide_the_others(path, written):
     (path.parent / "000000.bad.cockpit").write_bytes(b"?")
     recording = Recording.open(path.parent)
     assert recording.end == written[-1].taken

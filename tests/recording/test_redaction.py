@@ -22,7 +22,7 @@ def test_default_values_are_not_written_and_names_are_those_that_a_reader_expect
 
 
 @pytest.mark.parametrize("text", [f"--token {SECRET}", f"{SECRET} " + "x" * 2000, f"HF_TOKEN={SECRET}"])
-def test_a_secret_is_hidden_however_deep_it_stands(text):
+def test_a_deeply_nested_secret_is_hidden(text):
     assert SECRET not in repr(redact_texts({"a": [(Process(pid=1, why=(text,)),)]}))
 
 

@@ -31,7 +31,7 @@ def kinds(path):
     return [(RecordKind(record.kind).name, record.time) for record in segment.records]
 
 
-def test_a_key_frame_comes_first_then_every_five_minutes_and_early_where_a_reader_would_refuse_more(folder, monkeypatch):
+def test_key_frames_come_first_every_five_minutes_and_before_a_readers_limit(folder, monkeypatch):
     written = list(snapshots(130))
     keys = [moment for kind, moment in kinds(write(folder, written)) if kind == "KEY"]
     assert keys == [written[0].taken, written[0].taken + KEY_EVERY_S, written[0].taken + 2 * KEY_EVERY_S]
@@ -41,7 +41,7 @@ def test_a_key_frame_comes_first_then_every_five_minutes_and_early_where_a_reade
     assert Recording.open(folder).snapshot_at(written[-1].taken).nodes == written[-1].nodes
 
 
-def test_a_new_segment_begins_when_one_is_full_old_or_of_a_later_time(folder):
+def test_a_full_old_or_later_segment_is_followed_by_a_new_one(folder):
     writer, now = SegmentWriter(folder, segment_bytes=4000), world.snapshot()
     for taken in (0.0, 5.0):
         writer.write(replace(now, taken=now.taken + taken))
@@ -54,7 +54,7 @@ def test_a_new_segment_begins_when_one_is_full_old_or_of_a_later_time(folder):
     assert [path.name[:7] for path in list_segments(folder)] == ["000001.", "000002.", "000003."]
 
 
-def test_a_write_that_a_full_disk_cuts_off_leaves_whole_records_and_the_next_is_a_key_frame(folder, monkeypatch):
+def test_a_write_cut_by_a_full_disk_leaves_complete_records_and_a_key_frame_follows(folder, monkeypatch):
     writer, (one, two, three) = SegmentWriter(folder), list(snapshots(3))
     writer.write(one)
     write_all = os.write

@@ -6,23 +6,23 @@ from collections.abc import Mapping
 
 LAB = "lab/test_remedies.py"
 TYPED: Mapping[str, tuple[str, ...]] = {
-    f"{LAB}::test_a_stopped_part_of_ray_goes_on": ("kill -CONT …",),
-    f"{LAB}::test_gpus_that_a_raylet_was_not_given_or_that_do_not_exist": ("--num-gpus=…", "CUDA_VISIBLE_DEVICES=…"),
-    f"{LAB}::test_a_raylet_that_has_few_files_left_is_given_more": ("prlimit --pid … --nofile=…",),
+    f"{LAB}::test_a_stopped_part_of_ray_continues": ("kill -CONT …",),
+    f"{LAB}::test_gpus_withheld_from_a_raylet_or_missing": ("--num-gpus=…", "CUDA_VISIBLE_DEVICES=…"),
+    f"{LAB}::test_a_raylet_with_few_files_left_gets_more": ("prlimit --pid … --nofile=…",),
     f"{LAB}::test_a_dead_node_joins_again": ("ray start --address=…",),
-    f"{LAB}::test_a_wrong_address_of_the_dashboard_is_put_right": ("cockpit --address …",),
+    f"{LAB}::test_a_wrong_dashboard_address_is_corrected": ("cockpit --address …",),
     f"{LAB}::test_a_node_is_drained_by_its_name": ("cockpit drain-node …",),
-    f"{LAB}::test_what_shows_more_can_be_typed": (
+    f"{LAB}::test_commands_that_show_more_can_be_typed": (
         "ray status", "ray status -v", "ray memory", "ray memory --stats-only", "ray list nodes", "ray list actors --detail",
         "ray list … --detail", "ray list tasks", "ray list tasks --filter state=PENDING_NODE_ASSIGNMENT", "ray list … --filter state=…",
         "ray list workers --detail --filter exit_type=NODE_OUT_OF_MEMORY", "ray list workers --detail --filter exit_type=SYSTEM_ERROR",
         "ray job status …", "ray job logs …", "ray job stop", "ps -fp …", "ps -ef", "ps aux --sort=-rss | head", "free -b",
         "ls -lS /dev/shm",
-        "ss -ltnp", "ss -ltnp …", "du -xh --max-depth … … | sort -h", "ulimit -n …", "ulimit -u", "unset CUDA_VISIBLE_DEVICES",
+        "ss -ltnp …", "du -xh --max-depth … … | sort -h", "ulimit -n …", "ulimit -u", "unset CUDA_VISIBLE_DEVICES",
     ),
-    "lab/test_incidents_hosts.py::test_what_ray_stop_leaves_and_what_raylets_are_started_with": ("cockpit kill-orphans …", "ray stop"),
+    "lab/test_incidents_hosts.py::test_leftovers_of_ray_stop_and_limits_of_raylets_are_reported": ("cockpit kill-orphans …", "ray stop"),
     "lab/test_full_disk.py::test_a_driver_that_fills_the_disk_is_named_and_its_job_is_stopped": ("cockpit stop-job …",),
-    "findings/test_log_files.py::test_the_command_removes_old_logs_of_workers_and_nothing_else": (
+    "findings/test_log_files.py::test_the_command_removes_only_old_logs_of_workers": (
         "find … -maxdepth … -type f -name … -mmin +1440 -delete",
     ),
     "check/test_changes.py::test_groups_that_lack_cpus_are_told_the_number_for_their_node_or_none_if_they_are_a_crowd": ("--num-cpus=…",),
@@ -62,7 +62,7 @@ NEITHER: Mapping[str, tuple[str, ...]] = {
         "kubectl logs -p -n … … -c …", "kubectl port-forward -n … … …",
     ),
     "needs Slurm; what cockpit does there is tested in tests/lab/test_slurm*.py": (
-        "--mem", "--mem=…", "sbatch --mem=", "sbatch …", "scontrol show job …", "scontrol show node …",
+        "--mem=…", "sbatch --mem=", "sbatch …", "scontrol show job …", "scontrol show node …",
         "scontrol update JobId=… TimeLimit=+60", "sinfo", "squeue -h -j … -o %N", "srun --overlap --jobid=… -w … --pty cockpit",
     ),
     "is a flag of docker or podman when a container is made": ("--pids-limit", "--ulimit memlock=-1"),

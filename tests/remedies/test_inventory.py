@@ -120,7 +120,9 @@ def test_nvidia_smi_documents_these_flags(form: str):
 def _harvested() -> Iterator[tuple[str, str]]:
     """Code and command of each remedy and each line of evidence that the detectors' tests produce."""
     collector = Collector()
-    options = ["-q", "--no-header", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    # Without the plugin for pictures: both sessions would use one folder. The inner removes it, so the outer fails and reports nothing.
+    options = ["-q", "--no-header", "-n0", "-p", "no:cacheprovider", "-p", "no:textual-snapshot"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     assert pytest.main([*options, str(TESTS / "findings")], plugins=[collector]) == 0
     for by_code in collector.found.values():
         for code, findings in by_code.items():

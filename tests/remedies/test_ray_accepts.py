@@ -8,7 +8,7 @@ import pytest
 
 from cockpit.findings.gpus import gpu_counts
 from cockpit.model import Finding, Host, Quantity, RayProcess, Snapshot
-from tests.findings.detection import looked
+from tests.findings.detection import detect
 from tests.remedies.inventory import commands_in
 from tests.world import NOW, gpu, node, snapshot
 
@@ -42,7 +42,7 @@ def world(offered: float, visible: str | None, *, readable: bool = True) -> Snap
 
 
 def found(snapshot: Snapshot) -> tuple[Finding, ...]:
-    return looked(snapshot, detectors=(gpu_counts,))
+    return detect(snapshot, detectors=(gpu_counts,))
 
 
 def typed(finding: Finding) -> tuple[int | None, str | None]:

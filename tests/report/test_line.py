@@ -67,9 +67,9 @@ class Writing:
         self.clock = Clock()
         self.writer = LineWriter([], self.clock)
 
-    def hear(self, after, shot):
+    def on_snapshot(self, after, shot):
         self.clock.now += after
-        self.writer.hear(shot)
+        self.writer.on_snapshot(shot)
         if self.writer._thread is not None:
             self.writer._thread.join()
 
@@ -80,32 +80,32 @@ def written():
 
 def test_only_the_owner_may_read_the_line_and_it_is_not_written_more_often_than_every_few_seconds():
     writing = Writing()
-    writing.hear(0, shot := snapshot(findings=(finding(),)))
+    writing.on_snapshot(0, shot := snapshot(findings=(finding(),)))
     assert (written()["text"], written()["code"]) == (line_text(shot, 2), 2)
     assert written()["written"] == pytest.approx(time.time(), abs=60)
     assert stat.S_IMODE(line_path(ADDRESS).stat().st_mode) == 0o600
     assert stat.S_IMODE(lines_path().stat().st_mode) == 0o700
-    writing.hear(LINE_EVERY_S - 1, snapshot(jobs=()))
+    writing.on_snapshot(LINE_EVERY_S - 1, snapshot(jobs=()))
     assert "ppo-7b" in written()["text"]
-    writing.hear(1, snapshot(jobs=()))
+    writing.on_snapshot(1, snapshot(jobs=()))
     assert "ppo-7b" not in written()["text"]
 
 
 def test_the_first_snapshots_of_a_screen_write_nothing():
     writing = Writing()
-    writing.hear(0, snapshot(cluster=Cluster(ADDRESS)))
-    writing.hear(0, snapshot(nodes=None))
+    writing.on_snapshot(0, snapshot(cluster=Cluster(ADDRESS)))
+    writing.on_snapshot(0, snapshot(nodes=None))
     assert not lines_path().exists()
-    writing.hear(0, snapshot())
+    writing.on_snapshot(0, snapshot())
     assert line_path(ADDRESS).exists()
 
 
 def test_a_silent_address_gets_a_line_only_if_a_ray_has_answered_there_before():
     silent = snapshot(cluster=Cluster(ADDRESS, reachable=False))
-    Writing().hear(0, silent)
+    Writing().on_snapshot(0, silent)
     assert not line_path(ADDRESS).exists()
-    Writing().hear(0, snapshot())
-    Writing().hear(0, silent)
+    Writing().on_snapshot(0, snapshot())
+    Writing().on_snapshot(0, silent)
     assert written()["text"].startswith("ray does not answer")
 
 
@@ -115,7 +115,7 @@ def test_lines_of_clusters_that_are_gone_are_removed():
     for path, seconds in ((old, FORGET_S + 60), (young, FORGET_S - 60)):
         path.write_text("{}")
         os.utime(path, (time.time() - seconds,) * 2)
-    Writing().hear(0, snapshot())
+    Writing().on_snapshot(0, snapshot())
     assert sorted(lines_path().iterdir()) == sorted([young, line_path(ADDRESS)])
 
 
@@ -123,5 +123,5 @@ def test_a_folder_that_is_a_link_is_not_written_to(state, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "cockpit").mkdir()
     lines_path().symlink_to(tmp_path / "elsewhere")
-    Writing().hear(0, snapshot())
+    Writing().on_snapshot(0, snapshot())
     assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -1,4 +1,4 @@
-"""What cockpit relies on in httpx: over real sockets, with servers that answer well, badly and with intent to harm."""
+"""The behaviour of httpx that cockpit relies on: over real sockets, with good, faulty and hostile servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cockpit.sources.http_client import MAX_HEAD_BYTES, READ_BYTES, load_trust, 
 
 
 class Server:
-    """Answers each request as it is told to, over real sockets; counts the connections."""
+    """Gives each request the next answer, over real sockets; counts the connections."""
 
     def __init__(self, *answers):
         self.answers, self.heads, self.writers, self.connections, self.ended = list(answers), [], [], 0, 0
@@ -46,7 +46,7 @@ class Server:
             return answer.status_code, await read_body(answer, most_bytes)
 
     async def ask_once(self):
-        """Ask, and wait until the server has the question."""
+        """Asks, and waits until the server has received the question."""
         asking = asyncio.ensure_future(self.read())
         while not self.heads:
             await asyncio.sleep(0)
@@ -54,7 +54,7 @@ class Server:
 
 
 async def steps(number):
-    """Let both ends do what they can."""
+    """Lets both ends run."""
     for _ in range(number):
         await asyncio.sleep(0)
 
@@ -71,17 +71,17 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         ([WELL.replace(b"1.1", b"1.0"), WELL], 2),
     ],
 )
-async def test_a_connection_carries_one_exchange_after_another_if_it_can_be_used_again(answers, connections):
+async def test_a_connection_is_reused_if_both_sides_allow_it(answers, connections):
     async with Server(*answers) as server:
         assert [await server.read() for _ in answers] == [(200, b"well")] * len(answers)
         assert server.connections == connections
 
 
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"], ids=["silently", "with an answer"])
-async def test_an_idle_connection_that_the_server_ends_is_not_used_again(said):
+@pytest.mark.parametrize("ending", [b"", b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"], ids=["silently", "with an answer"])
+async def test_an_idle_connection_that_the_server_closes_is_not_reused(ending):
     async with Server(WELL, WELL) as server:
         await server.read()
-        server.writers[0].write(said)
+        server.writers[0].write(ending)
         server.writers[0].close()
         await server.writers[0].wait_closed()
         await steps(3)
@@ -89,7 +89,7 @@ async def test_an_idle_connection_that_the_server_ends_is_not_used_again(said):
         assert server.connections == 2
 
 
-async def test_an_answer_that_is_not_wanted_to_its_end_is_let_go_of():
+async def test_an_abandoned_answer_closes_its_connection():
     async with Server(WELL, WELL) as server:
         with pytest.raises(ZeroDivisionError):
             async with server.client.stream("GET", server.url):
@@ -98,7 +98,7 @@ async def test_an_answer_that_is_not_wanted_to_its_end_is_let_go_of():
         assert server.connections == 2
 
 
-async def test_what_comes_after_an_answer_that_was_read_late_is_nobodys_answer():
+async def test_bytes_after_an_answer_are_no_answer_to_the_next_request():
     size = 1 << 20
     async with Server(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + bytes(size), WELL) as server:
         async with server.client.stream("GET", server.url) as answer:
@@ -111,7 +111,7 @@ async def test_what_comes_after_an_answer_that_was_read_late_is_nobodys_answer()
         assert server.connections == 2
 
 
-async def test_no_connection_stays_open_however_early_it_is_given_up():
+async def test_a_cancelled_request_leaves_no_connection_open():
     async with Server(*[WELL] * 60) as server:
         for number in range(60):
             asking = asyncio.ensure_future(server.read())
@@ -130,14 +130,14 @@ async def pieces(number):
 
 
 async def put(talk, number):
-    """The answer of a server that talks so to what was sent in so many pieces."""
+    """Sends this many pieces to a server that behaves as `talk`; returns its answer."""
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/packages/x"
     async with server, open_client(None) as client:
         return await client.put(url, content=pieces(number), headers={"Content-Length": str(number << 16)})
 
 
-async def test_a_body_goes_out_in_pieces():
+async def test_a_body_is_sent_in_pieces():
     came = []
 
     async def count(reader, writer):
@@ -150,8 +150,8 @@ async def test_a_body_goes_out_in_pieces():
     assert came == [(True, 40 << 16)]
 
 
-async def test_who_refuses_a_body_before_its_end_and_reads_on_is_heard():
-    """As nginx and aiohttp do, because who closes at once resets the connection, and their answer is lost."""
+async def test_a_refusal_before_the_end_of_the_body_is_read():
+    """Nginx and aiohttp keep reading: closing at once would reset the connection and lose the answer."""
 
     async def refuse(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
@@ -163,7 +163,7 @@ async def test_who_refuses_a_body_before_its_end_and_reads_on_is_heard():
     assert (await put(refuse, 300)).status_code == 413
 
 
-async def test_who_closes_while_a_body_is_sent_is_an_error_of_the_connection(capfd):
+async def test_a_close_during_the_body_is_a_connection_error(capfd):
     async def refuse(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.transport.abort()
@@ -174,7 +174,7 @@ async def test_who_closes_while_a_body_is_sent_is_an_error_of_the_connection(cap
     assert capfd.readouterr().err == ""
 
 
-async def test_a_server_sets_no_cookie_and_compresses_nothing():
+async def test_no_cookie_is_stored_and_nothing_is_compressed():
     async with Server(WELL.replace(b"OK\r\n", b"OK\r\nSet-Cookie: session=1; Path=/\r\n"), WELL) as server:
         await server.read()
         await server.read()
@@ -183,7 +183,7 @@ async def test_a_server_sets_no_cookie_and_compresses_nothing():
         assert heads.count(b"accept-encoding: identity\r\n") == 2
 
 
-async def test_redirects_and_proxies_of_the_environment_are_left_alone(monkeypatch):
+async def test_redirects_and_proxy_variables_are_ignored(monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     async with Server(b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n") as server:
@@ -191,29 +191,29 @@ async def test_redirects_and_proxies_of_the_environment_are_left_alone(monkeypat
         assert len(server.heads) == 1
 
 
-async def test_a_client_for_plain_http_believes_nobodys_certificate():
+async def test_a_client_for_plain_http_trusts_no_certificate():
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     own.load_cert_chain(Path(__file__).parents[1] / "notify" / "self_signed.pem")
-    heard = []
-    server = await asyncio.start_server(lambda *_: heard.append("a client that trusts it"), "127.0.0.1", 0, ssl=own)
+    calls = []
+    server = await asyncio.start_server(lambda *_: calls.append("a client that trusts it"), "127.0.0.1", 0, ssl=own)
     async with server, open_client(None) as client:
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
             await client.get(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    assert not heard
+    assert not calls
 
 
-def test_certificates_are_those_of_the_system_and_of_httpx_or_those_that_the_environment_names(monkeypatch):
+def test_certificates_come_from_the_system_httpx_or_the_environment(monkeypatch):
     assert load_trust().cert_store_stats()["x509_ca"] > 50
     monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
     with pytest.raises(OSError, match="No such file"):
         load_trust()
 
 
-# What a hostile server can cost
+# Costs that a hostile server can cause
 
 
 async def cost_of_refusing(*raw):
-    """Seconds of CPU for an answer that is none, which comes in these parts."""
+    """Seconds of CPU for an invalid answer that arrives in these parts."""
     async with Server(raw[0]) as server:
         asking = await server.ask_once()
         for part in raw[1:]:
@@ -230,20 +230,20 @@ HEAD = b"HTTP/1.1 200 OK\r\nx:"
 
 @pytest.mark.parametrize("before", [HEAD, CHUNKED + b"1;", CHUNKED + b"0\r\nx:"], ids=["head", "chunk", "trailer"])
 async def test_a_head_that_is_too_long_is_refused_before_it_is_parsed(before):
-    """h11 would need a minute for the 100 kB of blanks in it, and nothing else runs meanwhile."""
+    """h11 would need a minute for the 100 kB of blanks in it, and would block everything else."""
     assert await cost_of_refusing(before + b" " * (1 << 20)) < 0.5
 
 
 @pytest.mark.parametrize("fold", [b" ", b"\r\n "], ids=["one line", "folded"])
-async def test_the_longest_head_that_is_parsed_takes_a_moment(fold):
-    """All that fits in, in the two parts that let most of it in: 0.1 s where this was written."""
+async def test_the_longest_accepted_head_is_parsed_quickly(fold):
+    """The largest head, in the two parts that are the most expensive: 0.1 s on the author's machine."""
     blanks = fold * ((MAX_HEAD_BYTES + READ_BYTES - len(HEAD) - 8) // len(fold))
     whole = HEAD + blanks + b"\0\r\n\r\n"
     assert await cost_of_refusing(whole[:MAX_HEAD_BYTES], whole[MAX_HEAD_BYTES:]) < 5
 
 
 async def test_a_long_head_is_read_up_to_the_limit_and_refused_beyond_it():
-    """Httpcore's own limit is 100 kB; this one holds only as long as httpcore reads it where we set it."""
+    """Httpcore's own limit is 100 kB. This one works only as long as httpcore reads it from where we set it."""
     start, end = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nx:", b"\r\n\r\n"
     async with Server(start + b"x" * (MAX_HEAD_BYTES - len(start + end)) + end) as server:
         assert await server.read() == (200, b"")
@@ -252,7 +252,7 @@ async def test_a_long_head_is_read_up_to_the_limit_and_refused_beyond_it():
             await server.read()
 
 
-async def test_what_is_read_at_once_is_little_and_a_large_answer_that_nobody_reads_yet_stays_where_it_is():
+async def test_a_read_is_small_and_a_large_unread_answer_stays_in_the_socket():
     whole = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (1 << 20) + bytes(1 << 20)
     async with Server(whole) as server, server.client.stream("GET", server.url) as answer:
         assert max([len(piece) async for piece in answer.aiter_raw()]) <= READ_BYTES
@@ -276,7 +276,7 @@ async def test_many_headers_are_refused():
     ],
     ids=["chunks", "answers before the answer"],
 )
-async def test_others_have_their_turn_while_an_answer_comes_in_tiny_pieces(answer):
+async def test_other_tasks_run_while_an_answer_arrives_in_tiny_pieces(answer):
     async with Server(answer) as server:
         reading = asyncio.ensure_future(server.read())
         longest, began = 0.0, time.thread_time()
@@ -284,4 +284,4 @@ async def test_others_have_their_turn_while_an_answer_comes_in_tiny_pieces(answe
             await asyncio.sleep(0)
             longest, began = max(longest, time.thread_time() - began), time.thread_time()
         assert reading.result() == (200, b"x" * 20_000)
-        assert longest < 0.25, "64 kB of them at once take longer"
+        assert longest < 0.25, "64 kB of them in one read take longer"

@@ -20,14 +20,14 @@ NOW = 1_700_000_000.0
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """The lines that each program prints; `asked` has the commands that were run."""
-    told: dict[str, list[str]] = {"squeue": [], "sinfo": [], "asked": []}
+    output: dict[str, list[str]] = {"squeue": [], "sinfo": [], "asked": []}
 
     async def ask(program: str, *words: str) -> list[str]:
-        told["asked"].append(" ".join((program, *words)))
-        return told[program]
+        output["asked"].append(" ".join((program, *words)))
+        return output[program]
 
     monkeypatch.setattr(slurm, "_ask", ask)
-    return told
+    return output
 
 
 async def test_a_job_has_its_time_left_and_each_of_its_nodes_once(printed: dict[str, list[str]]):
@@ -66,7 +66,7 @@ async def test_one_task_of_an_array_must_be_named(printed: dict[str, list[str]])
     with pytest.raises(SourceError, match=r"4 matches several Slurm jobs; name one: 4_0 \(RUNNING\), 4_1 \(RUNNING\), 4_2 \(RUNNING\)"):
         await find_parts("4")
     assert [(one.id, one.nodes) for one in await find_parts("4_1")] == [("6", "gpu2")]
-    assert [node.name for node in (await read_allocation("4", NOW)).nodes] == [], "only that task, whose node sinfo does not list"
+    assert [node.name for node in (await read_allocation("4", NOW)).nodes] == [], "only that task; sinfo does not list its node"
     assert printed["asked"][-1].startswith("sinfo --all --nodes=gpu3 ")
 
 

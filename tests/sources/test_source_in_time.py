@@ -1,4 +1,4 @@
-"""A file that can't be read at once holds nobody up, and is named."""
+"""A file that cannot be read at once blocks nobody and is named."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.sources.ray.job_table import JobTable, Operator, dashboard
 
 @pytest.fixture
 def dead(monkeypatch):
-    """A disk that answers when the test is over."""
+    """A disk that answers only when the test is over."""
     alive = threading.Event()
     monkeypatch.setattr(document, "_check_regular", lambda _: alive.wait(20))
     monkeypatch.setattr(disk, "READ_TIMEOUT_S", 0.2)
@@ -38,7 +38,7 @@ def test_a_pipe_and_a_device_are_never_read(tmp_path, make):
         read_text(tmp_path / "ppo.yaml")
 
 
-def test_what_the_shell_hands_over_is_read_whole():
+def test_a_pipe_from_the_shell_is_read_completely():
     read_end, write_end = os.pipe()
     os.write(write_end, b"hosts: [w1]\n")
     os.close(write_end)
@@ -48,14 +48,14 @@ def test_what_the_shell_hands_over_is_read_whole():
         os.close(read_end)
 
 
-async def test_what_comes_of_it_in_time_comes_back(tmp_path):
+async def test_the_result_of_a_quick_function_is_returned(tmp_path):
     (tmp_path / "a").write_text("x")
     assert await run_in_thread(partial(read_text, tmp_path / "a"), "a") == "x"
     with pytest.raises(InputError, match="is a directory"):
         await run_in_thread(partial(read_text, tmp_path), "a")
 
 
-async def test_a_disk_that_does_not_answer_is_left_and_the_file_named(tmp_path, dead):
+async def test_a_disk_that_does_not_answer_times_out_and_the_file_is_named(tmp_path, dead):
     (tmp_path / "a").write_text("x")
     with pytest.raises(SourceError, match=r"/a could not be read within 0\.2 s"):
         await run_in_thread(partial(read_text, tmp_path / "a"), "something else")
@@ -63,7 +63,7 @@ async def test_a_disk_that_does_not_answer_is_left_and_the_file_named(tmp_path, 
         await run_in_thread(partial(time.sleep, 0.5), "something else")
 
 
-async def test_no_launch_waits_for_a_script_on_such_a_disk(tmp_path, dead, monkeypatch):
+async def test_no_launch_waits_for_a_script_on_a_hanging_disk(tmp_path, dead, monkeypatch):
     (tmp_path / "run.sh").write_text("python train.py")
     dead.set()
     (tmp_path / "ppo.yaml").write_text("job: {entrypoint: bash run.sh, working_dir: .}")

@@ -143,23 +143,23 @@ class FakeExecutor:
         self.waits, self.endless = waits, endless
         self.planned, self.performed, self.broken_off = [], [], []
 
-    async def plan(self, action, chosen, hear):
+    async def plan(self, action, chosen, on_progress):
         self.planned.append((action, chosen))
-        await self._wait("plan", hear, self.waits)
+        await self._wait("plan", on_progress, self.waits)
         if isinstance(self.plans, SourceError):
             raise self.plans
         return self.plans or Plan(action.id, action.title, (victim(1300),), hosts=("node1",))
 
-    async def perform(self, plan, hear):
+    async def perform(self, plan, on_progress):
         self.performed.append(plan)
-        await self._wait("deed", hear, self.endless)
+        await self._wait("deed", on_progress, self.endless)
         if isinstance(self.receipt, SourceError):
             raise self.receipt
         return self.receipt or Receipt(plan.action, plan.title, done=plan.targets, hosts=plan.hosts, took=1.5)
 
-    async def _wait(self, what, hear, forever):
-        hear("node1", Progress("connecting"))
-        hear("node2", Progress("2 of 5 processes have ended", 2, 5))
+    async def _wait(self, what, on_progress, forever):
+        on_progress("node1", Progress("connecting"))
+        on_progress("node2", Progress("2 of 5 processes have ended", 2, 5))
         try:
             await (asyncio.Event().wait() if forever else asyncio.sleep(0))
         except asyncio.CancelledError:

@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 from textual import events
 
-from cockpit.actions.table import ACTIONS
+from cockpit.actions.table import ACTION_KEYS, ACTIONS
 from cockpit.model import Cluster, Fault, Hold, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.text import to_ascii
@@ -283,6 +283,10 @@ NAVIGATION = frozenset(
     ["up", "k", "down", "j", "pageup", "ctrl+u", "pagedown", "ctrl+f", "home", "g", "end", "G", "escape", "ctrl+z", "ctrl+q", "q"]
 )
 """Keys that move, and those that leave."""
+SAME_ON_ALL_PAGES = frozenset(
+    ["colon", "question_mark", "h", "f1", "slash", "v", "M", "E", "F", "z", "a", "p", "r", "f5", "plus", "minus", "at"]
+) | {f"{direction}_{kind}_bracket" for direction in ("left", "right") for kind in ("square", "curly")}
+"""Keys that need neither a row nor a certain page."""
 
 
 @pytest.mark.parametrize("number", range(1, len(PAGES) + 1))
@@ -293,10 +297,13 @@ async def test_no_key_of_a_page_is_silent(make, monkeypatch, tmp_path, number, i
     keys = {
         key for node in (Cockpit, LiveScreen, PageView, Table) for binding in node.BINDINGS for key in binding.key.split(",")
     } - NAVIGATION
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+    if number > 1:  # the first page answers for all; without any row, so do the keys of actions
+        keys -= SAME_ON_ALL_PAGES | (set(ACTION_KEYS) if is_empty else set())
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "Overview" in shown(app))
         for key in sorted(keys - set("1234567e")):  # a page opens itself again; an editor would be started
-            await press(pilot, str(number), then=lambda: isinstance(pages_of(app).page, PAGES[number - 1]))
+            if not isinstance(pages_of(app).page, PAGES[number - 1]):
+                await press(pilot, str(number), then=lambda: isinstance(pages_of(app).page, PAGES[number - 1]))
             app.clear_notifications()
             before = shown(app), len(app.screen_stack), app.focused
             await press(pilot, key, then=lambda before=before: said(app) or before != (shown(app), len(app.screen_stack), app.focused))

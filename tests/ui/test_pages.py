@@ -119,7 +119,7 @@ def test_no_gpus_are_not_unknown_gpus_and_a_lost_one_is_marked_and_not_counted_a
 def test_old_facts_are_dimmed_and_those_of_the_dead_are_old():
     seen = view(nodes=(node(1), node(2, seen=NOW - 60), node(3, state="DEAD", seen=NOW)))
     nodes = section(OverviewPage(), "nodes", seen)
-    assert [nodes.dim(row, seen) for row in nodes.rows] == [False, True, True]
+    assert [nodes.is_old(row, seen) for row in nodes.rows] == [False, True, True]
 
 
 def test_a_dead_node_comes_last_and_reserves_nothing():
@@ -807,6 +807,6 @@ def test_the_rows_of_an_old_list_are_dimmed_and_their_ages_do_not_grow():
     fresh, old = seen(5), seen(600)
     for page, key, title in ((OverviewPage(), "runs", "FOR"), (OverviewPage(), "waits", "FOR"), (JobsPage(), "jobs", "RUNTIME")):
         now, then = section(page, key, fresh), section(page, key, old)
-        assert not any(now.dim(row, fresh) for row in now.rows)
-        assert all(then.dim(row, old) for row in then.rows), key
+        assert not any(now.is_old(row, fresh) for row in now.rows)
+        assert all(then.is_old(row, old) for row in then.rows), key
         assert [row[title] for row in drawn(now, fresh)] != [row[title] for row in drawn(then, old)]

@@ -16,7 +16,6 @@ from cockpit.actions.plan import Freed, Plan, Receipt, Target, Unreached
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.ui.notices import show_notice
-from cockpit.ui.screens.dialogs import fold_line
 from cockpit.ui.screens.plan import PlanLines, PlanScreen, sum_progress
 from tests.ui.conftest import FakeExecutor, victim
 from tests.ui.screen import HOSTILE, at, pages_of, press, shown, table_of, unsafe, until
@@ -304,10 +303,10 @@ async def test_the_log_says_that_the_action_was_aborted(make, tmp_path):
     audit = Audit(tmp_path / "acts.jsonl", lambda: NOW)
 
     class Logging(FakeExecutor):
-        async def perform(self, plan, hear):
+        async def perform(self, plan, on_progress):
             action, receipt = audit.begin(plan), None
             try:
-                receipt = await super().perform(plan, hear)
+                receipt = await super().perform(plan, on_progress)
             finally:
                 audit.end(action, plan, receipt)
             return receipt
@@ -406,15 +405,6 @@ async def test_a_small_terminal_survives(make, size):
 def test_the_progress_of_hosts_is_summed_up():
     heard = {"a": Progress("waiting"), "b": Progress("x", 1, 3), "c": Progress("y", 2, 4), "d": Progress("connecting")}
     assert sum_progress(heard) == "3 of 7, 1 host waiting, 2 hosts running, 1 host connecting"
-
-
-def test_no_part_of_a_folded_line_looks_like_a_line_of_its_own():
-    line = "  pid 1  python " + "x" * 40 + "  pid 2  harmless"
-    first, *rest = fold_line(line, 40, 6)
-    assert first == line[:40]
-    assert all(piece.startswith(" " * 8) for piece in rest)
-    assert first + "".join(piece[8:] for piece in rest) == line
-    assert (fold_line("漢字漢字", 4), fold_line("", 4)) == (["漢字", "漢字"], [""])
 
 
 async def test_ascii_draws_nothing_else(make):

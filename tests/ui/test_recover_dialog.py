@@ -24,19 +24,19 @@ class Book:
     def __init__(self, *, fails=None, word=None, refuses=None):
         self.fails, self.word, self.refuses = fails, word, refuses
         self.made, self.closed, self.ran = [], 0, 0
-        self.failed, self.left = None, ()
+        self.failed, self.state_now = None, ()
 
     @asynccontextmanager
     async def __call__(self, preset, *, begin, skip, ending):
         self.made.append((begin, tuple(skip)))
         names = [name for name in NAMES[NAMES.index(begin) :] if name not in skip]
         self.steps = tuple(replace(step, state="waiting" if step.name in names else "skipped") for step in steps_of(job=True, follow=True))
-        self.failed, self.left = None, ()
+        self.failed, self.state_now = None, ()
         yield self
         self.closed += 1
 
-    async def plan(self, hear):
-        hear("head", Progress("looking"))
+    async def plan(self, on_progress):
+        on_progress("head", Progress("looking"))
         if self.refuses:
             raise StepError(self.refuses)
         targets = (Target("process", "head", pid=7, part="raylet", kind="ray", command="raylet"),)
@@ -48,7 +48,7 @@ class Book:
             yield self._become(step.name, state="running", hosts={"w1": "starting"})
             if step.name == self.fails:
                 self.failed = self._become(step.name, state="failed", error="port 6379 is taken", took=1.0)
-                self.left, self.fails = ("Ray is stopped on head",), None
+                self.state_now, self.fails = ("Ray is stopped on head",), None
                 yield self.failed
                 return
             yield self._become(step.name, state="done", took=1.0, lines=(f"{step.name} went well",))
@@ -97,6 +97,7 @@ async def test_one_question_with_all_that_ends_and_all_steps(make, folder):
     async with begun(make, folder, book) as (app, pilot):
         assert "job train1 ends with it" in shown(app)
         assert "Kill orphans: kill orphan and stale processes" in shown(app)
+        assert "more line" not in shown(app), "there is room for the whole plan below the steps"
         assert app.focused.id == "leave"
         await press(pilot, "escape", then=lambda: len(app.screen_stack) == 1)
         assert (book.ran, book.closed) == (0, 1)
@@ -136,6 +137,20 @@ async def test_a_step_can_be_left_out_and_not_be_ticked_once_it_lies_before_the_
         await agreed(pilot, app, "plan")
         assert book.made[-1] == ("start", ())
         assert unavailable(app) == list(NAMES[: NAMES.index("start")])
+
+
+async def test_the_cursor_stays_on_the_step_that_was_ticked(make, folder):
+    """The next press of a key is meant for the list, while there is no plan and when there is a new one."""
+    book = Book()
+    async with begun(make, folder, book) as (app, pilot):
+        steps = app.screen.query_one("#steps")
+        app.screen.set_focus(steps)
+        steps.highlighted = 2
+        await press(pilot, "space", then=lambda: len(book.made) == 2 and is_answerable(app, "plan")())
+        assert (app.focused, steps.highlighted) == (steps, 2)
+        await press(pilot, "down", "space", then=lambda: len(book.made) == 3 and is_answerable(app, "plan")())
+        assert (app.focused, steps.highlighted) == (steps, 3)
+        assert book.made[-1][1] == tuple(NAMES[2:4])
 
 
 async def test_live_work_asks_for_its_name(make, folder):

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from cockpit.text import clean
-from cockpit.ui.block import CUTS, GUTTER_CELLS, fit_text, fold_text, lay_out, lay_out_cell
+from cockpit.ui.block import CUTS, GUTTER_CELLS, fit_text, lay_out, lay_out_cell
 from cockpit.ui.section import MIN_GROWING_CELLS, Column, Section, fit_columns
 from cockpit.ui.styles import TonedApp, find_style
 from cockpit.ui.table import Table
@@ -309,16 +308,8 @@ async def test_every_line_of_a_folded_row_is_as_wide_as_the_table():
             assert not any("\x1b" in line for line in lines(shown))
 
 
-@given(st.text(st.sampled_from("ab 漢字\u0301👩")), st.integers(1, 30), st.integers(1, 9))
-def test_folding_loses_nothing_but_blanks(text, width, most):
-    folded = fold_text(text, width, most)
-    assert "".join("".join(folded).split()) == "".join(clean(text).split())
-    assert len(folded) <= most
-    assert all(cell_len(line) <= max(2, width) for line in folded[:-1])
-
-
 async def test_of_a_section_that_may_be_short_rows_are_left_out_only_where_there_is_no_room():
-    short = section(*things(*"abcdefgh"), least=2, more="press 9")
+    short = section(*things(*"abcdefgh"), min_rows=2, more_hint="press 9")
     async with table(short, section(*things(*map(str, range(9))), key="others"), size=(60, 30)) as (shown, _):
         assert len(names(shown)) == 8
         assert "press 9" not in lines(shown)[0]

@@ -119,7 +119,7 @@ class Launches:
             refused = Target("job", RAY, command, name=order.preset.name, reason=reason)
             return Plan(action.id, action.title, refused=(refused,), notes=doubts[1:], hosts=(RAY,))
 
-        listed = await self._submissions.look()
+        listed = await self._submissions.read()
         package = await pack_working_dir(
             order.job, throttle(lambda done, of: on_progress(RAY, Progress(f"{done} of {plural(of, 'file')} packed", done, of)))
         )
@@ -202,7 +202,7 @@ class Launches:
         # While Ray was slow, another operator may have listed the jobs without this one.
         twins: list[str] = []
         if time.monotonic() - began > MINUTE_END_GUARD_S:
-            listed = await self._submissions.look()
+            listed = await self._submissions.read()
             slow = "Ray was slow to answer, and a second job was launched"
             others = (other for other in _others(ready.order.origin, listed) if other.id not in {job.id, *ready.seen})
             twins = [f"{slow}: {_describe(other, listed)}; stop one of the two (`J`)" for other in others]
@@ -224,7 +224,7 @@ class Launches:
     async def _list_away_from_minute_end(self, ready: Ready) -> SubmissionList:
         """List the jobs just before the submission; if the id contains the minute, not in its last seconds."""
         for _ in range(MAX_LAST_LOOKS):
-            listed = await self._submissions.look()
+            listed = await self._submissions.read()
             left = MINUTE_S - (listed.moment or 0.0) % MINUTE_S
             if "{time}" not in ready.order.template or left > MINUTE_END_GUARD_S:
                 return listed

@@ -83,9 +83,9 @@ class Recovery:
         return next((step for step in self.steps if step.state == "failed"), None)
 
     @property
-    def left(self) -> tuple[str, ...]:
+    def state_now(self) -> tuple[str, ...]:
         """The state of the cluster after a failure, one sentence each."""
-        return self._steps.left()
+        return self._steps.describe_state()
 
     def obstacles(self, plan: Plan) -> Sequence[str]:
         """Return why a part of the plan would not be done; empty if all of it would."""

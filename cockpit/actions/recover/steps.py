@@ -294,7 +294,7 @@ class RecoverySteps:
         self._known.update({target.host: target for target in (*plan.targets, *plan.refused)})
         return plan
 
-    def left(self) -> tuple[str, ...]:
+    def describe_state(self) -> tuple[str, ...]:
         """Describe the state of the cluster after a failure: what was stopped, and on which hosts Ray runs."""
         # Sessions that were found and not stopped, and those that were started since.
         running = {*self.sessions()} - {*self.stopped}

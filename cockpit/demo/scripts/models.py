@@ -50,9 +50,9 @@ class Model:
         while True:
             time.sleep(self.interval)
             self.step += 1
-            print(f"{time.strftime('%H:%M:%S')} step {self.step}  {self.tell()}", flush=True)
+            print(f"{time.strftime('%H:%M:%S')} step {self.step}  {self.progress_text()}", flush=True)
 
-    def tell(self) -> str:
+    def progress_text(self) -> str:
         """The line that it prints after a step."""
         raise NotImplementedError
 
@@ -60,7 +60,7 @@ class Model:
 class PolicyModelActor(Model):
     gigabytes, training, generating = 38.5, 72, 2
 
-    def tell(self) -> str:
+    def progress_text(self) -> str:
         loss, entropy, norm = random.gauss(0, 0.05), random.uniform(0.3, 0.5), random.uniform(0.4, 1.2)
         return f"policy_loss {loss:+.4f}  entropy {entropy:.3f}  grad_norm {norm:.2f}  lr 9.8e-07"
 
@@ -68,21 +68,21 @@ class PolicyModelActor(Model):
 class ReferenceModelActor(Model):
     gigabytes, training, generating = 15.2, 9, 0
 
-    def tell(self) -> str:
+    def progress_text(self) -> str:
         return f"log-probabilities of 256 samples in {random.uniform(2.1, 2.9):.1f} s  kl {random.uniform(0.01, 0.04):.4f}"
 
 
 class CriticModelActor(Model):
     gigabytes, training, generating = 41.0, 88, 3
 
-    def tell(self) -> str:
+    def progress_text(self) -> str:
         return f"critic_loss {random.uniform(0.05, 0.2):.4f}  values {random.gauss(0.4, 0.05):.3f}"
 
 
 class RewardModelActor(Model):
     gigabytes, training, generating = 15.4, 11, 24
 
-    def tell(self) -> str:
+    def progress_text(self) -> str:
         return f"256 samples scored, reward {random.gauss(0.5, 0.1):.3f} in {random.uniform(3.0, 4.5):.1f} s"
 
 
@@ -96,7 +96,7 @@ class LLMRayActor(Model):
         engine = [sys.executable, str(Path(__file__).with_name("engine.py")), ",".join(self.devices), str(engine_gigabytes)]
         self.engine = subprocess.Popen(engine, start_new_session=True)
 
-    def tell(self) -> str:
+    def progress_text(self) -> str:
         speed, waiting, filled = random.randint(2300, 2900), random.randint(0, 40), random.randint(60, 92)
         return f"generation {speed} tokens/s, 64 requests running, {waiting} waiting, KV cache {filled} % full"
 
@@ -111,7 +111,7 @@ class RemoteRewardServer(Model):
     gigabytes, training, generating = 16.1, 3, 35
     interval = 5.0
 
-    def tell(self) -> str:
+    def progress_text(self) -> str:
         """One request kills it: this server catches no error."""
         try:
             rewards = list(scores([0.0 if self.step == 15 else 1.0] * 64))

@@ -15,12 +15,12 @@ MAX_TEXT_LINES: Final = 11
 """The line with the marker, and the lines after it that a pattern may read."""
 MAX_TEXT_CHARS: Final = 6000
 MAX_TRIES: Final = 50
-"""Places of one marker that are tried."""
+"""Lines with one marker that are tried."""
 
 
 @cache
 def known_errors() -> tuple[KnownError, ...]:
-    """The table. Of several rows that match the same text the first one counts."""
+    """The table, general rows last. Of several rows that match the same text the first one counts."""
     # Only a failure needs these rows, and the start of the screen must not wait for them.
     from cockpit.failures.known.collectives import COLLECTIVES
     from cockpit.failures.known.configuration import CONFIGURATION
@@ -35,20 +35,21 @@ def known_errors() -> tuple[KnownError, ...]:
     from cockpit.failures.known.software import SOFTWARE
     from cockpit.failures.known.timeouts import TIMEOUTS
 
-    return (
-        *RAY_ERRORS,
-        *HOST_MEMORY,
-        *GPU_MEMORY,
-        *DRIVER,
-        *SOFTWARE,
-        *FILES,
-        *DATA_HUB,
-        *CONFIGURATION,
-        *COLLECTIVES,
-        *PORTS,
-        *ENGINES,
-        *TIMEOUTS,
+    tables = (
+        RAY_ERRORS,
+        HOST_MEMORY,
+        GPU_MEMORY,
+        DRIVER,
+        SOFTWARE,
+        FILES,
+        DATA_HUB,
+        CONFIGURATION,
+        COLLECTIVES,
+        PORTS,
+        ENGINES,
+        TIMEOUTS,
     )
+    return tuple(sorted((error for table in tables for error in table), key=lambda error: error.is_general))
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -73,8 +74,13 @@ class Match(msgspec.Struct, frozen=True):
 
 
 def find_known(text: str) -> Match | None:
-    """The first row that matches this text of one error."""
-    return next(find_all_known(text), None)
+    """The first row that matches this text of one error; one that can be the cause by itself comes before the others."""
+    first: Match | None = None
+    for match in find_all_known(text):
+        if match.error.is_certain:
+            return match
+        first = first or match
+    return first
 
 
 def find_all_known(text: str) -> Iterator[Match]:
@@ -86,6 +92,7 @@ def find_all_known(text: str) -> Iterator[Match]:
             lines = "\n".join(text[begin : begin + MAX_TEXT_CHARS].split("\n")[:MAX_TEXT_LINES])
             if (found := re.search(error.pattern, lines, re.MULTILINE)) is not None:
                 parts = {name: " ".join(part.split()) for name, part in found.groupdict(default="").items()}
-                yield Match(error, lines, begin, parts)
+                first, last = lines.rfind("\n", 0, found.start()) + 1, lines.find("\n", found.end())
+                yield Match(error, lines[first:] if last < 0 else lines[first:last], begin + first, parts)
                 break
-            at, tries = text.find(error.marker, at + 1), tries + 1
+            at, tries = text.find(error.marker, max(at + 1, text.find("\n", at))), tries + 1

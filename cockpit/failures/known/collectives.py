@@ -11,7 +11,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Duplicate GPU detected",
         pattern=r"Duplicate GPU detected : rank (?P<one>\d{1,6}) and rank (?P<other>\d{1,6}) both on CUDA device (?P<bus>[0-9a-f]{1,12})",
         cause="NCCL refused to start, since ranks {one} and {other} use the same GPU of one host (PCI bus id {bus})",
-        remedy="give each rank its own GPU: check CUDA_VISIBLE_DEVICES and the local rank of both (`torch.cuda.set_device` before the first collective); "
+        remedy="Give each rank its own GPU: check CUDA_VISIBLE_DEVICES and the local rank of both (`torch.cuda.set_device` before the first collective); "
         "if the two ranks are a whole node apart, two Ray nodes or containers share that host's GPUs: start one per host",
         source="verl-project/verl issues 161, 1096; NVIDIA/nccl src/init.cc v2.12 to v2.28",
         matches=(
@@ -30,7 +30,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Multiple Ranks are using the same GPU/Partition",
         pattern=r"Multiple Ranks are using the same GPU/Partition",
         cause="NCCL refused to start, since two ranks use the same GPU of one host",
-        remedy="give each rank its own GPU: check CUDA_VISIBLE_DEVICES and the local rank (`torch.cuda.set_device` before the first collective), and that "
+        remedy="Give each rank its own GPU: check CUDA_VISIBLE_DEVICES and the local rank (`torch.cuda.set_device` before the first collective), and that "
         "only one Ray node or container uses each host's GPUs; `NCCL_MULTI_RANK_GPU_ENABLE=1` only if sharing is intended",
         source="NVIDIA/nccl src/init.cc v2.30.7",
         matches=(
@@ -63,7 +63,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="failed with error Cannot allocate memory",
         pattern=r"Call to ibv_create_(?P<what>qp|cq) failed with error Cannot allocate memory",
         cause="The network card could not create another RDMA {what}: the limit on locked memory is too low, or the card has no more of them",
-        remedy="check `ulimit -l` where Ray starts; if it is not unlimited, run `ulimit -l unlimited` before `ray start` (container: `--ulimit memlock=-1`); "
+        remedy="Check `ulimit -l` where Ray starts; if it is not unlimited, run `ulimit -l unlimited` before `ray start` (container: `--ulimit memlock=-1`); "
         "if it is, `rdma resource show` counts what exists: use fewer connections (smaller groups, `NCCL_IB_QPS_PER_CONNECTION=1`)",
         source="NVIDIA/nccl issue 1191; deepseek-ai/DeepEP issue 143",
         matches=(
@@ -78,7 +78,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="interface found",
         pattern=r"Bootstrap : no socket interface found|NET/Socket : (?:no interface|No usable listening interface) found|NET/IB : No IP interface found",
         cause="NCCL found no network interface that it may use on this node",
-        remedy="compare `ip -br addr` on that node with its NCCL_SOCKET_IFNAME: the variable must be unset or name an interface that is up and has an "
+        remedy="Compare `ip -br addr` on that node with its NCCL_SOCKET_IFNAME: the variable must be unset or name an interface that is up and has an "
         "address (`=eth0` is exact, `^docker,lo` excludes); set it per node before `ray start`, or in the job's runtime_env",
         source="EasonXiao-888/MambaTree issue 14; marin-community/marin issue 6940; NVIDIA/nccl src/bootstrap.cc v2.12 to v2.30",
         matches=(
@@ -94,7 +94,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="is neither AF_INET(2) nor AF_INET6(10)",
         pattern=r"connecting to address [^\n]{0,100}with family (?P<family>\d{1,6}) is neither AF_INET\(2\) nor AF_INET6\(10\)",
         cause="NCCL was given something that is not an IP address (family {family}), as happens if NCCL_SOCKET_IFNAME names an interface that a node does not have",
-        remedy="compare NCCL_SOCKET_IFNAME with `ip -br addr` on every node (rank 0's first), or unset it; if it is "
+        remedy="Compare NCCL_SOCKET_IFNAME with `ip -br addr` on every node (rank 0's first), or unset it; if it is "
         "right, use the same NCCL on all ranks (`python3 -c 'import torch; print(torch.cuda.nccl.version())'`)",
         source="NVIDIA/nccl issues 1837, 1267",
         matches=(
@@ -108,7 +108,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Unable to find address for: ",
         pattern=r"ifa != nullptr\. Unable to find address for: (?P<interface>\S{1,60})",
         cause="Gloo found no interface {interface} with an address on this node",
-        remedy="set GLOO_SOCKET_IFNAME to the exact name of an interface of that node (`ip -br addr`); unlike NCCL, Gloo knows no `^` and no prefixes; where "
+        remedy="Set GLOO_SOCKET_IFNAME to the exact name of an interface of that node (`ip -br addr`); unlike NCCL, Gloo knows no `^` and no prefixes; where "
         "the nodes' names differ, set it per node before `ray start`",
         source="aws-samples/aws-do-eks pull request 51; horovod/horovod issue 1341; pytorch/gloo gloo/transport/tcp/device.cc",
         matches=(
@@ -124,7 +124,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Unable to find interface for: ",
         pattern=r"ifa != nullptr\. Unable to find interface for: \[(?P<address>[0-9A-Fa-f.:]{1,45})\]",
         cause="Gloo resolved this host's name to {address}, and no interface of the host has that address",
-        remedy="set `GLOO_SOCKET_IFNAME` on that node to the interface of its real address (`ip -br addr`), or correct the name in /etc/hosts; a host name "
+        remedy="Set `GLOO_SOCKET_IFNAME` on that node to the interface of its real address (`ip -br addr`), or correct the name in /etc/hosts; a host name "
         "of digits only is read as an address: give the host another name",
         source="gpustack/gpustack issue 4128; pytorch/gloo gloo/transport/tcp/device.cc",
         matches=(
@@ -135,7 +135,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="vllm-node-addresses-not-unique",
         marker="Every node should have a unique IP address",
-        pattern=r"Every node should have a unique IP address\. Got (?P<nodes>\d{1,6})\s{1,2}nodes with node ids [^\n]{1,4000}? and (?P<addresses>\d{1,6}) unique IP",
+        pattern=r"Every node should have a unique IP address\. Got (?P<nodes>\d{1,6})\s{1,2}nodes with node ids [^\n]{1,1500}? and (?P<addresses>\d{1,6}) unique IP",
         cause="vLLM sees {nodes} nodes but {addresses} different IP addresses",
         remedy="VLLM_HOST_IP must be each node's own address, the one that `ray status -v` and `ray list nodes` show: unset it, or set it per node before "
         "`ray start --node-ip-address`; one value for all nodes (such as from a shared .bashrc) causes this",
@@ -153,7 +153,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="connectFullMesh failed with ",
         pattern=r"connectFullMesh failed with \[(?:(?!remote=\[|connect \[)[\s\S]){1,400}(?:remote=\[|connect \[)(?:::ffff:)?127\.",
         cause="Gloo tried to reach another rank at the loopback address 127.0.0.1, so it reached its own host",
-        remedy="set `GLOO_SOCKET_IFNAME` on every node, before `ray start`, to the interface of the node's address (`ip -br addr`), or take the host's name "
+        remedy="Set `GLOO_SOCKET_IFNAME` on every node, before `ray start`, to the interface of the node's address (`ip -br addr`), or take the host's name "
         "off the 127.0.0.1 and 127.0.1.1 lines of /etc/hosts; if all ranks run on one host, a rank died: see its log",
         source="aws-samples/aws-do-eks pull requests 50, 69",
         matches=(
@@ -174,7 +174,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="connectFullMesh failed with ",
         pattern=r"connectFullMesh failed with ",
         cause="Gloo could not connect all ranks of a process group with each other",
-        remedy="if a rank ended, the first error in its log is the cause; else set `GLOO_SOCKET_IFNAME` and `NCCL_SOCKET_IFNAME` on every node, before "
+        remedy="If a rank ended, the first error in its log is the cause; else set `GLOO_SOCKET_IFNAME` and `NCCL_SOCKET_IFNAME` on every node, before "
         "`ray start`, to the interface of the cluster's network (`ip -br addr`), and open all TCP ports between the nodes",
         source="vllm-project/vllm issues 5094, 7074; sgl-project/sglang issue 3226; gpustack/gpustack issue 2125",
         matches=(
@@ -182,13 +182,14 @@ COLLECTIVES: tuple[KnownError, ...] = (
             "[rank8]:[E ProcessGroupGloo.cpp:144] Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error",
         ),
         differs=("frame #12: gloo::rendezvous::Context::connectFullMesh(std::shared_ptr<gloo::rendezvous::Store>) + 0x5c",),
+        is_general=True,
     ),
     KnownError(
         name="gloo-loopback-fallback",
         marker="Unable to resolve hostname to a (local) address",
         pattern=r"Unable to resolve hostname to a \(local\) address\. Using the loopback address as fallback",
         cause="Gloo could not resolve this host's own name and uses loopback, so that only ranks of the same host can reach it",
-        remedy="on one host this is harmless; on several, set `GLOO_SOCKET_IFNAME` on every node, before `ray start`, to the interface of the node's "
+        remedy="On one host this is harmless; on several, set `GLOO_SOCKET_IFNAME` on every node, before `ray start`, to the interface of the node's "
         "address (`ip -br addr`), or put the host's name with that address into /etc/hosts",
         source="vllm-project/vllm issue 7074; aws-samples/aws-do-eks pull request 50",
         matches=(
@@ -196,14 +197,14 @@ COLLECTIVES: tuple[KnownError, ...] = (
             "Manually set the network interface to bind to with GLOO_SOCKET_IFNAME. (function operator())",
         ),
         differs=("[W socket.cpp:755] [c10d] The hostname of the client socket cannot be retrieved. err=-3",),
-        is_consequence=True,
+        is_warning=True,
     ),
     KnownError(
         name="c10d-name-unknown",
         marker="The IPv4 network addresses of (",
-        pattern=r"The IPv4 network addresses of \((?P<host>[^,\s]{1,200}), (?P<port>\d{1,5})\) cannot be retrieved \(gai error: -?\d{1,5} - (?P<why>[^)\n]{1,100})\)",
+        pattern=r"The IPv4 network addresses of \((?P<host>[^,\s]{1,200}), (?P<peer_port>\d{1,5})\) cannot be retrieved \(gai error: -?\d{1,5} - (?P<why>[^)\n]{1,100})\)",
         cause="This node cannot resolve the name {host} of the rendezvous ({why})",
-        remedy="set MASTER_ADDR (torchrun: --rdzv-endpoint) to the IP address of rank 0's node, or add {host} to /etc/hosts or DNS on every node; "
+        remedy="Set MASTER_ADDR (torchrun: --rdzv-endpoint) to the IP address of rank 0's node, or add {host} to /etc/hosts or DNS on every node; "
         "`getent hosts {host}` must print its address",
         source="pytorch/pytorch torch/csrc/distributed/c10d/socket.cpp; pytorch/pytorch issue 74824",
         matches=(
@@ -211,7 +212,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
             "[rank3]:[W610 12:00:01 socket.cpp:755] [c10d] The IPv4 network addresses of (w1.local, 44685) cannot be retrieved (gai error: -3 - Temporary failure in name resolution).",
         ),
         differs=("[W socket.cpp:601] [c10d] The IPv6 network addresses of (w1, 44685) cannot be retrieved (gai error: -2 - Name or service not known).",),
-        is_consequence=True,
+        is_warning=True,
     ),
     # NCCL connects.
     KnownError(
@@ -219,7 +220,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="onnect to 169.254.",
         pattern=r"[Cc]onnect to (?P<peer>169\.254\.\d{1,3}\.\d{1,3})<\d{1,5}> (?:failed|returned)",
         cause="A rank offers the link-local address {peer}, such as of a management card, which other nodes cannot reach",
-        remedy="set `NCCL_SOCKET_IFNAME` and `GLOO_SOCKET_IFNAME` on all nodes to the interface of the cluster's network (`ip -br addr` shows which one has "
+        remedy="Set `NCCL_SOCKET_IFNAME` and `GLOO_SOCKET_IFNAME` on all nodes to the interface of the cluster's network (`ip -br addr` shows which one has "
         "169.254), before `ray start` or in the job's runtime_env",
         source="verl-project/verl issue 726",
         matches=(
@@ -233,7 +234,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="No route to host",
         pattern=r"[Cc]onnect to (?P<peer>\S{1,120})<\d{1,5}> (?:failed : |returned (?:113\()?)No route to host(?!, retrying)",
         cause="This node cannot reach {peer}, the address that another rank's NCCL offers",
-        remedy="set `NCCL_SOCKET_IFNAME` on all nodes to the interface of the cluster's network (`ip -br addr`), and let the firewall accept all TCP ports "
+        remedy="Set `NCCL_SOCKET_IFNAME` on all nodes to the interface of the cluster's network (`ip -br addr`), and let the firewall accept all TCP ports "
         "between the nodes (a firewall that rejects gives this error although ping works: `firewall-cmd --state`, `iptables -S`)",
         source="sgl-project/sglang issue 3820; NVIDIA/nccl issue 1105; hiyouga/LlamaFactory issue 8045",
         matches=(
@@ -251,7 +252,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="exceeded",
         pattern=r"socket(?:Start|Poll)Connect: exceeded timeouts \(\d{1,6}\)|returned Connection timed out, exceeded error retry count",
         cause="NCCL got no answer from another rank's address: packets between two nodes are dropped",
-        remedy="set `NCCL_SOCKET_IFNAME` on all nodes to the interface of the cluster's network (`ip -br addr`), and let firewalls or network policies accept "
+        remedy="Set `NCCL_SOCKET_IFNAME` on all nodes to the interface of the cluster's network (`ip -br addr`), and let firewalls or network policies accept "
         "all TCP ports between the nodes; `NCCL_DEBUG=INFO` prints the interface and address that each rank chose",
         source="NVIDIA/nccl src/misc/socket.cc v2.18.3, v2.21.5, v2.28.3",
         matches=(
@@ -265,7 +266,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="exceeded",
         pattern=r"socket(?:Start|Poll)Connect: exceeded retries \(\d{1,6}\)|returned Connection refused, exceeded error retry count",
         cause="Nobody listens any more at the address that another rank's NCCL gave: that process ended, or the address is of another host",
-        remedy="read the first error of the ranks that ended; if none ended, set `NCCL_SOCKET_IFNAME` on all nodes to the interface of the cluster's network: "
+        remedy="Read the first error of the ranks that ended; if none ended, set `NCCL_SOCKET_IFNAME` on all nodes to the interface of the cluster's network: "
         "an address that each host has (docker0, loopback) leads a rank to its own host",
         source="NVIDIA/nccl src/misc/socket.cc v2.18.3, v2.21.5, v2.28.3",
         matches=(
@@ -281,7 +282,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Mismatched NCCL version detected",
         pattern=r"Mismatched NCCL version detected : rank (?P<one>\d{1,6}) version (?P<first>\d{1,9}) rank (?P<other>\d{1,6}) version (?P<second>\d{1,9})",
         cause="Rank {one} runs NCCL {first} and rank {other} runs NCCL {second}; one group needs one version",
-        remedy="install the same torch and nvidia-nccl on all nodes and in both environments (trainer and vLLM or SGLang): compare "
+        remedy="Install the same torch and nvidia-nccl on all nodes and in both environments (trainer and vLLM or SGLang): compare "
         "`python3 -c 'import torch; print(torch.cuda.nccl.version())'`, and LD_LIBRARY_PATH, LD_PRELOAD and VLLM_NCCL_SO_PATH",
         source="NVIDIA/nccl src/init.cc v2.26.2 to v2.30.7",
         matches=(
@@ -293,9 +294,9 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="nccl-start-messages-differ",
         marker="Message truncated : received",
-        pattern=r"Message truncated : received (?P<got>\d{1,12}) bytes instead of (?P<wanted>\d{1,12})",
-        cause="The ranks exchanged start-up messages of different sizes ({got} and {wanted} bytes): they run different NCCL versions or settings",
-        remedy="compare `python3 -c 'import torch; print(torch.cuda.nccl.version())'` and `env | grep NCCL_` on every node and make them the same; if they "
+        pattern=r"Message truncated : received (?P<got>\d{1,12}) bytes instead of (?P<expected>\d{1,12})",
+        cause="The ranks exchanged start-up messages of different sizes ({got} and {expected} bytes): they run different NCCL versions or settings",
+        remedy="Compare `python3 -c 'import torch; print(torch.cuda.nccl.version())'` and `env | grep NCCL_` on every node and make them the same; if they "
         "are, upgrade NCCL: 2.20.5 fails so for some subgroups of ranks",
         source="NVIDIA/nccl issues 1176, 1273; NVIDIA/nccl src/bootstrap.cc v2.12 to v2.30",
         matches=(
@@ -307,9 +308,9 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="nccl-collectives-differ",
         marker="message truncated : receiving",
-        pattern=r"message truncated : receiving (?P<got>\d{1,12}) bytes instead of (?P<wanted>\d{1,12})",
-        cause="Two ranks did not call the same collective, or not with the same size ({got} and {wanted} bytes)",
-        remedy="the code takes different paths on different ranks (a condition, an uneven batch, another model or dtype), or NCCL_ variables differ: "
+        pattern=r"message truncated : receiving (?P<got>\d{1,12}) bytes instead of (?P<expected>\d{1,12})",
+        cause="Two ranks did not call the same collective, or not with the same size ({got} and {expected} bytes)",
+        remedy="The code takes different paths on different ranks (a condition, an uneven batch, another model or dtype), or NCCL_ variables differ: "
         "`TORCH_DISTRIBUTED_DEBUG=DETAIL` names the collective of each rank; `NCCL_PROTO=Simple` working means that settings differ",
         source="NVIDIA/nccl issues 626, 268; NVIDIA/nccl pull request 605",
         matches=(
@@ -322,9 +323,9 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="nccl-ib-collectives-differ",
         marker="collective mismatch error, local size",
-        pattern=r"collective mismatch error, local size (?P<got>\d{1,12}) remote size (?P<wanted>\d{1,12})",
-        cause="Two ranks did not call the same collective, or not with the same size ({got} and {wanted} bytes)",
-        remedy="the code takes different paths on different ranks (a condition, an uneven batch, another model or dtype), or NCCL_ variables differ: "
+        pattern=r"collective mismatch error, local size (?P<got>\d{1,12}) remote size (?P<expected>\d{1,12})",
+        cause="Two ranks did not call the same collective, or not with the same size ({got} and {expected} bytes)",
+        remedy="The code takes different paths on different ranks (a condition, an uneven batch, another model or dtype), or NCCL_ variables differ: "
         "`TORCH_DISTRIBUTED_DEBUG=DETAIL` names the collective of each rank",
         source="NVIDIA/nccl src/transport/net_ib.cc v2.12.12, v2.18.3; NVIDIA/nccl pull request 605",
         matches=("NCCL WARN NET/IB : req 0/1 tag 2 peer 10.0.0.2<59210> collective mismatch error, local size 2097152 remote size 1048576",),
@@ -335,7 +336,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Detected mismatch between collectives on ranks",
         pattern=r"Detected mismatch between collectives on ranks\. Rank (?P<one>\d{1,6}) is running [\s\S]{1,1500}?but Rank (?P<other>\d{1,6}) is running",
         cause="Ranks {one} and {other} called different collectives, or the same one with other sizes, at the same time",
-        remedy="the line shows both collectives: make all ranks take the same path (conditions on the rank, uneven batches, an early exit, an exception that "
+        remedy="The line shows both collectives: make all ranks take the same path (conditions on the rank, uneven batches, an early exit, an exception that "
         "one rank swallows)",
         source="pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp",
         matches=(
@@ -349,7 +350,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Is there a distributed collective mismatch in your code",
         pattern=r"Received data size doesn't match expected size\. Is there a distributed collective mismatch in your code",
         cause="Two ranks called different Gloo collectives, or the same one with other sizes, at the same time",
-        remedy="make all ranks take the same path (conditions on the rank, uneven batches, an early exit, an exception that one rank swallows); "
+        remedy="Make all ranks take the same path (conditions on the rank, uneven batches, an early exit, an exception that one rank swallows); "
         "`TORCH_DISTRIBUTED_DEBUG=DETAIL` names the collective of each rank",
         source="pytorch/gloo gloo/transport/tcp/pair.cc",
         matches=(
@@ -382,8 +383,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="nccl-shm-full",
         marker="shared memory segment",
-        pattern=r"Error while creating shared memory segment \S{1,160} \(size (?P<size>\d{1,15})\)",
-        cause="NCCL could not create a segment of {size} bytes in /dev/shm, in most cases since it is full or too small on this node or in this container",
+        pattern=r"Error while creating shared memory segment \S{1,160} \(size (?P<asked>\d{1,15})\)",
+        cause="NCCL could not create a segment of {asked} bytes in /dev/shm, in most cases since it is full or too small on this node or in this container",
         remedy="`df -h /dev/shm` there shows it: start the container with more (`--shm-size=16g` or `--ipc=host`; Kubernetes: an emptyDir of medium Memory at "
         "/dev/shm), and remove /dev/shm/nccl-* that no running job owns",
         source="vllm-project/vllm issue 14537; NVIDIA/nccl issues 1683, 328; WangRongsheng/XrayGLM issue 83",
@@ -400,8 +401,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="nccl-shm-extend",
         marker="failed to extend /dev/shm/nccl-",
-        pattern=r"failed to extend /dev/shm/nccl-\w{1,12} to (?P<size>\d{1,15}) bytes",
-        cause="NCCL could not get {size} bytes in /dev/shm: it is full or too small on this node or in this container",
+        pattern=r"failed to extend /dev/shm/nccl-\w{1,12} to (?P<asked>\d{1,15}) bytes",
+        cause="NCCL could not get {asked} bytes in /dev/shm: it is full or too small on this node or in this container",
         remedy="`df -h /dev/shm` there shows it: start the container with more (`--shm-size=16g` or `--ipc=host`; Kubernetes: an emptyDir of medium Memory at "
         "/dev/shm), and remove /dev/shm/nccl-* that no running job owns",
         source="NVIDIA/nccl src/misc/shmutils.cc v2.18.3 to v2.28.3",
@@ -417,7 +418,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Error while attaching to shared memory segment",
         pattern=r"Error while attaching to shared memory segment (?P<path>\S{1,120}) \(size \d{1,15}\)",
         cause="A rank could not open {path}, which another rank of its host made: the two do not share /dev/shm, or the other rank ended",
-        remedy="if the other rank ended, its first error is the cause; containers of one host must share /dev/shm (`--ipc=host`), or get different "
+        remedy="If the other rank ended, its first error is the cause; containers of one host must share /dev/shm (`--ipc=host`), or get different "
         "NCCL_HOSTID values so that NCCL takes the network between them",
         source="vllm-project/vllm issue 18831; NVIDIA/nccl issues 1589, 2190",
         matches=(
@@ -432,7 +433,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Failed to bind NVLink SHARP (NVLS) Multicast memory",
         pattern=r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory of size \d{1,15} : CUDA error (?P<code>\d{1,5}) '(?P<why>[^'\n]{1,120})'",
         cause="NVLink SHARP (NVLS) does not work on this node: binding multicast memory failed with CUDA error {code}, {why}",
-        remedy="set `NCCL_NVLS_ENABLE=0` for the job (before `ray start`, or in its runtime_env); to get NVLS back, check `systemctl status nvidia-fabricmanager` "
+        remedy="Set `NCCL_NVLS_ENABLE=0` for the job (before `ray start`, or in its runtime_env); to get NVLS back, check `systemctl status nvidia-fabricmanager` "
         "(its version must be the driver's) and reboot that node",
         source="NVIDIA/nccl src/transport/nvls.cc v2.28.3, v2.30.7; aarora79/agentic-coding-harness-benchmarks pull request 173",
         matches=(
@@ -446,7 +447,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="transport/nvls.cc:",
         pattern=r"transport/nvls\.cc:\d{1,5} NCCL WARN Cuda failure (?:\d{1,5} )?'(?!out of memory)(?P<why>[^'\n]{1,120})'",
         cause="NVLink SHARP (NVLS) does not work on this node: a CUDA call for it failed ({why})",
-        remedy="set `NCCL_NVLS_ENABLE=0` for the job (before `ray start`, or in its runtime_env); to get NVLS back, check `systemctl status nvidia-fabricmanager` "
+        remedy="Set `NCCL_NVLS_ENABLE=0` for the job (before `ray start`, or in its runtime_env); to get NVLS back, check `systemctl status nvidia-fabricmanager` "
         "(its version must be the driver's), then reset the GPUs or reboot that node",
         source="NVIDIA/nccl issues 1788, 1672; vllm-project/vllm issues 6732, 9369",
         matches=(
@@ -461,7 +462,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="peer access is not supported between these two devices",
         pattern=r"(?:Cuda failure (?:217 )?'|failed to open CUDA IPC handle : 217 )peer access is not supported between these two devices",
         cause="NCCL asked for direct access between two GPUs that cannot have it (no NVLink or PCIe peer-to-peer)",
-        remedy="set `NCCL_CUMEM_HOST_ENABLE=0` (NCCL 2.24 and newer) and `NCCL_P2P_DISABLE=1`, in runtime_env env_vars or before `ray start` so that Ray's "
+        remedy="Set `NCCL_CUMEM_HOST_ENABLE=0` (NCCL 2.24 and newer) and `NCCL_P2P_DISABLE=1`, in runtime_env env_vars or before `ray start` so that Ray's "
         "workers get them; if it stays, also `NCCL_SHM_DISABLE=1`",
         source="NVIDIA/nccl issue 1838; ray-project/ray pull request 64109; NovaSky-AI/SkyRL pull request 108; NVIDIA-NeMo/RL issue 1683; hiyouga/EasyR1 issue 579",
         matches=(
@@ -481,7 +482,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="custom_all_reduce.cuh:",
         pattern=r"custom_all_reduce\.cuh:\d{1,5} '(?!an illegal|out of memory|unspecified launch)(?P<why>[^'\n]{1,120})'",
         cause="The custom all-reduce kernel of vLLM or SGLang does not work on these GPUs ({why})",
-        remedy="turn it off, NCCL then does the work: `--disable-custom-all-reduce` for a server, `disable_custom_all_reduce=True` in vLLM's LLM() or engine arguments",
+        remedy="Turn it off, NCCL then does the work: `--disable-custom-all-reduce` for a server, `disable_custom_all_reduce=True` in vLLM's LLM() or engine arguments",
         source="vllm-project/vllm issues 5613, 9046; sgl-project/sglang issue 1509; benchflow-ai/posttrainarena pull request 46",
         matches=(
             "Failed: Cuda error /workspace/csrc/custom_all_reduce.cuh:455 'invalid argument'",
@@ -493,27 +494,11 @@ COLLECTIVES: tuple[KnownError, ...] = (
         ),
     ),
     KnownError(
-        name="nccl-gpu-memory",
-        marker="Cuda failure",
-        pattern=r"Cuda failure (?:2 )?'out of memory'",
-        cause="NCCL could not get its buffers: the memory of the GPU is full",
-        remedy="leave a few GiB for NCCL: lower the cache of the engine (veRL: actor_rollout_ref.rollout.gpu_memory_utilization; OpenRLHF: "
-        "vllm_gpu_memory_utilization; SGLang: mem-fraction-static) or the micro batch; `nvidia-smi` shows who else holds memory",
-        source="NVIDIA/nccl src/include/checks.h v2.30.7; radixark/miles pull request 137",
-        matches=(
-            "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
-            "w1:1:1 [0] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'",
-        ),
-        differs=("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "NCCL WARN Cuda failure 1 'invalid argument'"),
-        look_up="gpu-memory",
-        action="kill-orphans",
-    ),
-    KnownError(
         name="nccl-driver-too-old",
         marker="Cuda failure",
         pattern=r"Cuda failure (?:\d{1,5} )?'(?P<why>CUDA driver version is insufficient for CUDA runtime version|API call is not supported in the installed CUDA driver)'",
         cause="The NVIDIA driver of this node is too old for the NCCL of this environment ({why})",
-        remedy="install a torch that is built for a CUDA version the driver knows (top line of `nvidia-smi`), or a newer driver on that node; `NCCL_CUMEM_ENABLE=0` "
+        remedy="Install a torch that is built for a CUDA version the driver knows (top line of `nvidia-smi`), or a newer driver on that node; `NCCL_CUMEM_ENABLE=0` "
         "avoids the newest driver calls",
         source="NVIDIA/nccl src/include/checks.h v2.30.7 (the text is CUDA's name of the error)",
         matches=(
@@ -528,7 +513,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Cuda failure",
         pattern=r"Cuda failure (?:1 )?'invalid argument'",
         cause="A CUDA call of NCCL was refused as invalid; between a trainer and its vLLM engine, usually the two set up NCCL's memory differently",
-        remedy="set `NCCL_CUMEM_ENABLE=0` for all processes of the group (older vLLM sets it for itself only), in runtime_env or before `ray start`; if it stays, "
+        remedy="Set `NCCL_CUMEM_ENABLE=0` for all processes of the group (older vLLM sets it for itself only), in runtime_env or before `ray start`; if it stays, "
         "`NCCL_NVLS_ENABLE=0`, or a newer NCCL than 2.18; `NCCL_DEBUG=WARN` prints the place (nvls.cc, p2p.cc, shm.cc)",
         source="NovaSky-AI/SkyRL pull request 143; areal-project/AReaL pull request 177; NVIDIA/nccl issue 1672; vllm-project/vllm issue 3688",
         matches=(
@@ -544,7 +529,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Cuda failure",
         pattern=r"Cuda failure (?:\d{1,5} )?'(?P<why>[^'\n]{1,160})'",
         cause="A CUDA call inside NCCL failed: {why}",
-        remedy="look for an earlier CUDA error of the same rank (NCCL is often the first to notice it) and for a fault of the GPU: `dmesg -T | grep -i xid` on its "
+        remedy="Look for an earlier CUDA error of the same rank (NCCL is often the first to notice it) and for a fault of the GPU: `dmesg -T | grep -i xid` on its "
         "node; `NCCL_DEBUG=WARN` prints which call failed",
         source="THUDM/slime issue 1305; NVIDIA/nccl src/include/checks.h v2.30.7",
         matches=(
@@ -553,6 +538,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         ),
         differs=("RuntimeError: CUDA error: unknown error",),
         is_consequence=True,
+        is_general=True,
     ),
     # RDMA at run time.
     KnownError(
@@ -560,7 +546,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Got completion",
         pattern=r"Got completion (?:from peer \S{1,120} )?with (?:error |status=)(?:[A-Za-z_ ]{1,60}\()?12\b",
         cause="RDMA sends to another node got no answer until all retries were used (error 12): the network cards cannot reach each other, or the peer ended",
-        remedy="at the start: for RoCE set NCCL_IB_GID_INDEX to the IPv4 RoCE v2 GID (`show_gids`, often 3), NCCL_IB_HCA to the right cards; `NCCL_IB_DISABLE=1` proves that it "
+        remedy="At the start: for RoCE set NCCL_IB_GID_INDEX to the IPv4 RoCE v2 GID (`show_gids`, often 3), NCCL_IB_HCA to the right cards; `NCCL_IB_DISABLE=1` proves that it "
         "is RDMA; later on: the peer's log, then the links (`ibstat`) and `NCCL_IB_TIMEOUT=22`",
         source="NVIDIA/nccl issues 426, 902, 1664, 1814; pytorch/pytorch issue 81628",
         matches=(
@@ -576,7 +562,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Got completion",
         pattern=r"Got completion (?:from peer \S{1,120} )?with (?:error |status=)(?:[A-Za-z_ ]{1,60}\()?5\b",
         cause="An RDMA connection was already broken, so what was left in it was thrown away (error 5)",
-        remedy="the cause is the first error before it: another completion error of the same card (12 means that the peer does not answer), or the error of the "
+        remedy="The cause is the first error before it: another completion error of the same card (12 means that the peer does not answer), or the error of the "
         "rank that ended",
         source="NVIDIA/nccl issue 1814",
         matches=("ib_plugin.c:1615 NCCL WARN NET/IB : Got completion from peer 10.0.0.7<44206> with status=5 opcode=32656 len=32659 vendor err 249 (Recv)",),
@@ -588,7 +574,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Call to ibv_modify_qp failed with",
         pattern=r"(?<!NCCL INFO )Call to ibv_modify_qp failed with (?:error )?(?:\d{1,3} )?(?P<why>Connection timed out|Network is unreachable|No route to host)",
         cause="Two RDMA cards found no path to each other ({why})",
-        remedy="on a network of separate rails set `NCCL_CROSS_NIC=0`; choose only cards of the cluster's network (NCCL_IB_HCA, `ibdev2netdev`) and for RoCE the "
+        remedy="On a network of separate rails set `NCCL_CROSS_NIC=0`; choose only cards of the cluster's network (NCCL_IB_HCA, `ibdev2netdev`) and for RoCE the "
         "right GID (`show_gids`; `NCCL_IB_GID_INDEX=-1` chooses by itself); `NCCL_IB_DISABLE=1` goes round RDMA",
         source="NVIDIA/nccl issue 2013; NVIDIA/nccl-tests issues 185, 227; NVIDIA/nccl src/misc/ibvwrap.cc v2.30.7",
         matches=(
@@ -603,7 +589,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Call to ibv_modify_qp failed with",
         pattern=r"(?<!NCCL INFO )Call to ibv_modify_qp failed with (?:error )?(?:\d{1,3} )?(?P<why>Invalid argument|No such device)",
         cause="The settings of an RDMA connection do not fit the network card ({why}); in many cases it is the GID index",
-        remedy="unset `NCCL_IB_GID_INDEX` or set it to -1, so that NCCL chooses; if it must be set, it must name an IPv4 RoCE v2 GID on every card (`show_gids`); "
+        remedy="Unset `NCCL_IB_GID_INDEX` or set it to -1, so that NCCL chooses; if it must be set, it must name an IPv4 RoCE v2 GID on every card (`show_gids`); "
         "NCCL_IB_HCA must leave out cards that are down or of another network (`ibstat`)",
         source="NVIDIA/nccl src/misc/ibvwrap.cc v2.30.7 (its hint for EINVAL); NVIDIA/nccl issue 925",
         matches=(
@@ -618,7 +604,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="NET/OFI Request",
         pattern=r"NET/OFI Request [^\n]{0,60}completed with error\. RC: (?P<code>\d{1,5})",
         cause="A transfer over EFA (libfabric) failed with code {code}: the peer ended, or the network between two nodes does not carry EFA",
-        remedy="read the first error of the other ranks; if none ended: the security group must allow all traffic to and from itself, `fi_info -p efa` must list the "
+        remedy="Read the first error of the other ranks; if none ended: the security group must allow all traffic to and from itself, `fi_info -p efa` must list the "
         "cards on every node, and all nodes need the same EFA installer and aws-ofi-nccl",
         source="aws/aws-ofi-nccl issue 161",
         matches=(
@@ -648,7 +634,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Connection closed by remote peer",
         pattern=r"Connection closed by remote peer (?P<peer>[^\s<]{1,120})<\d{1,5}>",
         cause="A rank on {peer} closed its NCCL connection: that process ended",
-        remedy="read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
+        remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
         source="NVIDIA/nccl src/misc/socket.cc v2.12 to v2.30; NVIDIA/nccl-tests issue 185",
         matches=(
             "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\nLast error:\n"
@@ -663,7 +649,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="failed : Connection reset by peer",
         pattern=r"Call to (?:recv from|send to) (?P<peer>[^\s<]{1,120})<\d{1,5}> failed : Connection reset by peer",
         cause="A rank on {peer} dropped its NCCL connection: that process ended",
-        remedy="read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
+        remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
         source="NVIDIA/nccl src/misc/socket.cc v2.12 to v2.28",
         matches=(
             "Last error:\nsocketProgressOpt: Call to recv from 10.0.0.3<50210> failed : Connection reset by peer",
@@ -677,7 +663,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Connection closed by peer [",
         pattern=r"Connection closed by peer \[(?P<peer>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}",
         cause="A rank on {peer} closed its Gloo connection: that process ended",
-        remedy="read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
+        remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
         source="pytorch/gloo gloo/transport/tcp/pair.cc (2022 and 2026)",
         matches=(
             "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:8594",
@@ -686,13 +672,14 @@ COLLECTIVES: tuple[KnownError, ...] = (
         ),
         differs=("NCCL WARN Net : Connection closed by remote peer 10.0.0.3<41109>",),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="gloo-peer-reset",
         marker="Read error [",
         pattern=r"Read error \[(?P<peer>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}: Connection reset by peer",
         cause="A rank on {peer} dropped its Gloo connection: that process ended",
-        remedy="read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
+        remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
         source="pytorch/gloo gloo/transport/tcp/pair.cc (2022 and 2026)",
         matches=(
             "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:589] Read error [10.0.0.3]:38211: Connection reset by peer",
@@ -707,7 +694,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="ms for ",
         pattern=r"Timed out waiting (?P<ms>\d{1,12})ms for (?P<what>recv|send) operation to complete",
         cause="Another rank did not take part in a Gloo operation within {ms} ms: it ended, hangs, or still works on something else",
-        remedy="find the rank that is missing: its first error, or its stack while it hangs (`py-spy dump`); saving, loading or long rollouts on one rank only while "
+        remedy="Find the rank that is missing: its first error, or its stack while it hangs (`py-spy dump`); saving, loading or long rollouts on one rank only while "
         "the others wait do this too: raise the group's timeout if that is it",
         source="pytorch/gloo issue 511; pytorch/gloo gloo/transport/tcp/unbound_buffer.cc",
         matches=(
@@ -722,7 +709,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Application timeout caused pair closure",
         pattern=r"Application timeout caused pair closure",
         cause="An earlier Gloo operation of this rank timed out, and that closed its connections",
-        remedy="look for the rank that was missing in that operation: its first error, or its stack while it hangs (`py-spy dump`)",
+        remedy="Look for the rank that was missing in that operation: its first error, or its stack while it hangs (`py-spy dump`)",
         source="pytorch/gloo gloo/transport/tcp/unbound_buffer.cc",
         matches=("RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:76] Application timeout caused pair closure",),
         differs=("RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for recv operation to complete",),
@@ -733,7 +720,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="failed to pass monitoredBarrier in",
         pattern=r"Ranks? (?P<ranks>\d{1,6}(?:, \d{1,6}){0,200}) failed to pass monitoredBarrier in (?P<ms>\d{1,12}) ms",
         cause="These ranks did not reach the barrier within {ms} ms: {ranks}",
-        remedy="read the first error in their logs; if they still run, `py-spy dump` of them shows where they hang",
+        remedy="Read the first error in their logs; if they still run, `py-spy dump` of them shows where they hang",
         source="pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupGloo.cpp",
         matches=(
             "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 1800000 ms\n Original exception: \n[gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:8594",
@@ -747,7 +734,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Watchdog caught collective operation timeout",
         pattern=r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=1, OpType=(?P<op>\w{1,40}),[^\n]{0,300}?Timeout\(ms\)=(?P<ms>\d{1,12})\)",
         cause="The first collective of a process group, {op}, did not end within {ms} ms: a rank is missing, or the ranks cannot reach each other",
-        remedy="read the first error of all ranks (a crash, out of memory); if there is none, it is the network: set `NCCL_SOCKET_IFNAME` on all nodes, test with "
+        remedy="Read the first error of all ranks (a crash, out of memory); if there is none, it is the network: set `NCCL_SOCKET_IFNAME` on all nodes, test with "
         "`NCCL_IB_DISABLE=1` and `NCCL_P2P_DISABLE=1`; `NCCL_DEBUG=INFO` shows how far each rank came",
         source="verl-project/verl issue 1420; OFA-Sys/OFA issue 271 (form of the line)",
         matches=(
@@ -765,7 +752,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         pattern=r"\[Rank (?P<rank>\d{1,6})\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<sequence>\d{1,12}), OpType=(?P<op>\w{1,40}),"
         r"[^\n]{0,300}?Timeout\(ms\)=(?P<ms>\d{1,12})\)",
         cause="Rank {rank} waited {ms} ms in collective {sequence}, {op}: another rank did not reach it",
-        remedy="find the first error in the logs of all ranks (a crash, out of memory); if there is none, a rank hangs or is slow: the one with the lowest last enqueued "
+        remedy="Find the first error in the logs of all ranks (a crash, out of memory); if there is none, a rank hangs or is slow: the one with the lowest last enqueued "
         "work, or another `py-spy dump`; only if it is slow, raise the limit (veRL: actor_rollout_ref.nccl_timeout)",
         source="verl-project/verl issues 1158, 1420; OpenRLHF/OpenRLHF issue 624; hiyouga/LlamaFactory issue 7396",
         matches=(
@@ -784,7 +771,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Watchdog caught collective operation timeout",
         pattern=r"Watchdog caught collective operation timeout",
         cause="A rank waited in a collective until its time limit, since another rank did not reach it",
-        remedy="find the first error in the logs of all ranks (a crash, out of memory); if there is none, compare their stacks while they hang (`py-spy dump`) and check the "
+        remedy="Find the first error in the logs of all ranks (a crash, out of memory); if there is none, compare their stacks while they hang (`py-spy dump`) and check the "
         "network between the nodes (`NCCL_SOCKET_IFNAME`, `NCCL_DEBUG=INFO`)",
         source="pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
         matches=(
@@ -793,13 +780,14 @@ COLLECTIVES: tuple[KnownError, ...] = (
         ),
         differs=("ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.",),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="nccl-watchdog-stuck",
         marker="watchdog got stuck for",
         pattern=r"ProcessGroupNCCL's watchdog got stuck for (?P<seconds>\d{1,9}) seconds without making progress",
         cause="torch ended this rank, since a CUDA or NCCL call in it hung for {seconds} s",
-        remedy="find the first error in the logs of all ranks; if there is none, a GPU or its network hangs: `nvidia-smi` and `dmesg -T | grep -i xid` on its node; if it "
+        remedy="Find the first error in the logs of all ranks; if there is none, a GPU or its network hangs: `nvidia-smi` and `dmesg -T | grep -i xid` on its node; if it "
         "was only busy, set `TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=3600`",
         source="OpenRLHF/OpenRLHF issue 624; pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
         matches=(
@@ -814,7 +802,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Received a dump signal due to a collective timeout from",
         pattern=r"Received a dump signal due to a collective timeout from {1,2}(?P<who>rank \d{1,6}|this local rank)",
         cause="A collective timed out, first noticed by {who}",
-        remedy="look for the first error of all ranks before this moment (a crash, out of memory); if there is none, compare the last enqueued work of the ranks: the lowest "
+        remedy="Look for the first error of all ranks before this moment (a crash, out of memory); if there is none, compare the last enqueued work of the ranks: the lowest "
         "is the one that hangs",
         source="sgl-project/sglang issue 10216; pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
         matches=(
@@ -829,18 +817,19 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="NCCL communicator was aborted on rank",
         pattern=r"NCCL communicator was aborted on rank (?P<rank>\d{1,6})",
         cause="Rank {rank} used an NCCL group that torch had already given up after an earlier failure",
-        remedy="read the first error of this rank and of the others: a rank that ended, or a collective that timed out",
+        remedy="Read the first error of this rank and of the others: a rank that ended, or a collective that timed out",
         source="pytorch/pytorch torch/csrc/distributed/c10d/NCCLUtils.cpp",
         matches=("torch.distributed.DistBackendError: NCCL communicator was aborted on rank 3.  Original reason for failure was: NCCL error: remote process exited or there was a network error",),
         differs=("[rank3]: NCCL communicator was initialized on rank 3.",),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="nccl-remote-error",
         marker="remote process exit",
         pattern=r"remote process exited or there was a network error|network error or a remote process exiting prematurely",
         cause="NCCL lost a peer: its process ended, or the network between them failed",
-        remedy="read the first error in the logs of the other ranks and their nodes (`dmesg -T | tail` for a kill by the kernel); only if no rank ended, check the network "
+        remedy="Read the first error in the logs of the other ranks and their nodes (`dmesg -T | tail` for a kill by the kernel); only if no rank ended, check the network "
         "(`NCCL_DEBUG=INFO`, `ibstat`)",
         source="NVIDIA/nccl src/init.cc v2.30.7; pytorch/pytorch torch/csrc/distributed/c10d/NCCLUtils.cpp",
         matches=(
@@ -849,18 +838,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         ),
         differs=("ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.",),
         is_consequence=True,
-    ),
-    KnownError(
-        name="nccl-remote-error-name",
-        marker="ncclRemoteError",
-        pattern=r"ncclRemoteError: A call failed possibly due to a network error",
-        cause="NCCL lost a peer: its process ended, or the network between them failed",
-        remedy="read the first error in the logs of the other ranks and their nodes (`dmesg -T | tail` for a kill by the kernel); only if no rank ended, check the network "
-        "(`NCCL_DEBUG=INFO`, `ibstat`)",
-        source="pytorch/pytorch torch/csrc/distributed/c10d/NCCLUtils.cpp",
-        matches=("ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",),
-        differs=("ncclInternalError: Internal check failed.",),
-        is_consequence=True,
+        is_general=True,
     ),
     # Stores and rendezvous.
     KnownError(
@@ -869,7 +847,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         pattern=r"\[(?P<rank>\d{1,6})\] is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from \[0\] via c10d key-value store by key '[^'\n]{1,80}', "
         r"but store->get\('[^'\n]{1,80}'\) got error: (?P<why>[^\n]{1,160})",
         cause="Rank {rank} of a group got no NCCL id from the group's rank 0: {why}",
-        remedy="read the log of rank 0 of that group: it failed before or in NCCL, or came late (it still loads, or waits for input such as a wandb login); only if it is well, "
+        remedy="Read the log of rank 0 of that group: it failed before or in NCCL, or came late (it still loads, or waits for input such as a wandb login); only if it is well, "
         "check the network to it",
         source="sgl-project/sglang issue 4096; zai-org/ChatGLM-6B issue 1232; pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
         matches=(
@@ -886,7 +864,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="seconds waiting for ",
         pattern=r"Timed out after (?P<seconds>\d{1,9}) seconds waiting for (?:clients|workers)\. (?P<joined>\d{1,6})/(?P<all>\d{1,6}) (?:clients|workers) joined",
         cause="Only {joined} of {all} processes joined the process group within {seconds} s",
-        remedy="see the processes that are missing: they crashed, hang, still load, or cannot reach rank 0's address and port; in a group of a trainer and its vLLM engines (weight "
+        remedy="See the processes that are missing: they crashed, hang, still load, or cannot reach rank 0's address and port; in a group of a trainer and its vLLM engines (weight "
         "sync) the missing ones are the engines: read their log",
         source="OpenRLHF/OpenRLHF issue 1040; Liuziyu77/Visual-RFT issue 123; pytorch/pytorch pull request 111805",
         matches=(
@@ -901,7 +879,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="wait timeout after ",
         pattern=r"wait timeout after (?P<ms>\d{1,12})ms, keys: (?P<keys>[^\n]{1,120})",
         cause="A rank waited {ms} ms for what another rank should put into the store ({keys})",
-        remedy="find the rank that is missing: it crashed (its first error is the cause), hangs or is late (loading, compiling, a world size larger than the number of processes); raise "
+        remedy="Find the rank that is missing: it crashed (its first error is the cause), hangs or is late (loading, compiling, a world size larger than the number of processes); raise "
         "the timeout of init_process_group only if it is just late",
         source="pytorch/pytorch test/distributed/test_store.py; huggingface/trl issue 3221",
         matches=("torch.distributed.DistStoreError: wait timeout after 600000ms, keys: /default_pg/0//cuda//0",),
@@ -913,7 +891,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="in store based barrier on rank",
         pattern=r"in store based barrier on rank:? (?P<rank>\d{1,6}), for key: \S{1,80} \(world_size=(?P<world>\d{1,6}), (?:worker_count|num_workers_joined)=(?P<joined>\d{1,6}), timeout=(?P<limit>[\d:.]{1,20})",
         cause="After {limit}, {joined} processes had joined a process group of {world}",
-        remedy="fewer than the world size: the others crashed, hang or still load: see their logs; more: two jobs share one MASTER_ADDR and MASTER_PORT (or a store that was not "
+        remedy="Fewer than the world size: the others crashed, hang or still load: see their logs; more: two jobs share one MASTER_ADDR and MASTER_PORT (or a store that was not "
         "emptied): give each job its own port",
         source="vllm-project/vllm issue 1401; facebookincubator/submitit issue 1613",
         matches=(
@@ -926,9 +904,9 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="store-connect-timed-out",
         marker="The client socket has timed out after ",
-        pattern=r"The client socket has timed out after (?P<limit>\d{1,9}\w{1,3}) while trying to connect to \(?(?P<host>[^\s,()]{1,200}?)(?:, |:)(?P<port>\d{1,5})\)?",
-        cause="No process answered at {host}, port {port}, within {limit}: rank 0 does not listen there, or the network blocks it",
-        remedy="on {host}, `ss -ltn 'sport = :{port}'` shows whether rank 0 listens: if not, its log shows why; if it does, MASTER_ADDR must be an address that the other nodes "
+        pattern=r"The client socket has timed out after (?P<limit>\d{1,9}\w{1,3}) while trying to connect to \(?(?P<host>[^\s,()]{1,200}?)(?:, |:)(?P<peer_port>\d{1,5})\)?",
+        cause="No process answered at {host}, port {peer_port}, within {limit}: rank 0 does not listen there, or the network blocks it",
+        remedy="On {host}, `ss -ltn 'sport = :{peer_port}'` shows whether rank 0 listens: if not, its log shows why; if it does, MASTER_ADDR must be an address that the other nodes "
         "reach, and a firewall must let the port through",
         source="vllm-project/vllm issues 6650, 19670; pytorch/pytorch issue 107021",
         matches=(
@@ -942,9 +920,9 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="store-connect-failed",
         marker="failed to connect to any network address of",
-        pattern=r"The client socket has failed to connect to any network address of \(\s?(?P<host>[^\s,()]{1,200}), (?P<port>\d{1,5})\)",
-        cause="This node could not connect to {host}, port {port}, where rank 0 of the group should listen",
-        remedy="on {host}, `ss -ltn 'sport = :{port}'` shows whether rank 0 listens: if not, its log shows why; if it does, MASTER_ADDR must be an address that the other nodes "
+        pattern=r"The client socket has failed to connect to any network address of \(\s?(?P<host>[^\s,()]{1,200}), (?P<peer_port>\d{1,5})\)",
+        cause="This node could not connect to {host}, port {peer_port}, where rank 0 of the group should listen",
+        remedy="On {host}, `ss -ltn 'sport = :{peer_port}'` shows whether rank 0 listens: if not, its log shows why; if it does, MASTER_ADDR must be an address that the other nodes "
         "reach (not loopback), and a firewall must let the port through",
         source="vllm-project/vllm issue 2427; pytorch/pytorch torch/csrc/distributed/c10d/socket.cpp",
         matches=(
@@ -959,7 +937,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker=" failed on SocketImpl(",
         pattern=r"(?:send|recv)\w{1,30} failed on SocketImpl\(fd=[^\n]{1,300}?remote=\[?(?P<remote>[^\s\])]{1,200})\]?[^\n]{0,20}\):",
         cause="The process that keeps the rendezvous store ({remote}) is gone: rank 0 ended before this rank",
-        remedy="read the first error in the log of rank 0; if rank 0 ended well, this line is harmless: this rank was only slower to end",
+        remedy="Read the first error in the log of rank 0; if rank 0 ended well, this line is harmless: this rank was only slower to end",
         source="pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp (logs of torch 2.6 to 2.8)",
         matches=(
             "[rank1]:[W901 07:40:20.971331164 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=64, addr=[localhost]:35986, remote=[localhost]:45489): Broken pipe",
@@ -967,14 +945,14 @@ COLLECTIVES: tuple[KnownError, ...] = (
             "[rank1]:[W901 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=64, addr=[localhost]:35986, remote=[localhost]:45489): failed to recv, got 0 bytes",
         ),
         differs=("[c10d] waitForInput: poll for socket SocketImpl(fd=100, addr=[w1]:43590, remote=[w1]:20000) returned 0, likely a timeout",),
-        is_consequence=True,
+        is_warning=True,
     ),
     KnownError(
         name="torchrun-store-unreachable",
         marker="The connection to the C10d store has failed",
         pattern=r"RendezvousConnectionError: The connection to the C10d store has failed",
         cause="torchrun could not use the rendezvous store of its endpoint: nothing listens there, the network blocks it, or the node that kept it ended",
-        remedy="at the start: --rdzv-endpoint must be the same on all nodes, an address of the first node that the others reach, and a port that is free and open there; later: the "
+        remedy="At the start: --rdzv-endpoint must be the same on all nodes, an address of the first node that the others reach, and a port that is free and open there; later: the "
         "node that kept the store ended: see its log",
         source="pytorch/pytorch issues 107021, 69197, 121944; meta-pytorch/torchtune issue 2676",
         matches=("torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details.",),
@@ -984,9 +962,9 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="torchrun-rendezvous-timed-out",
         marker="RendezvousTimeoutError",
-        pattern=r"(?:^|\.|raise )RendezvousTimeoutError(?:\(|:|\s*$)",
+        pattern=r"(?:^|\.|raise )RendezvousTimeoutError(?:\(|:|\s{0,9}$)",
         cause="Not all nodes called torchrun with the same rendezvous in time",
-        remedy="start torchrun on all nodes (`--nnodes` of them) with the same --rdzv-id, --rdzv-endpoint and --nnodes; see the logs of those that are missing; wait longer with "
+        remedy="Start torchrun on all nodes (`--nnodes` of them) with the same --rdzv-id, --rdzv-endpoint and --nnodes; see the logs of those that are missing; wait longer with "
         "`--rdzv-conf timeout=1800`",
         source="ymcui/Chinese-LLaMA-Alpaca-2 issue 274; pytorch/pytorch torch/distributed/elastic/rendezvous/api.py",
         matches=("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "    raise RendezvousTimeoutError()"),
@@ -999,7 +977,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Default process group has not been initialized",
         pattern=r"(?:Error: |^)Default process group has not been initialized",
         cause="The code used torch.distributed in a process where init_process_group had not run",
-        remedy="start it with torchrun or the framework's own launcher, not with plain python; a tool for one process must ask `torch.distributed.is_initialized()` first; in a new "
+        remedy="Start it with torchrun or the framework's own launcher, not with plain python; a tool for one process must ask `torch.distributed.is_initialized()` first; in a new "
         "child process or Ray actor, init_process_group must run again",
         source="pytorch/pytorch torch/distributed/distributed_c10d.py",
         matches=(
@@ -1024,7 +1002,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Tensors must be CUDA and dense",
         pattern=r"Tensors must be CUDA and dense",
         cause="An NCCL collective got a tensor that is on the CPU or sparse",
-        remedy="move the tensor to the GPU before the collective (`.cuda()`, `.to_dense()`), or make the group with `backend='cpu:gloo,cuda:nccl'`",
+        remedy="Move the tensor to the GPU before the collective (`.cuda()`, `.to_dense()`), or make the group with `backend='cpu:gloo,cuda:nccl'`",
         source="pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
         matches=("RuntimeError: Tensors must be CUDA and dense", "ValueError: Tensors must be CUDA and dense"),
         differs=("RuntimeError: Tensors must be contiguous",),
@@ -1034,7 +1012,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Invalid process group specified",
         pattern=r"(?:Value|Runtime)Error: Invalid process group specified",
         cause="The code used a process group to which this rank does not belong, or that was destroyed",
-        remedy="only ranks of the group may use it: check the list of ranks of new_group (all ranks must call it) and that nothing destroyed the group before",
+        remedy="Only ranks of the group may use it: check the list of ranks of new_group (all ranks must call it) and that nothing destroyed the group before",
         source="pytorch/pytorch torch/distributed/distributed_c10d.py",
         matches=("ValueError: Invalid process group specified", "RuntimeError: Invalid process group specified"),
         differs=('tcl: "invalid process group specified (must be greater than 1)"',),
@@ -1044,7 +1022,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="unexpected keyword argument 'pg_options'",
         pattern=r"_new_process_group_helper\(\) got an unexpected keyword argument 'pg_options'",
         cause="The code calls a private function of torch with pg_options, which torch 2.6 renamed to backend_options",
-        remedy="update the framework (OpenRLHF: a version after its pull request 462), or use a torch older than 2.6",
+        remedy="Update the framework (OpenRLHF: a version after its pull request 462), or use a torch older than 2.6",
         source="OpenRLHF/OpenRLHF pull request 462",
         matches=("TypeError: _new_process_group_helper() got an unexpected keyword argument 'pg_options'",),
         differs=("TypeError: init_process_group() got an unexpected keyword argument 'device_id'",),
@@ -1054,7 +1032,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Failed to initialize custom process group: ",
         pattern=r"Failed to initialize custom process group: (?P<why>[^\n]{1,220})",
         cause="The SGLang engine could not join the group over which the trainer sends weights: {why}",
-        remedy="trainer and engines must start it together, with the same address, port, world size and NCCL version; the address must be one that the engine's node reaches (not "
+        remedy="Trainer and engines must start it together, with the same address, port, world size and NCCL version; the address must be one that the engine's node reaches (not "
         "loopback): see also the trainer's error at the same time",
         source="sgl-project/sglang python/sglang/srt/model_executor/model_runner.py; areal-project/AReaL pull request 177",
         matches=("[2025-07-15 02:18:13] Failed to initialize custom process group: The server socket has failed to listen on any local network address.",),
@@ -1066,7 +1044,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Failed to update parameter online: ",
         pattern=r"Failed to update parameter online: (?P<why>[^\n]{1,160}?)\. The full weights of the",
         cause="The SGLang engine could not take a parameter from the trainer: {why}",
-        remedy="a name in quotes means that the engine's model has no such parameter: the conversion of names does not fit this model and this SGLang version; else it is the error of "
+        remedy="A name in quotes means that the engine's model has no such parameter: the conversion of names does not fit this model and this SGLang version; else it is the error of "
         "the transfer (a peer ended, memory)",
         source="sgl-project/sglang python/sglang/srt/model_executor/model_runner.py",
         matches=(
@@ -1079,41 +1057,18 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="is not equal to tensor_model_parallel_size (",
         pattern=r"world_size \((?P<world>\d{1,6})\) is not equal to tensor_model_parallel_size \((?P<tensor>\d{1,6})\) x pipeline_model_parallel_size \((?P<pipeline>\d{1,6})\)",
         cause="vLLM found itself in a process group of {world} ranks, but its settings need tensor {tensor} x pipeline {pipeline}",
-        remedy="start vLLM's LLM() from one process (not from each rank of torchrun), or give it tensor_parallel_size x pipeline_parallel_size = {world}; inside torchrun ranks it needs "
+        remedy="Start vLLM's LLM() from one process (not from each rank of torchrun), or give it tensor_parallel_size x pipeline_parallel_size = {world}; inside torchrun ranks it needs "
         "`distributed_executor_backend='external_launcher'`",
         source="vllm-project/vllm vllm/distributed/parallel_state.py (text of several versions)",
         matches=("RuntimeError: world_size (8) is not equal to tensor_model_parallel_size (1) x pipeline_model_parallel_size (1)",),
         differs=("AssertionError: world size (8) is not divisible by total_model_size (16)",),
     ),
     KnownError(
-        name="verl-rollout-world-size",
-        marker="rollout world_size: ",
-        pattern=r"rollout world_size: (?P<world>\d{1,6}) is not divisible by infer_(?:tp|world_size): (?P<size>\d{1,6})",
-        cause="{world} GPUs of the rollout cannot be divided into engines of {size} GPUs",
-        remedy="choose actor_rollout_ref.rollout.tensor_model_parallel_size (times data and pipeline parallel size) so that it divides trainer.nnodes x trainer.n_gpus_per_node",
-        source="verl-project/verl verl/workers/fsdp_workers.py v0.5.0, v0.7.1",
-        matches=(
-            "AssertionError: rollout world_size: 6 is not divisible by infer_tp: 4",
-            "AssertionError: rollout world_size: 8 is not divisible by infer_world_size: 16",
-        ),
-        differs=("AssertionError: normalized ppo_mini_batch_size 6 should be divisible by ppo_micro_batch_size_per_gpu 4",),
-    ),
-    KnownError(
-        name="megatron-world-size",
-        marker=") is not divisible by total_model_size",
-        pattern=r"world size \((?P<world>\d{1,6})\) is not divisible by total_model_size",
-        cause="{world} processes cannot be divided by tensor x pipeline x context parallel size",
-        remedy="lower tensor, pipeline or context parallel size of Megatron, or use a number of GPUs that is a multiple of their product",
-        source="NVIDIA/Megatron-LM megatron/training/arguments.py (text of several versions)",
-        matches=("AssertionError: world size (8) is not divisible by total_model_size (encoder_model_size=0 + decoder_model_size=16)",),
-        differs=("RuntimeError: world_size (8) is not equal to tensor_model_parallel_size (1) x pipeline_model_parallel_size (1)",),
-    ),
-    KnownError(
         name="ray-collective-rendezvous",
         marker="Unable to meet other processes",
         pattern=r"Unable to meet other processes\s{1,2}at the rendezvous store",
         cause="A process of a Ray collective group waited for the group's leader, which did not come",
-        remedy="all members must create the group (init_collective_group) at the same time, with the same group name and world size: see the log of the member that is missing",
+        remedy="All members must create the group (init_collective_group) at the same time, with the same group name and world size: see the log of the member that is missing",
         source="ray 2.60 util/collective/collective_group/nccl_collective_group.py",
         matches=(
             "RuntimeError: Unable to meet other processes at the rendezvous store. If you are using P2P communication, please check if tensors are put in the correct GPU. ",
@@ -1138,7 +1093,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Last error:",
         pattern=r"Last error:[ \t]{0,4}\n(?:\[rank\d{1,6}\]:[ \t]{0,4})?(?P<what>[^\s\[(][^\n]{2,240})",
         cause="NCCL failed: {what}",
-        remedy="run again with `NCCL_DEBUG=WARN`: the `NCCL WARN` lines before this one name the call and the node; look also for an earlier error of another rank",
+        remedy="Run again with `NCCL_DEBUG=WARN`: the `NCCL WARN` lines before this one name the call and the node; look also for an earlier error of another rank",
         source="pytorch/pytorch torch/csrc/distributed/c10d/NCCLUtils.cpp",
         matches=(
             "ncclInternalError: Internal check failed.\nLast error:\nAttribute busid of node nic not found",
@@ -1146,13 +1101,14 @@ COLLECTIVES: tuple[KnownError, ...] = (
         ),
         differs=("torch.distributed.DistBackendError: NCCL error in: x, internal error\nLast error:\n\n", "INFO Last error: none"),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="nccl-system-error",
         marker="unhandled system error",
         pattern=r"unhandled system error",
         cause="A system call or a network call of NCCL failed; this line does not say which",
-        remedy="run again with `NCCL_DEBUG=WARN`: the `NCCL WARN` line names it (locked memory, /dev/shm, a connection, an interface); look first for an earlier error of another rank",
+        remedy="Run again with `NCCL_DEBUG=WARN`: the `NCCL WARN` line names it (locked memory, /dev/shm, a connection, an interface); look first for an earlier error of another rank",
         source="NVIDIA/nccl src/init.cc v2.30.7; vllm-project/vllm issue 10626",
         matches=(
             "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
@@ -1160,13 +1116,14 @@ COLLECTIVES: tuple[KnownError, ...] = (
         ),
         differs=("RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="nccl-cuda-error",
         marker="unhandled cuda error",
         pattern=r"unhandled cuda error",
         cause="A CUDA call of NCCL failed; this line does not say which",
-        remedy="run again with `NCCL_DEBUG=WARN`: the `NCCL WARN Cuda failure` line names it; in nvls.cc: `NCCL_NVLS_ENABLE=0`; between a trainer and vLLM: `NCCL_CUMEM_ENABLE=0` on both; "
+        remedy="Run again with `NCCL_DEBUG=WARN`: the `NCCL WARN Cuda failure` line names it; in nvls.cc: `NCCL_NVLS_ENABLE=0`; between a trainer and vLLM: `NCCL_CUMEM_ENABLE=0` on both; "
         "out of memory: leave more GPU memory free",
         source="vllm-project/vllm issue 6732; aarora79/agentic-coding-harness-benchmarks pull request 173",
         matches=(
@@ -1175,24 +1132,26 @@ COLLECTIVES: tuple[KnownError, ...] = (
         ),
         differs=("RuntimeError: CUDA error: unknown error",),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="nccl-internal-error",
         marker="internal error - please report this issue to the NCCL developers",
         pattern=r"internal error - please report this issue to the NCCL developers",
         cause="NCCL stopped at an internal check; this line does not say which, and it is rarely a fault of NCCL itself",
-        remedy="run again with `NCCL_DEBUG=WARN`: the `NCCL WARN` line names it (an interface, a peer that ended, ranks with different NCCL versions); look first for an earlier error of another rank",
+        remedy="Run again with `NCCL_DEBUG=WARN`: the `NCCL WARN` line names it (an interface, a peer that ended, ranks with different NCCL versions); look first for an earlier error of another rank",
         source="NVIDIA/nccl src/init.cc v2.30.7; NVIDIA/nccl-tests issues 219, 275",
         matches=("RuntimeError: NCCL error: internal error - please report this issue to the NCCL developers",),
         differs=("500 Internal Server Error - please report this issue",),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="nccl-invalid-argument",
         marker="ncclInvalidArgument",
         pattern=r"ncclInvalidArgument: Invalid value for an argument",
         cause="NCCL got an argument that is not valid, such as a root rank outside of the group or a tensor of another GPU",
-        remedy="run again with `NCCL_DEBUG=WARN`: the `NCCL WARN` line names the argument; source and root of a collective must belong to its group, and the tensor must be on the rank's own GPU",
+        remedy="Run again with `NCCL_DEBUG=WARN`: the `NCCL WARN` line names the argument; source and root of a collective must belong to its group, and the tensor must be on the rank's own GPU",
         source="pytorch/pytorch torch/csrc/distributed/c10d/NCCLUtils.cpp; NVIDIA/nccl src/misc/argcheck.cc v2.30.7",
         matches=("ncclInvalidArgument: Invalid value for an argument.",),
         differs=("ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",),

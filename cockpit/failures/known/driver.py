@@ -21,7 +21,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"(?:NVRM|Xid)[^\n]{0,80}GPU has fallen off the bus",
         cause="A GPU of that node no longer answers on the PCIe bus (Xid 79)",
         remedy="Drain the node (`cockpit drain-node` with its name), reboot it, and check power, cooling and seat of that GPU; if it comes back, have it replaced",
-        source="kernel logs in code index files 55079347921, 70470557792 and 51785704552; incidents.md B10 (NVIDIA's Xid catalogue)",
+        source="the NVIDIA driver's kernel line and NVIDIA's catalogue of Xid errors",
         matches=(
             "NVRM: Xid (PCI:0000:18:00): 79, pid=1234, GPU has fallen off the bus.",
             "NVRM: GPU 0000:cc:00.0: GPU has fallen off the bus.",
@@ -35,13 +35,14 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"NVRM: Xid \(PCI:(?P<bus>[0-9A-Fa-f:.]{5,18})\): (?P<xid>46|48|64|74|79|94|95|119|120|140|143)\b",
         cause="The driver reported Xid {xid} for the GPU at {bus}: an error of the GPU's memory, link, bus or firmware",
         remedy="Drain the node (`cockpit drain-node` with its name), see `nvidia-smi -q -d ECC,ROW_REMAPPER` and `nvidia-smi nvlink -e`, and reset the GPU or reboot; if it comes back, have the GPU replaced",
-        source="incidents.md B10 (NVIDIA's Xid catalogue); kernel logs in code index files 4559669392 (74), 68422506361 (143) and 51785704552 (79)",
+        source="the NVIDIA driver's kernel line and NVIDIA's catalogue of Xid errors",
         matches=(
             "kernel: NVRM: Xid (PCI:0000:b9:00): 74, pid=<unknown>, name=<unknown>, NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0, 0x0, 0x0",
             "NVRM: Xid (PCI:0000:18:00): 79, pid=1234, name=python",
         ),
         differs=("NVRM: Xid (PCI:0000:03:00): 31, pid='1234', name='python3', 'Illegal memory access'",),
         action="drain-node",
+        is_general=True,
     ),
     KnownError(
         name="gpu-xid-application",
@@ -49,7 +50,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"NVRM: Xid \(PCI:(?P<bus>[0-9A-Fa-f:.]{5,18})\): (?P<xid>13|31|43|45)\b",
         cause="The driver ended a process's work on the GPU at {bus} (Xid {xid}), as it does after a fault of the program",
         remedy="Read the first CUDA error in the job's own log. If different jobs get it on the same GPU only, drain the node and test that GPU",
-        source="kernel logs in code index files 61961358397 and 57526840147; incidents.md B10 (NVIDIA's Xid catalogue)",
+        source="the NVIDIA driver's kernel line and NVIDIA's catalogue of Xid errors",
         matches=(
             "NVRM: Xid (PCI:0000:00:07): 31, pid=4242, name=python, channel 0x00000005, MMU Fault: ENGINE CE0 HUBCLIENT_CE1 faulted @ 0x7f_00000000",
         ),
@@ -62,7 +63,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"(?:CUDA (?:driver )?error: |Cuda failure[^\n]{0,8}'|CUDA_ERROR_ECC_UNCORRECTABLE[^\n]{0,8})uncorrectable ECC error encountered",
         cause="The memory of a GPU has an error that ECC could not correct",
         remedy="On the node of this process `nvidia-smi -q -d ECC,ROW_REMAPPER` shows which GPU. Drain the node (`cockpit drain-node` with its name), reset that GPU or reboot; if it comes back, have the GPU replaced",
-        source="verl-project/verl issue 407, vllm-project/vllm issue 5222, sgl-project/sglang issue 3204 (incidents.md B10); code index file 71622757073",
+        source="verl-project/verl issue 407, vllm-project/vllm issue 5222, sgl-project/sglang issue 3204",
         matches=(
             "RuntimeError: CUDA error: uncorrectable ECC error encountered",
             "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered",
@@ -76,7 +77,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"CUDA error: uncorrectable NVLink error",
         cause="A NVLink between two GPUs of that node had an error that could not be corrected",
         remedy="`nvidia-smi nvlink -e` and `sudo dmesg | grep -i xid` on that node (Xid 74) show the link. Drain the node (`cockpit drain-node` with its name), reboot it; if it comes back, have the GPU or the board checked",
-        source="code index files 5244540111 (torchrun's error file) and 69764696629 (CUDA runtime's manual)",
+        source="the CUDA runtime's text of the error, in its manual and in public logs",
         matches=("RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution",),
         differs=("This indicates that an uncorrectable NVLink error was detected during the execution.",),
         action="drain-node",
@@ -87,7 +88,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"Unable to determine the device handle for (?:GPU|gpu) ?[0-9A-Fa-f:. ]{1,24}: (?:Unknown Error|GPU is lost)",
         cause="The driver has lost a GPU of that node: it no longer answers",
         remedy="Drain the node (`cockpit drain-node` with its name) and reboot it; `sudo dmesg | grep -i xid` there tells why (79: it fell off the bus). If it comes back, have the GPU replaced",
-        source="returnn issue 1486 (incidents.md B10); code index files 61292000755 and 58977523224",
+        source="returnn issue 1486",
         matches=(
             "Unable to determine the device handle for GPU0000:CB:00.0: Unknown Error",
             "Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error",
@@ -102,7 +103,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"The NVIDIA driver on your system is too old \(found version (?P<major>\d{1,2})0(?P<minor>\d)0\)",
         cause="The NVIDIA driver of that node supports CUDA {major}.{minor} at most, but the installed PyTorch was built for a newer CUDA",
         remedy='Update the driver of that node, or install PyTorch (and vLLM, SGLang, flash-attn) built for CUDA {major}.{minor} or older. `python -c "import torch; print(torch.version.cuda)"` shows what PyTorch was built for',
-        source="pytorch c10/cuda/CUDAFunctions.cpp (commit 01a6a16); failures.md",
+        source="pytorch c10/cuda/CUDAFunctions.cpp (commit 01a6a16)",
         matches=(
             "RuntimeError: The NVIDIA driver on your system is too old (found version 12020). Please update your GPU driver by downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx",
             "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 12080). Please update your GPU driver by downloading and installing a new version from the URL: "
@@ -117,13 +118,14 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"(?:[Ee]rror|Error \d{1,3}|failure|failed)(?: \d{1,4})?:? ?'?CUDA driver version is insufficient for CUDA runtime version",
         cause="The NVIDIA driver of that node is older than the CUDA of this library, or the process sees no driver at all",
         remedy="`nvidia-smi` in the same environment shows the newest CUDA that the driver supports: update the driver, or install libraries built for that CUDA. If `nvidia-smi` is not found, the container was started without GPUs",
-        source="code index files 46639441762, 68649534727 and 71536520077",
+        source="the CUDA runtime's text of error 35",
         matches=(
             "RuntimeError: CUDA driver version is insufficient for CUDA runtime version",
             "Cuda Error: CUDA driver version is insufficient for CUDA runtime version",
         ),
         differs=('    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";',),
         look_up="driver",
+        is_general=True,
     ),
     KnownError(
         name="driver-library-mismatch",
@@ -131,7 +133,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"[Ff]ailed to initialize NVML: Driver/library version mismatch",
         cause="The NVIDIA driver's libraries have another version than the module in the node's kernel, as after an update of the driver without a reboot",
         remedy="Drain that node and reboot it. If `nvidia-smi` works on the host and fails only in the container, restart the container. Hold the driver's packages, so that automatic updates do not repeat it",
-        source="code index files 57885824206, 68654457586 and 71479631836",
+        source="NVML's text of the error, in public logs",
         matches=(
             "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.126",
             "failed to initialize NVML: Driver/library version mismatch",
@@ -174,7 +176,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"(?:[Ee]rror|failure)(?: 803)?:? {0,2}'?system has unsupported display driver / cuda driver combination",
         cause="The CUDA driver library (libcuda.so) that the process loads does not fit the driver in the node's kernel (error 803)",
         remedy="`ldconfig -p | grep libcuda.so.1` and LD_LIBRARY_PATH show which is loaded: remove `/usr/local/cuda/compat` from them, or use an image built for this driver's CUDA. If the driver was just updated: reboot the node",
-        source="vllm-project/vllm issue 15335; code index files 68816661359 and 54836697164 (compat library), 57939993060",
+        source="vllm-project/vllm issue 15335",
         matches=(
             "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? "
             "Error 803: system has unsupported display driver / cuda driver combination",
@@ -190,7 +192,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"(?:[Ee]rror|failure)(?: 804)?:? {0,2}'?forward compatibility was attempted on non supported HW",
         cause="The process loads a newer libcuda.so (cuda-compat) than the node's driver, and this GPU or driver does not support that (error 804)",
         remedy="Remove `/usr/local/cuda/compat` from LD_LIBRARY_PATH and the linker's cache (`ldconfig -p | grep libcuda.so.1`), or update the node's driver, or use an image built for this driver's CUDA",
-        source="chenfei-wu/TaskMatrix issue 379; code index file 58787727765",
+        source="chenfei-wu/TaskMatrix issue 379",
         matches=(
             "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have \nalready set an error? Error 804: forward compatibility was attempted on non supported HW",
         ),
@@ -231,7 +233,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment",
         cause="The CUDA driver gave an unknown error when it started: most often the module nvidia_uvm of that node is not loaded or is broken, or CUDA_VISIBLE_DEVICES changed after the start of the process",
         remedy='`python -c "import torch; torch.zeros(1).cuda()"` on that node: if it fails too, `sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm`, or reboot the node. If it works, set CUDA_VISIBLE_DEVICES before Python starts',
-        source="pytorch c10/cuda/CUDAFunctions.cpp (commit 01a6a16); code index files 43767006490, 27326954842 (nvidia_uvm) and 60240025718 (bad host)",
+        source="pytorch c10/cuda/CUDAFunctions.cpp (commit 01a6a16)",
         matches=(
             "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero.",
         ),
@@ -247,7 +249,7 @@ DRIVER: tuple[KnownError, ...] = (
         cause="The process cannot find the CUDA driver library libcuda.so: its node has no NVIDIA driver, its container was started without GPUs, or the library is not where the linker looks",
         remedy="`nvidia-smi` and `ldconfig -p | grep libcuda` in the same container: if the first fails, start it with GPUs (`--gpus all`; Kubernetes: limit nvidia.com/gpu); if only the second is empty, run `sudo ldconfig` "
         "or add the library's directory to LD_LIBRARY_PATH",
-        source="code index files 71165870854 (Megatron in a container without GPU), 66495224374; triton libcuda_dirs (code index files 37559360074, 54013513147)",
+        source="glibc's text for a library that is missing, and triton libcuda_dirs",
         matches=(
             "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory",
             "OSError: libcuda.so.1: cannot open shared object file",
@@ -277,7 +279,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"(?:CUDA (?:driver |runtime )?error:|RuntimeError:|Error 100:|Cuda failure[^\n]{0,8}) ?'?no CUDA-capable device is detected",
         cause="The process sees no GPU: CUDA_VISIBLE_DEVICES is empty or names none that exists, or its container or node has none",
         remedy=_NO_GPU,
-        source="CUDA runtime's text of error 100 in code index files 68406346054 and 71344305604",
+        source="the CUDA runtime's text of error 100",
         matches=(
             "RuntimeError: CUDA error: no CUDA-capable device is detected",
             "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 100 'no CUDA-capable device is detected'",
@@ -293,7 +295,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"Error: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
         cause="The process asked for NCCL but sees no GPU",
         remedy=_NO_GPU,
-        source="pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (code index files 208631551 and 6378646345)",
+        source="pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
         matches=(
             "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
             "RuntimeError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
@@ -307,20 +309,9 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"RuntimeError: Failed to infer device type",
         cause="vLLM found no GPU in its process: none is visible there, the driver does not work there, or this vLLM was built for another kind of device",
         remedy=_NO_GPU,
-        source="code index files 57937203338, 55025004803 and 63486762953",
+        source="vllm's text, in public logs",
         matches=("RuntimeError: Failed to infer device type",),
         differs=('# a CPU-only runner fails with "Failed to infer device type" even for mock tests',),
-        look_up="driver",
-    ),
-    KnownError(
-        name="vllm-no-device-old",
-        marker="No supported device detected",
-        pattern=r"RuntimeError: No supported device detected\.",
-        cause="vLLM found no GPU in its process (versions up to 0.5)",
-        remedy=_NO_GPU,
-        source="OpenRLHF/OpenRLHF issue 233",
-        matches=("RuntimeError: No supported device detected.",),
-        differs=("INFO: No supported device detected for RDMA, using TCP",),
         look_up="driver",
     ),
     KnownError(
@@ -330,7 +321,7 @@ DRIVER: tuple[KnownError, ...] = (
         cause="Triton found no GPU driver in a process that imported or ran its kernels: the process sees no GPU, or its Triton installation is broken",
         remedy="Code that runs Triton kernels on import must not be imported in a process without GPU (EasyR1: `pip uninstall deepspeed`). In a process that shall have one, `nvidia-smi -L` must work and "
         "CUDA_VISIBLE_DEVICES must not be empty; else reinstall triton",
-        source="README of EasyR1 (code index file 6657375120); code index files 67070646377, 69017051400 and 52100004527",
+        source="README of EasyR1; Triton runtime/driver.py",
         matches=("RuntimeError: 0 active drivers ([]). There should only be one.",),
         differs=("RuntimeError: 2 active drivers ([<class 'a.CudaDriver'>, <class 'b.HIPDriver'>]). There should only be one.",),
         look_up="driver",
@@ -342,7 +333,7 @@ DRIVER: tuple[KnownError, ...] = (
         cause="The installed PyTorch is the build for CPUs",
         remedy="`pip list | grep torch` on that node and in the job's runtime_env: another package has replaced torch. Install the CUDA build again, in the version that vLLM or SGLang requires "
         "(for example with `--index-url https://download.pytorch.org/whl/cu126`)",
-        source="code index files 54294585724, 16354247239 and 58416805999",
+        source="torch/cuda/__init__.py, in public logs",
         matches=("AssertionError: Torch not compiled with CUDA enabled",),
         differs=('r"(?:Your setup doesn\'t support bf16/gpu\\.|Torch not compiled with CUDA enabled|"',),
     ),
@@ -380,7 +371,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"local_world_size \((?P<ranks>\d{1,5})\) must be less than or equal to the number of visible devices \((?P<seen>\d{1,5})\)",
         cause="One vLLM engine shall use {ranks} GPUs of a node, but its process sees {seen}",
         remedy="Give the engine {ranks} GPUs, or lower tensor_parallel_size × pipeline_parallel_size to {seen}; if the engine spans nodes, it needs vLLM's Ray executor (distributed_executor_backend=ray). Check CUDA_VISIBLE_DEVICES of the process",
-        source="vllm vllm/v1/worker/gpu_worker.py (code index files 57467085378 and 67117648673); log in code index file 71071116602",
+        source="vllm vllm/v1/worker/gpu_worker.py",
         matches=("AssertionError: local_world_size (2) must be less than or equal to the number of visible devices (1).",),
         differs=(
             'f"local_world_size ({self.parallel_config.local_world_size}) must be less than or equal to the number of visible devices "',
@@ -417,7 +408,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"Attempting to deserialize object on CUDA device\s{1,4}(?P<device>\d{1,3})\s{1,4}but\s{1,4}torch\.cuda\.device_count\(\) is (?P<seen>\d{1,3})",
         cause="A tensor of GPU {device} was loaded, or sent through Ray, into a process that sees {seen} GPU(s), numbered from 0",
         remedy='Send it as a CPU tensor (`.cpu()` before it is returned or put), or load it with `torch.load(..., map_location="cpu")`',
-        source="pytorch torch/serialization.py validate_cuda_device (code index file 37362302447); logs in code index files 38023429717 and 61198683607",
+        source="pytorch torch/serialization.py validate_cuda_device",
         matches=(
             "RuntimeError: Attempting to deserialize object on CUDA device 2 but torch.cuda.device_count() is 1. Please use torch.load with map_location to map your storages to an existing device.",
         ),
@@ -429,7 +420,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"RuntimeError: Cannot re-initialize CUDA in forked subprocess",
         cause="A process that had already used CUDA was forked, and its child used CUDA too, which CUDA does not allow",
         remedy='Start the children with spawn: for vLLM `export VLLM_WORKER_MULTIPROC_METHOD=spawn`; for a DataLoader multiprocessing_context="spawn" and no CUDA in the dataset; or use CUDA only after the children were started',
-        source="pytorch torch/cuda/__init__.py, text as in code index files 38806916041 and 55866489751 (vLLM)",
+        source="pytorch torch/cuda/__init__.py",
         matches=(
             "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
         ),
@@ -443,7 +434,7 @@ DRIVER: tuple[KnownError, ...] = (
         cause="The installed PyTorch was not built for this GPU ({arch})",
         remedy="Install a PyTorch that supports {arch} (sm_100 and sm_120, that is Blackwell, need a build for CUDA 12.8 or newer), with vLLM, SGLang and flash-attn built for it. "
         '`python -c "import torch; print(torch.cuda.get_arch_list())"` shows what the installed one supports',
-        source="pytorch torch/cuda/__init__.py, text as in code index files 43935641378, 2243756708 and 55561059863; Comfy-Org/ComfyUI pull request 16438 (architectures per build)",
+        source="pytorch torch/cuda/__init__.py; Comfy-Org/ComfyUI pull request 16438 (architectures per build)",
         matches=(
             "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_61 sm_70 sm_75 sm_80 sm_86 sm_90.",
         ),
@@ -469,7 +460,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"(?:CUDA (?:driver )?error: |Triton Error \[CUDA\]: )device kernel image is invalid",
         cause="The driver cannot read the code of a CUDA kernel: most often the kernel was compiled by a newer CUDA than the node's driver supports",
         remedy="`nvidia-smi` shows the newest CUDA of the driver: update the driver, or use libraries (and Triton's ptxas) of that CUDA or older. If the driver is new enough, delete the compiled kernels: `rm -rf ~/.triton/cache ~/.cache/vllm`",
-        source="code index files 55163487807 and 67181624668 (CUDA newer than the driver), 10072336888 and 71403557833 (Triton)",
+        source="the CUDA runtime's text of error 200, in public logs",
         matches=(
             "CUDA error: device kernel image is invalid",
             "RuntimeError: Triton Error [CUDA]: device kernel image is invalid",
@@ -483,7 +474,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"(?:[Ee]rror|failure)[^\n]{0,40}the provided PTX was compiled with an unsupported toolchain",
         cause="A CUDA kernel was compiled by a newer CUDA than the driver of that node supports",
         remedy="`nvidia-smi` shows the newest CUDA of the driver: update the driver of that node, or install that library (vLLM, SGLang, flash-attn, an extension) built with that CUDA or older",
-        source="code index files 12277920609 (vLLM awq_marlin), 69128744140 and 61951865230",
+        source="the CUDA runtime's text of error 222, in public logs",
         matches=("torch.AcceleratorError: CUDA error: the provided PTX was compiled with an unsupported toolchain.",),
         differs=("This indicates that the provided PTX was compiled with an unsupported toolchain.",),
         look_up="driver",
@@ -494,17 +485,17 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"RuntimeError: FlashAttention only supports Ampere GPUs or newer",
         cause="FlashAttention 2 does not run on this GPU, which is older than Ampere (V100, T4, RTX 20)",
         remedy='Use another attention there: `attn_implementation="sdpa"` for the trainer (OpenRLHF: without flash_attn), another attention backend for the rollout engine; or use GPUs from A100 or RTX 30 on',
-        source="flash-attention csrc/flash_attn/flash_api.cpp (code index file 4953046092); code index files 62507252199 and 32325745451",
+        source="flash-attention csrc/flash_attn/flash_api.cpp",
         matches=("RuntimeError: FlashAttention only supports Ampere GPUs or newer.",),
         differs=("UserWarning: FlashAttention only supports Ampere GPUs or newer.",),
     ),
     KnownError(
         name="vllm-bfloat16-unsupported",
         marker="Bfloat16 is only supported on GPUs with compute capability",
-        pattern=r"ValueError: Bfloat16 is only supported on GPUs with compute capability\s{1,4}of at least 8\.0\. Your (?P<gpu>[^\n]{2,60}?) GPU (?:has compute capability (?:\d\.\d)|does not)",
-        cause="The GPU {gpu} cannot compute in bfloat16, which the model or its configuration asks for",
+        pattern=r"ValueError: Bfloat16 is only supported on GPUs with compute capability\s{1,4}of at least 8\.0\. Your (?P<gpu_name>[^\n]{2,60}?) GPU (?:has compute capability (?:\d\.\d)|does not)",
+        cause="The GPU {gpu_name} cannot compute in bfloat16, which the model or its configuration asks for",
         remedy="Set the dtype of the engine to float16 (vLLM `--dtype half`; veRL `actor_rollout_ref.rollout.dtype=float16`) and train in fp16, or use GPUs from A100 or RTX 30 on",
-        source="vllm vllm/worker/worker.py _check_if_gpu_supports_dtype (code index files 124706674 and 34224317296)",
+        source="vllm vllm/worker/worker.py _check_if_gpu_supports_dtype",
         matches=(
             "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has compute capability 7.5. You can use float16 instead by explicitly setting the`dtype` flag in CLI, for example: --dtype=half.",
         ),
@@ -516,7 +507,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"ValueError: Your setup doesn't support bf16/gpu",
         cause="bf16 was asked for in a process that sees no GPU, or sees one older than Ampere",
         remedy='`python -c "import torch; print(torch.cuda.is_available(), torch.cuda.get_device_capability())"` in the same environment: if False, repair the driver, the CUDA build of torch or CUDA_VISIBLE_DEVICES; if below (8, 0), train in fp16',
-        source="transformers training_args.py, text as in code index files 31640455262 (old GPU), 53278141595 (torch for CPU) and 57607133088 (driver too old)",
+        source="transformers training_args.py",
         matches=("ValueError: Your setup doesn't support bf16/gpu.",),
         differs=('# raises "Your setup doesn\'t support bf16/gpu" when bf16 is on and no CUDA device is visible',),
         look_up="driver",
@@ -527,7 +518,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"The quantization method (?P<method>[\w-]{2,40}) is not supported for the current GPU\. Minimum capability: (?P<needed>\d{2,3})\.(?: Current capability: \d{2,3})?",
         cause="This GPU is too old for weights quantized with {method}: it needs compute capability {needed} (89: Ada, 90: Hopper, 80: Ampere, 75: Turing)",
         remedy="Use the model without this quantization (bf16 or fp16 weights), or GPUs of capability {needed} or more (`nvidia-smi --query-gpu=name,compute_cap --format=csv`)",
-        source="vllm-project/vllm issues 1282 and 4202; vllm vllm/config/vllm.py (quoted in code index file 70976838443)",
+        source="vllm-project/vllm issues 1282 and 4202; vllm vllm/config/vllm.py",
         matches=(
             "ValueError: The quantization method fp8 is not supported for the current GPU. Minimum capability: 89. Current capability: 86.",
             "ValueError: The quantization method awq is not supported for the current GPU. Minimum capability: 75. Current capability: 70.",
@@ -540,7 +531,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"type (?P<dtype>fp8\w{2,12}) not supported in this architecture\. The supported fp8 dtypes are",
         cause="This GPU cannot compute in the 8-bit format {dtype}, which the model or the KV cache uses; that needs Ada or Hopper (capability 8.9)",
         remedy="Use the model in bf16 and leave the KV cache alone (vLLM and SGLang `--kv-cache-dtype auto`), or use GPUs such as L40, H100 or newer",
-        source="vllm-project/vllm issue in code index file 30839224488; code index files 52756035829 and 56720859199",
+        source="Triton's text, in public logs of vLLM",
         matches=("ValueError(\"type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e4b15', 'fp8e5')\")",),
         differs=("Triton's fp8e4nv type is not supported in this architecture before sm_89",),
     ),
@@ -550,7 +541,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"RuntimeError: [^\n]{0,160}?torch\._scaled_mm is only supported on CUDA devices with compute capability",
         cause="This GPU cannot multiply in FP8, which the model or its quantization uses; that needs Ada or Hopper (capability 8.9)",
         remedy="Use the model in bf16 (without quantization fp8), or GPUs such as L40, H100 or newer (`nvidia-smi --query-gpu=name,compute_cap --format=csv`)",
-        source="pytorch aten/src/ATen/native/cuda/Blas.cpp (code index file 495323731); vLLM logs in code index files 43538788302 and 19161898403",
+        source="pytorch aten/src/ATen/native/cuda/Blas.cpp",
         matches=(
             "RuntimeError: torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+",
             "ERROR 12-07 14:21:53 engine.py:366] RuntimeError: Error in model execution (input dumped to /tmp/err_execute_model_input_20241207-142153.pkl): torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+",
@@ -563,7 +554,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"AssertionError: Device compute capability (?P<needed>[\d.]{1,5}) or higher required for FP8 execution",
         cause="Transformer Engine was told to train in FP8, but this GPU is too old for it (it needs capability {needed}: Ada or Hopper)",
         remedy="Train without FP8 (Megatron without `--fp8-format`, Transformer Engine's fp8_autocast off), or use GPUs such as H100",
-        source="transformer_engine pytorch/fp8.py check_fp8_support (code index files 12906178812 and 3874786138); log in code index file 53654648938",
+        source="transformer_engine pytorch/fp8.py check_fp8_support",
         matches=("AssertionError: Device compute capability 8.9 or higher required for FP8 execution.",),
         differs=("    # Device compute capability 8.9 or higher required for FP8 execution.",),
     ),
@@ -614,7 +605,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"(?:CUDA (?:driver )?error: |Triton Error \[CUDA\]: |Cuda failure[^\n]{0,8}'|Cuda error [^\n]{0,100}')an illegal memory access was encountered",
         cause="A CUDA kernel read or wrote outside of its memory; the traceback shows where it was noticed, not where it happened",
         remedy=_KERNEL,
-        source="verl-project/verl issue 241; vllm-project/vllm issues 6976, 13673 and 5376; ai-bond/flash-attention-v100 issue 29; code index file 40793185331 (custom_all_reduce only reports it)",
+        source="verl-project/verl issue 241; vllm-project/vllm issues 6976, 13673 and 5376; ai-bond/flash-attention-v100 issue 29",
         matches=(
             "RuntimeError: CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.",
             "RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered",
@@ -628,7 +619,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"(?:CUDA (?:driver )?error: |Triton Error \[CUDA\]: |Cuda failure[^\n]{0,8}')unspecified launch failure",
         cause="A CUDA kernel was broken off: it used memory that it may not, or the GPU failed",
         remedy=_KERNEL,
-        source="code index files 69524029611, 66125974806 and 56420506747",
+        source="the CUDA runtime's text of error 719, in public logs",
         matches=("torch.AcceleratorError: CUDA error: unspecified launch failure",),
         differs=('    "cuda error: unspecified launch failure",',),
     ),
@@ -638,7 +629,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"Error: CUDA error: misaligned address",
         cause="A CUDA kernel used an address that is not aligned: a fault of that kernel's library",
         remedy=_KERNEL,
-        source="code index files 25990997979, 55676148339 and 54667752338",
+        source="the CUDA runtime's text of error 716, in public logs",
         matches=("torch.AcceleratorError: CUDA error: misaligned address",),
         differs=('    "CUDA error: misaligned address",',),
     ),
@@ -650,7 +641,7 @@ DRIVER: tuple[KnownError, ...] = (
         cause="CUDA code shall be compiled, but no CUDA toolkit (nvcc) was found on that node",
         remedy='Use an image with the toolkit (its name has "devel"), or install nvcc of the CUDA that torch was built for, then `export CUDA_HOME=/usr/local/cuda` before `ray start` or in the job\'s runtime_env. '
         "`which nvcc` must work on every node",
-        source="deepspeedai/DeepSpeed issues 2772 and 2337; jingyaogong/minimind issue 48; pytorch torch/utils/cpp_extension.py (code index file 12929971000)",
+        source="deepspeedai/DeepSpeed issues 2772 and 2337; jingyaogong/minimind issue 48; pytorch torch/utils/cpp_extension.py",
         matches=(
             "deepspeed.ops.op_builder.builder.MissingCUDAException: CUDA_HOME does not exist, unable to compile CUDA op(s)",
             "AssertionError: CUDA_HOME does not exist, unable to compile CUDA op(s)",
@@ -666,7 +657,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"RuntimeError: Could not find nvcc and default cuda_home='(?P<home>[^'\n]{1,120})' doesn't exist",
         cause="FlashInfer shall compile a kernel, but that node has no nvcc ({home} does not exist)",
         remedy='Use an image with the CUDA toolkit (its name has "devel"), or set CUDA_HOME to an installed one before `ray start`. For vLLM `VLLM_USE_FLASHINFER_SAMPLER=0`, for SGLang `--attention-backend triton --sampling-backend pytorch` avoids it',
-        source="code index files 55755032833, 66711442392, 68735247910 (vLLM's sampler) and 39140472544 (SGLang)",
+        source="FlashInfer jit/cpp_ext.py, in public logs of vLLM and SGLang",
         matches=("RuntimeError: Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist",),
         differs=("#     dies with: Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist",),
     ),
@@ -677,7 +668,7 @@ DRIVER: tuple[KnownError, ...] = (
         cause="CUDA code shall be compiled, but {nvcc} does not exist on that node: the CUDA toolkit is missing or CUDA_HOME is wrong",
         remedy='Use an image with the toolkit (its name has "devel", not "runtime"), or `module load cuda`, or set CUDA_HOME to the installed toolkit (`ls -d /usr/local/cuda*`) before `ray start`; '
         "for flash-attn a ready-made wheel needs no nvcc",
-        source="code index files 14600513635 (flash-attn in a runtime image), 66133988081 (DeepSpeed) and 67337648066",
+        source="CPython's FileNotFoundError, in public logs of builds",
         matches=("FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",),
         differs=("/bin/sh: 1: /usr/local/cuda/bin/nvcc: Permission denied",),
     ),
@@ -687,7 +678,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"The detected CUDA version \((?P<toolkit>[\d.]{2,8})\) mismatches\s{1,8}the\s{1,8}version\s{1,8}that\s{1,8}was\s{1,8}used\s{1,8}to\s{1,8}compile\s{1,8}PyTorch \((?P<torch>[\d.]{2,8})\)",
         cause="An extension shall be compiled with CUDA {toolkit}, but PyTorch was built for CUDA {torch}",
         remedy="Install the toolkit of CUDA {torch} and set `export CUDA_HOME=/usr/local/cuda-{torch}`, or install a PyTorch built for CUDA {toolkit}; a ready-made wheel of the extension needs neither",
-        source="pytorch torch/utils/cpp_extension.py, text as in code index files 5659991090, 41120965971 and 69431598620",
+        source="pytorch torch/utils/cpp_extension.py",
         matches=(
             "RuntimeError:\n      The detected CUDA version (11.8) mismatches the version that was used to compile\n      PyTorch (12.1). Please make sure to use the same CUDA versions.",
         ),
@@ -701,7 +692,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"Installed CUDA version (?P<toolkit>[\d.]{2,8}) does not match the version torch was compiled with (?P<torch>[\d.]{2,8}),\s{1,8}unable to compile",
         cause="DeepSpeed shall compile an operator (such as CPU Adam) with CUDA {toolkit}, but PyTorch was built for CUDA {torch}",
         remedy="Install the toolkit of CUDA {torch} and set `export CUDA_HOME=/usr/local/cuda-{torch}` before `ray start` or in the job's runtime_env; without optimizer offload (OpenRLHF adam_offload) CPU Adam is not compiled at all",
-        source="deepspeed op_builder/builder.py assert_no_cuda_mismatch (code index files 44689392242, 5470354145 and 29278962886)",
+        source="deepspeed op_builder/builder.py assert_no_cuda_mismatch",
         matches=(
             "deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 11.8 does not match the version torch was compiled with 12.1, unable to compile cuda/cpp extensions without a matching cuda version.",
         ),
@@ -715,7 +706,7 @@ DRIVER: tuple[KnownError, ...] = (
         pattern=r"nvcc fatal {1,4}: Unsupported gpu architecture '(?P<arch>compute_\w{2,5})'",
         cause="The CUDA toolkit (nvcc) of that node does not know {arch}: it is too old for this GPU, or too new for a very old one",
         remedy="`nvcc --version` and `nvidia-smi --query-gpu=name,compute_cap --format=csv`: use a toolkit that knows the GPU (8.0: 11.0, 8.9 and 9.0: 11.8, 10.0 and 12.0: 12.8 or newer) through CUDA_HOME; or take architectures that you do not have out of TORCH_CUDA_ARCH_LIST",
-        source="code index files 55162550532 (compute_89), 44124272609 (compute_120a) and 40657636319 (compute_80)",
+        source="nvcc's text, in public logs of builds",
         matches=("nvcc fatal   : Unsupported gpu architecture 'compute_89'",),
         differs=("_or_ I receive a `Unsupported gpu architecture 'compute_30'` error during compilation",),
     ),

@@ -34,3 +34,12 @@ class KnownError(msgspec.Struct, frozen=True, kw_only=True):
     """What the cluster's present state can add to the cause: who has the port, who holds the GPU's memory."""
     is_consequence: bool = False
     """Whether it usually follows from another error elsewhere, such as a peer that died; another error in the same log is then the cause."""
+    is_warning: bool = False
+    """Whether it is only a notice, of something slow or unusual: by itself it ends no job."""
+    is_general: bool = False
+    """Whether more special rows match the same texts; general rows come last in the table."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it can be the cause of a failure by itself."""
+        return not self.is_consequence and not self.is_warning

@@ -6,31 +6,10 @@ from cockpit.failures.known.error import KnownError
 
 FILES: tuple[KnownError, ...] = (
     KnownError(
-        name="ray-out-of-disk",
-        marker="local disk's utilization is over capacity",
-        pattern=r"local object store is full and the local disk's utilization is over capacity",
-        cause="Ray could not spill an object: the object store of that node is full, and its disk is more than 95 % full",
-        remedy="`df -h /tmp /dev/shm` on that node; delete old Ray sessions and checkpoints there, or start Ray with its files on a bigger disk: "
-        "`ray start --temp-dir=/data/ray`; `ray memory` shows which objects are held",
-        source="ray 2.60 exceptions.py, OutOfDiskError",
-        matches=(
-            "ray.exceptions.OutOfDiskError: Local disk is full\n"
-            "The object cannot be created because the local object store is full and the local disk's utilization is over capacity (95% by default)."
-            "Tip: Use `df` on this node to check disk usage and `ray memory` to check object store memory usage.",
-        ),
-        differs=(
-            "ray.exceptions.ObjectStoreFullError: Failed to put object 00ff in object store because it is full. Object size is 516884584 bytes.",
-            "(raylet) file_system_monitor.cc:111: /tmp/ray/session_2026 is over 95% full, available space: 3 GB; capacity: 100 GB. "
-            "Object creation will fail if spilling is required.",
-        ),
-        action="clean",
-        look_up="disk",
-    ),
-    KnownError(
         name="disk-full-at-path",
         marker="No space left on device: '",
         pattern=r"No space left on device: '(?P<path>[^'\n/]{0,200}/?[^'\n/]{1,200}/[^'\n]{1,400})'",
-        cause="the file system that holds {path} is full (or has no free inodes)",
+        cause="The file system that holds {path} is full (or has no free inodes)",
         remedy="`d=$(dirname '{path}'); df -h $d; df -i $d` on that node shows which of the two; delete old checkpoints, caches and dead Ray sessions there, "
         "or write to another disk",
         source="Antergos/Cnchi issue 1031, casualsnek/waydroid_script issue 39 (the form with a path); Python's OSError",
@@ -49,7 +28,7 @@ FILES: tuple[KnownError, ...] = (
         name="disk-full",
         marker="No space left on device",
         pattern=r"No space left on device(?!\.\s{1,3}joblib)(?! \(inotify)",
-        cause="a write failed because a file system of that node is full; the line does not say which one",
+        cause="A write failed because a file system of that node is full; the line does not say which one",
         remedy="`df -h; df -i` on that node: look at the checkpoint directory, /tmp, /dev/shm and the home directory; delete old checkpoints and dead Ray "
         "sessions, or point the output, `TMPDIR` and `HF_HOME` to another disk",
         source="hiyouga/LlamaFactory issue 5155 (safetensors); ray-project/ray issue 32481",
@@ -64,12 +43,13 @@ FILES: tuple[KnownError, ...] = (
         ),
         action="clean",
         look_up="disk",
+        is_general=True,
     ),
     KnownError(
         name="disk-quota-exceeded",
         marker="Disk quota exceeded",
         pattern=r"\[Errno 122\][^\n]{0,10}Disk quota exceeded|Disk quota exceeded(?: \(os error 122\)|: '|$)",
-        cause="the user's (or the project's) quota on that file system is used up, although the disk may have free space",
+        cause="The user's (or the project's) quota on that file system is used up, although the disk may have free space",
         remedy="`quota -s` (Lustre: `lfs quota -h -u $USER $HOME`) shows blocks and number of files; delete files there, ask for more, or move checkpoints, "
         "`HF_HOME`, `TRITON_CACHE_DIR` and `TMPDIR` off that file system",
         source="open-mmlab/mmdetection issue 12069",
@@ -105,10 +85,10 @@ FILES: tuple[KnownError, ...] = (
         marker="PytorchStreamReader failed",
         pattern=r"PytorchStreamReader failed (?P<what>reading zip archive: (?:failed finding central directory|not a ZIP archive|"
         r"invalid header or archive is corrupted)|reading file [^\n:]{1,120}: file read failed)",
-        cause="a .pt/.bin file is incomplete or corrupt ({what})",
-        remedy="compare its size with its siblings (`ls -l`): saving or downloading was cut off, or a job still writes it; resume from the previous checkpoint "
+        cause="A .pt/.bin file is incomplete or corrupt ({what})",
+        remedy="Compare its size with its siblings (`ls -l`): saving or downloading was cut off, or a job still writes it; resume from the previous checkpoint "
         "(veRL: `trainer.resume_mode=resume_path trainer.resume_from_path=` with the older global_step directory), or download it again",
-        source="CompVis/stable-diffusion issue 93, SadTalker issue 217; PyTorch caffe2/serialize/inline_container.cc (stored file 76119278)",
+        source="CompVis/stable-diffusion issue 93, SadTalker issue 217; PyTorch caffe2/serialize/inline_container.cc",
         matches=(
             "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
             "RuntimeError: PytorchStreamReader failed reading file data/12: file read failed",
@@ -123,9 +103,9 @@ FILES: tuple[KnownError, ...] = (
         marker="WeightsUnpickler error: Unsupported",
         pattern=r"WeightsUnpickler error: Unsupported (?:global: GLOBAL|class) (?P<object>\S{1,150})",
         cause="torch.load refuses the checkpoint, since it holds an object ({object}) that is not plain weights (since torch 2.6 this is the default)",
-        remedy="if you trust the file: `export TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` for the job (works where the code does not pass weights_only itself), "
+        remedy="If you trust the file: `export TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` for the job (works where the code does not pass weights_only itself), "
         "or load it with `weights_only=False` or `torch.serialization.add_safe_globals`",
-        source="a log with torch 2.6 (stored files 44270278032 and 56239489746)",
+        source="torch/_weights_only_unpickler.py 2.6, in public logs",
         matches=(
             "_pickle.UnpicklingError: Weights only load failed.\n"
             "\tWeightsUnpickler error: Unsupported global: GLOBAL ultralytics.nn.tasks.DetectionModel was not an allowed global by default. "
@@ -137,10 +117,10 @@ FILES: tuple[KnownError, ...] = (
         name="torch-load-not-a-checkpoint",
         marker="invalid load key, '",
         pattern=r"UnpicklingError: invalid load key, '(?P<key>[^'\n]{1,8})'",
-        cause="the file that was loaded is not a checkpoint: it begins with the character {key}",
-        remedy="look at its first bytes with `head -c 200`: `version https://git-lfs` is a Git LFS pointer (run `git lfs pull` in that repository), "
+        cause="The file that was loaded is not a checkpoint: it begins with the character {key}",
+        remedy="Look at its first bytes with `head -c 200`: `version https://git-lfs` is a Git LFS pointer (run `git lfs pull` in that repository), "
         "`<` is a web page that was saved instead of the file; otherwise it is damaged: download it again",
-        source="a Streamlit log and notes of LFS pointers (stored files 267680708, 70622865191)",
+        source="CPython's pickle, in public logs of Git LFS pointers",
         matches=("_pickle.UnpicklingError: invalid load key, 'v'.", "UnpicklingError: invalid load key, '<'."),
         differs=("_pickle.UnpicklingError: Weights only load failed.", "ValueError: invalid load key in the config"),
     ),
@@ -149,7 +129,7 @@ FILES: tuple[KnownError, ...] = (
         marker="Error while deserializing header",
         pattern=r"(?:SafetensorError: |^[^\n]{0,200})Error while deserializing header: (?P<what>MetadataIncompleteBuffer|[Hh]eader ?[Tt]oo ?[Ll]arge|"
         r"[Hh]eader ?[Tt]oo ?[Ss]mall|InvalidHeader\w{0,20}|[Ii]nvalid [^\n]{1,80}|[Ii]ncomplete [^\n]{1,80})",
-        cause="a .safetensors file is incomplete or is not a safetensors file ({what})",
+        cause="A .safetensors file is incomplete or is not a safetensors file ({what})",
         remedy="`ls -l` in the model's directory: a file of about 130 bytes is a Git LFS pointer (`git lfs pull`), a shorter one than on the Hub was cut off "
         "(delete it and download again); if a job just saved it, look for a full disk and use the previous checkpoint",
         source="lyogavin/airllm issue 137; smthemex/ComfyUI_YuE issue 28; safetensors issue 668; vllm-project/vllm issue 15445 (title)",
@@ -168,8 +148,8 @@ FILES: tuple[KnownError, ...] = (
         name="stale-file-handle-compile-cache",
         marker="Stale file handle: '",
         pattern=r"Stale file handle: '(?P<path>[^'\n]{0,300}(?:/\.triton/|torchinductor|/\.cache/vllm/)[^'\n]{0,300})'",
-        cause="the cache of compiled kernels lies on a network disk, where several ranks or nodes replace its files at the same time ({path})",
-        remedy="put the caches on a local disk of each node: `export TRITON_CACHE_DIR=/tmp/triton-$USER TORCHINDUCTOR_CACHE_DIR=/tmp/inductor-$USER "
+        cause="The cache of compiled kernels lies on a network disk, where several ranks or nodes replace its files at the same time ({path})",
+        remedy="Put the caches on a local disk of each node: `export TRITON_CACHE_DIR=/tmp/triton-$USER TORCHINDUCTOR_CACHE_DIR=/tmp/inductor-$USER "
         "VLLM_CACHE_ROOT=/tmp/vllm-$USER` before `ray start`, then start again",
         source="pytorch/pytorch issue 173679",
         matches=("OSError: [Errno 116] Stale file handle: '/root/.triton/cache/ABC/cuda_utils.cpython-310-x86_64-linux-gnu.so'",),
@@ -179,8 +159,8 @@ FILES: tuple[KnownError, ...] = (
         name="stale-file-handle",
         marker="Stale file handle",
         pattern=r"(?:\[Errno 116\]|errno = 116|os error 116)[^\n]{0,60}Stale file handle|Stale file handle \(os error 116\)",
-        cause="a file on a network file system was deleted or replaced, or the export was remounted, while this process had it open",
-        remedy="check that no other rank, node or clean-up job deletes or rewrites that file (caches: one directory per node on a local disk, "
+        cause="A file on a network file system was deleted or replaced, or the export was remounted, while this process had it open",
+        remedy="Check that no other rank, node or clean-up job deletes or rewrites that file (caches: one directory per node on a local disk, "
         "`HF_DATASETS_CACHE`, `TRITON_CACHE_DIR`); if every path of the mount fails, remount it; then resume from the last checkpoint",
         source="huggingface/transformers issue 9732; modelscope/ms-swift issue 6695; h5py/h5py issue 2346",
         matches=(
@@ -189,26 +169,16 @@ FILES: tuple[KnownError, ...] = (
             "OSError: [Errno 116] Unable to synchronously create file (unable to fstat file, errno = 116, error message = 'Stale file handle')",
         ),
         differs=("INFO retrying after stale file handle on server", "OSError: [Errno 5] Input/output error"),
-    ),
-    KnownError(
-        name="ray-temp-dir-of-another-user",
-        marker="Permission denied: '/tmp/ray",
-        pattern=r"PermissionError: \[Errno 13\] Permission denied: '(?P<path>/tmp/ray(?:/[^'\n]{0,300})?)'",
-        cause="{path} belongs to another user, and this user may not use it",
-        remedy="start Ray with a directory of your own: `export RAY_TMPDIR=/tmp/ray-$USER` (or `ray start --temp-dir=/tmp/ray-$USER`) on every node; "
-        "`ls -ld /tmp/ray` shows the owner",
-        source="ray-project/ray issues 4593, 3899, 20634 (as collected in incidents.md B6)",
-        matches=("PermissionError: [Errno 13] Permission denied: '/tmp/ray/ray_current_cluster'",),
-        differs=("PermissionError: [Errno 13] Permission denied: '/tmp/ray-results/x'", "Permission denied (publickey)."),
+        is_general=True,
     ),
     KnownError(
         name="permission-denied-cache",
         marker="[Errno 13] Permission denied: '",
         pattern=r"\[Errno 13\] Permission denied: '(?P<path>[^'\n]{0,300}(?:/huggingface|/\.cache/|/\.triton|torchinductor|/hub/\.locks)[^'\n]{0,300})'",
-        cause="the user of this process may not write to the cache file {path}",
+        cause="The user of this process may not write to the cache file {path}",
         remedy="`ls -ld '{path}'; id` on that node: it was made by another user (often root in a container); use caches of your own: "
         "`export HF_HOME=/tmp/hf-$USER TRITON_CACHE_DIR=/tmp/triton-$USER TORCHINDUCTOR_CACHE_DIR=/tmp/inductor-$USER`, or give the directory to this user",
-        source="Python 3.11 PermissionError (form in stored file 8977653754); cache paths in huggingface/huggingface_hub issue 2543, pytorch issue 173679",
+        source="Python 3.11 PermissionError; cache paths in huggingface/huggingface_hub issue 2543, pytorch issue 173679",
         matches=(
             "PermissionError: [Errno 13] Permission denied: '/data/huggingface/hub/.locks/models--Qwen--Qwen3-8B/ab.lock'",
             "PermissionError: [Errno 13] Permission denied: '/root/.triton/cache'",
@@ -219,12 +189,13 @@ FILES: tuple[KnownError, ...] = (
         name="permission-denied-path",
         marker="[Errno 13] Permission denied: '",
         pattern=r"PermissionError: \[Errno 13\] Permission denied: '(?P<path>[^'\n]{1,500})'",
-        cause="the user of this process may not open or create {path}",
+        cause="The user of this process may not open or create {path}",
         remedy="`ls -ld '{path}' \"$(dirname '{path}')\"; id` on that node shows owner and user (a container or Ray on another node may run as another user); "
         "change the owner, or choose a path that this user may write to",
-        source="Python 3.11 PermissionError (form in stored file 8977653754)",
+        source="Python 3.11 PermissionError",
         matches=("PermissionError: [Errno 13] Permission denied: '/data/models/finetuned-model/'",),
         differs=("bash: ./run.sh: Permission denied", "PermissionError: [Errno 1] Operation not permitted"),
+        is_general=True,
     ),
     KnownError(
         name="read-only-file-system",
@@ -233,18 +204,19 @@ FILES: tuple[KnownError, ...] = (
         cause="{path} lies on a file system that is mounted read-only on that node",
         remedy="`findmnt -T \"$(dirname '{path}')\"` shows the mount: write to another directory, or mount it writable (Docker: without `:ro`; Kubernetes: "
         "`readOnly: false`); if it should be writable, `dmesg | grep -iE 'remount|I/O error'` shows a disk error",
-        source="Python's OSError 30, stored files 38019572777, 70711965677",
+        source="Python's OSError 30",
         matches=("OSError: [Errno 30] Read-only file system: '/app/datasets'",),
         differs=("OSError: [Errno 13] Permission denied: '/app/datasets'", "mounting as read-only file system: ok"),
+        is_general=True,
     ),
     KnownError(
         name="io-error-at-path",
         marker="Input/output error: '",
         pattern=r"\[Errno 5\] Input/output error: '(?P<path>[^'\n]{1,500})'",
-        cause="the kernel could not read or write {path}: its disk or its network mount failed",
-        remedy="on that node: `dmesg | tail -50` (disk errors, nfs/lustre messages), `findmnt -T '{path}'` and `ls -l '{path}'`; if other nodes can read it, "
+        cause="The kernel could not read or write {path}: its disk or its network mount failed",
+        remedy="On that node: `dmesg | tail -50` (disk errors, nfs/lustre messages), `findmnt -T '{path}'` and `ls -l '{path}'`; if other nodes can read it, "
         "drain this one and start again; if none can, the storage is down",
-        source="Python's OSError 5 (form with a path in stored file 57663713398)",
+        source="Python's OSError 5",
         matches=("OSError: [Errno 5] Input/output error: '/mnt/lustre/data/train.parquet'",),
         differs=("OSError: [Errno 5] Input/output error",),
     ),
@@ -252,21 +224,22 @@ FILES: tuple[KnownError, ...] = (
         name="io-error",
         marker="[Errno 5] Input/output error",
         pattern=r"OSError: \[Errno 5\] Input/output error(?!: ')",
-        cause="the kernel reported an input/output error: a disk or network mount failed, or the terminal or pipe of the output was gone",
-        remedy="the traceback above shows which: `print`, `write` or `flush` on stdout means the terminal was closed (start with `nohup`, tmux or "
+        cause="The kernel reported an input/output error: a disk or network mount failed, or the terminal or pipe of the output was gone",
+        remedy="The traceback above shows which: `print`, `write` or `flush` on stdout means the terminal was closed (start with `nohup`, tmux or "
         "`ray job submit`, and write to a file); otherwise `dmesg | tail -50` on that node shows disk or mount errors",
-        source="stored files 54838758972 (output gone) and 45391301428 (mount)",
+        source="Python's OSError 5, in public logs",
         matches=("OSError: [Errno 5] Input/output error",),
         differs=("OSError: [Errno 5] Input/output error: '/mnt/lustre/data/train.parquet'", "HTTP 502: Input/output error"),
+        is_general=True,
     ),
     KnownError(
         name="fuse-mount-died",
         marker="Transport endpoint is not connected: '",
         pattern=r"\[Errno 107\] Transport endpoint is not connected: '(?P<path>[^'\n]{1,500})'",
-        cause="the mount that holds {path} has died on that node (a FUSE or network file system without its process)",
+        cause="The mount that holds {path} has died on that node (a FUSE or network file system without its process)",
         remedy="`findmnt -T '{path}'` shows the mount point; unmount it with `fusermount -uz` or `umount -l` and mount it again, then restart the job; "
         "look for an out-of-memory kill of the mount's process in `dmesg`",
-        source="stored files 60439670396, 27240383456",
+        source="Python's OSError 107, in public logs",
         matches=("OSError: [Errno 107] Transport endpoint is not connected: '/data'",),
         differs=("OSError: [Errno 107] Transport endpoint is not connected",),
     ),
@@ -276,7 +249,7 @@ FILES: tuple[KnownError, ...] = (
         pattern=r"\[Errno 40\] Too many levels of symbolic links: '(?P<path>[^'\n]{1,500})'",
         cause="{path} is a symbolic link that leads back to itself",
         remedy="`namei -l '{path}'` on that node shows the loop: delete the wrong link and make it again with an absolute target",
-        source="Python 3.11.7 on Linux, stored file 63320095111",
+        source="Python 3.11.7 on Linux",
         matches=("OSError: [Errno 40] Too many levels of symbolic links: '/data/latest'",),
         differs=("RuntimeError: Symlink loop from '/p/a'",),
     ),
@@ -284,19 +257,19 @@ FILES: tuple[KnownError, ...] = (
         name="nfs-file-busy",
         marker="Device or resource busy: '.nfs",
         pattern=r"\[Errno 16\] Device or resource busy: '\.nfs[0-9a-f]{0,40}",
-        cause="a temporary directory on a network disk could not be deleted, since a process still has a file in it open; this alone seldom ends a job",
-        remedy="look for the real error above it; `export TMPDIR=/tmp` (a local disk) for the job avoids the message",
-        source="stored files 67104985524, 71535378803, 55905111884",
+        cause="A temporary directory on a network disk could not be deleted, since a process still has a file in it open; this alone seldom ends a job",
+        remedy="Look for the real error above it; `export TMPDIR=/tmp` (a local disk) for the job avoids the message",
+        source="Python's OSError 16 on NFS, in public logs",
         matches=("OSError: [Errno 16] Device or resource busy: '.nfs0000000008a6084a00000089'",),
         differs=("OSError: [Errno 16] Device or resource busy: '/dev/nvidia0'",),
-        is_consequence=True,
+        is_warning=True,
     ),
     KnownError(
         name="ray-socket-path-too-long",
         marker="AF_UNIX path length cannot exceed",
         pattern=r"AF_UNIX path length cannot exceed (?P<limit>\d{1,4}) bytes",
-        cause="the temporary directory of Ray has too long a path: its socket would need more than {limit} bytes",
-        remedy="use a short directory: `export RAY_TMPDIR=/tmp/r-$USER` (or `ray start --head --temp-dir=/tmp/r-$USER`); a long `TMPDIR` of the scheduler causes "
+        cause="The temporary directory of Ray has too long a path: its socket would need more than {limit} bytes",
+        remedy="Use a short directory: `export RAY_TMPDIR=/tmp/r-$USER` (or `ray start --head --temp-dir=/tmp/r-$USER`); a long `TMPDIR` of the scheduler causes "
         "this as well",
         source="ray 2.60 _private/utils.py line 1761",
         matches=(
@@ -306,29 +279,13 @@ FILES: tuple[KnownError, ...] = (
         differs=("OSError: AF_UNIX path too long", "OSError: [Errno 36] File name too long: 'x'"),
     ),
     KnownError(
-        name="disk-nearly-full-warning",
-        marker="Object creation will fail if spilling is required",
-        pattern=r"file_system_monitor\.cc:\d{1,5}\b[^\n]{0,10} (?P<path>/\S{1,300}) is over (?P<share>\d{1,3})% full",
-        cause="the disk with {path} was more than {share} % full: Ray warns, and fails as soon as it must spill objects",
-        remedy="`df -h {path}` on that node; delete the files of dead Ray sessions and old checkpoints, or start Ray with `--temp-dir` on a bigger disk",
-        source="incidents.md B5: ray-project/ray issues 41202, 49173",
-        matches=(
-            "(raylet) file_system_monitor.cc:111: /tmp/ray/session_2026-11-01 is over 95% full, available space: 3221225472; capacity: 107374182400. "
-            "Object creation will fail if spilling is required.",
-        ),
-        differs=("ray.exceptions.OutOfDiskError: Local disk is full",),
-        action="clean",
-        look_up="disk",
-        is_consequence=True,
-    ),
-    KnownError(
         name="model-weights-missing",
         marker="found in directory",
-        pattern=r"Error no file named (?P<names>[^\n]{5,200}?),? found in directory (?P<directory>\S{1,400}?)\.?(?:\s|$)",
-        cause="the model directory {directory} has no weights that transformers can read",
-        remedy="`ls -l {directory}` on that node: copy or download the missing *.safetensors; a veRL FSDP checkpoint must be merged first: "
-        "`python -m verl.model_merger merge --backend fsdp --local_dir {directory} --target_dir {directory}/hf`",
-        source="transformers modeling_utils.py (stored files 15254642977, 48386473706)",
+        pattern=r"Error no file named (?P<names>[^\n]{5,200}?),? found in directory (?P<path>\S{1,400}?)\.?(?:\s|$)",
+        cause="The model directory {path} has no weights that transformers can read",
+        remedy="`ls -l {path}` on that node: copy or download the missing *.safetensors; a veRL FSDP checkpoint must be merged first: "
+        "`python -m verl.model_merger merge --backend fsdp --local_dir {path} --target_dir {path}/hf`",
+        source="transformers modeling_utils.py",
         matches=(
             "OSError: Error no file named pytorch_model.bin, model.safetensors, tf_model.h5, model.ckpt.index or flax_model.msgpack found in directory /data/ckpt/global_step_100/actor.",
             "OSError: Error no file named model.safetensors, or pytorch_model.bin, found in directory /data/models/Qwen3-8B.",
@@ -342,7 +299,7 @@ FILES: tuple[KnownError, ...] = (
         cause="vLLM (or SGLang) found no weight files for {model} on that node",
         remedy="`ls -lL {model}` there: the download is incomplete or only on another node, or the files are in a format that the load format excludes; "
         "copy or download the *.safetensors; a training checkpoint must first be converted to Hugging Face format",
-        source="vLLM model loader (stored files 36907898274, 24202787009)",
+        source="vLLM model loader",
         matches=("RuntimeError: Cannot find any model weights with `/data/dolphin-2.5-mixtral-8x7b`",),
         differs=("WARNING: Cannot find any model weights in the draft folder",),
     ),
@@ -350,8 +307,8 @@ FILES: tuple[KnownError, ...] = (
         name="parquet-not-parquet",
         marker="Parquet magic bytes not found in footer",
         pattern=r"Parquet magic bytes not found in footer",
-        cause="a data file is not a Parquet file, or is incomplete",
-        remedy="check each file of `data.train_files` and `data.val_files`: `tail -c 4` of a good one prints PAR1; a file of about 130 bytes is a Git LFS pointer "
+        cause="A data file is not a Parquet file, or is incomplete",
+        remedy="Check each file of `data.train_files` and `data.val_files`: `tail -c 4` of a good one prints PAR1; a file of about 130 bytes is a Git LFS pointer "
         "(`git lfs pull`); otherwise make or download it again, and do not start while it is still being written",
         source="NVlabs/Tool-N1 issue 4; huggingface/datasets issue 4077; zilliztech/VectorDBBench issue 199",
         matches=(
@@ -365,7 +322,7 @@ FILES: tuple[KnownError, ...] = (
         name="file-lock-timeout",
         marker="could not be acquired",
         pattern=r"The file lock '(?P<path>[^'\n]{1,500})' could not be acquired",
-        cause="another process held the lock file {path} for longer than this one waited",
+        cause="Another process held the lock file {path} for longer than this one waited",
         remedy="`fuser -v '{path}'` on the nodes that share it shows who holds it; wait for that process or end it; if there is none, a dead process left it: "
         "`rm '{path}'`, then start again",
         source="filelock 4.2.11 _error.py",
@@ -379,7 +336,7 @@ FILES: tuple[KnownError, ...] = (
         name="hf-download-lock-wait",
         marker="still waiting to acquire lock on",
         pattern=r"[Ss]till waiting to acquire lock on (?P<path>\S{1,500}\.lock)",
-        cause="the download waits for the lock file {path}, which another process holds or which a dead process left",
+        cause="The download waits for the lock file {path}, which another process holds or which a dead process left",
         remedy="`fuser -v {path}` on the nodes that share it: let that download finish; if nobody holds it, `rm {path}` and start again; better download once "
         "before the job, and run with `HF_HUB_OFFLINE=1`",
         source="huggingface/huggingface_hub issue 2543 and pull request 3944",
@@ -387,16 +344,16 @@ FILES: tuple[KnownError, ...] = (
             "still waiting to acquire lock on /home/u/.cache/huggingface/hub/.locks/models--NousResearch--Meta-Llama-3.1-8B-Instruct/fc1c.lock",
         ),
         differs=("Attempting to acquire lock 140386484514192 on /cache/x.lock",),
-        is_consequence=True,
+        is_warning=True,
     ),
     KnownError(
         name="program-missing",
         marker="[Errno 2] No such file or directory: '",
         pattern=r"\[Errno 2\] No such file or directory: '(?P<program>ninja|nvcc|gcc|g\+\+|cc|c\+\+|git|nvidia-smi|ssh|srun|pdsh|hdfs|ffmpeg|ldconfig|ptxas)'",
-        cause="the program {program} is not on the PATH of the process on that node",
+        cause="The program {program} is not on the PATH of the process on that node",
         remedy="`which {program}` on that node; install it there (ninja: `python -m pip install ninja`; compilers: `apt-get install -y build-essential`), or add its "
         "directory to PATH before `ray start` (a virtual environment that is not activated: its bin directory)",
-        source="vLLM/SGLang logs with ninja (stored files 58661709987, 67621132584)",
+        source="Python's FileNotFoundError, in public logs of vLLM and SGLang without ninja",
         matches=(
             "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",
             "RuntimeError: Worker failed with error '[Errno 2] No such file or directory: 'ninja''",
@@ -410,22 +367,24 @@ FILES: tuple[KnownError, ...] = (
         cause="{path} did not exist on the node where this process ran",
         remedy="`ls -ld '{path}'` on that node: give an absolute path on a disk that all nodes share, and check its spelling; a relative path starts at the job's "
         "working directory (under Ray: a copy in /tmp/ray/session_latest/runtime_resources)",
-        source="Python 3.11.7 FileNotFoundError; incidents.md B5 (relative paths under Ray)",
+        source="Python 3.11.7 FileNotFoundError",
         matches=("FileNotFoundError: [Errno 2] No such file or directory: '/data/gsm8k/train.parquet'",),
         differs=(
             "python3: can't open file '/tmp/nothere.py': [Errno 2] No such file or directory",
             "ls: cannot access '/data': No such file or directory",
         ),
+        is_general=True,
     ),
     KnownError(
         name="is-a-directory",
         marker="[Errno 21] Is a directory: '",
         pattern=r"IsADirectoryError: \[Errno 21\] Is a directory: '(?P<path>[^'\n]{1,500})'",
         cause="{path} is a directory, but the program needs a file there",
-        remedy="name a file inside it (`ls -l '{path}'` shows them), or use the option that takes a directory; if a container made the directory in place of a missing "
+        remedy="Name a file inside it (`ls -l '{path}'` shows them), or use the option that takes a directory; if a container made the directory in place of a missing "
         "file to mount, delete it and mount the file",
         source="Python 3.11.7 IsADirectoryError",
         matches=("IsADirectoryError: [Errno 21] Is a directory: '/data/models/Qwen3-8B'",),
         differs=("cp: -r not specified; omitting directory '/data'",),
+        is_general=True,
     ),
 )

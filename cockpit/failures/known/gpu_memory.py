@@ -20,7 +20,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="vLLM wants {asked} GiB of the GPU's {total} GiB (gpu_memory_utilization {share}), but only {free} GiB was free when it started",
         remedy="`nvidia-smi` on that node shows who holds the rest. Left over from an earlier run: kill it. The trainer or another engine of this job: set "
         "gpu_memory_utilization below {free}/{total} (veRL `actor_rollout_ref.rollout.gpu_memory_utilization`)",
-        source="vllm vllm/v1/worker/utils.py request_memory (commit 0027b02); vllm-project/vllm issues 20305 and 50135 (incidents.md B4)",
+        source="vllm vllm/v1/worker/utils.py request_memory (commit 0027b02); vllm-project/vllm issues 20305 and 50135",
         matches=(
             "ValueError: Free memory on device (61.05/119.7 GiB) on startup is less than desired GPU memory utilization (0.52, 62.24 GiB). "
             "Decrease GPU memory utilization or reduce GPU memory used by other processes.",
@@ -43,7 +43,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         "freed memory on that GPU at that moment",
         remedy="Kill what is left over from an earlier run, wait until `nvidia-smi` shows steady numbers, start again; start engines that share a GPU one after "
         "another. If the log says `Loading model weights took 0.0`, the engine was created inside a ZeRO-3 context",
-        source="vllm-project/vllm pull request 33358 and issue 56830; modelscope/ms-swift issue 3241; vllm vllm/worker/worker.py of the V0 engine (code index file 1640740850)",
+        source="vllm-project/vllm pull request 33358 and issue 56830; modelscope/ms-swift issue 3241; vllm vllm/worker/worker.py of the V0 engine",
         matches=(
             "AssertionError: Error in memory profiling. Initial free memory 30.3 GiB, current free memory 31.3 GiB. This happens when other processes sharing the same "
             "container release GPU memory while vLLM is profiling during initialization. To fix this, ensure consistent GPU memory allocation or isolate vLLM in its own container.",
@@ -63,7 +63,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="vLLM has no memory left for its KV cache: the model's weights and activations take all of its share of the GPU (gpu_memory_utilization)",
         remedy="`nvidia-smi` shows whether others hold memory of that GPU: kill what is left over. Then raise gpu_memory_utilization (veRL "
         "`actor_rollout_ref.rollout.gpu_memory_utilization`), use more GPUs per engine (tensor_parallel_size), or lower max_num_batched_tokens",
-        source="vllm vllm/worker/worker.py raise_if_cache_size_invalid (code index file 37028035780) and vllm/v1/core/kv_cache_utils.py as quoted in code index file 67390969120",
+        source="vllm vllm/worker/worker.py raise_if_cache_size_invalid and vllm/v1/core/kv_cache_utils.py",
         matches=(
             "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
             "(EngineCore_DP0 pid=418) ERROR 01-29 15:38:21 [core.py:946] ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
@@ -101,7 +101,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="A sequence of max_model_len {length} does not fit into vLLM's KV cache, which has room for {fits} tokens",
         remedy="Set max_model_len to {fits} or less (`--max-model-len {fits}`; veRL `actor_rollout_ref.rollout.max_model_len={fits}`, or shorter prompts and responses); "
         "or raise gpu_memory_utilization, or use more GPUs per engine",
-        source="deepseek-ai/DeepSeek-V2 issue 83; vllm-project/vllm issue 10517; vllm vllm/worker/worker.py (code index file 37028035780)",
+        source="deepseek-ai/DeepSeek-V2 issue 83; vllm-project/vllm issue 10517; vllm vllm/worker/worker.py",
         matches=(
             "ValueError: The model's max seq len (163840) is larger than the maximum number of tokens that can be stored in KV cache (13360). "
             "Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.",
@@ -113,11 +113,11 @@ GPU_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="vllm-kv-cache-too-small",
         marker="which is larger than the available KV cache memory",
-        pattern=r"(?P<asked>[\d.]{1,9} GiB) KV cache is needed, which is larger than the available KV cache memory \((?P<free>-?[\d.]{1,9} GiB)\)",
+        pattern=r"(?P<asked>[\d.]{1,9} Gi?B) KV cache is needed, which is larger than the available KV cache memory \((?P<free>-?[\d.]{1,9} Gi?B)\)",
         cause="One sequence of full length (max_model_len) needs {asked} of KV cache, but vLLM has {free} for it",
         remedy="Lower max_model_len (veRL `actor_rollout_ref.rollout.max_model_len`, or shorter prompts and responses), raise gpu_memory_utilization, "
         "or use more GPUs per engine (tensor_parallel_size)",
-        source="code index file 54517705575 (vLLM on one H100) and 51797582025 (GRPO with vLLM)",
+        source="vllm vllm/v1/core/kv_cache_utils.py, in public logs",
         matches=(
             "ValueError: To serve at least one request with the models's max seq len (12288), 1.69 GiB KV cache is needed, which is larger than the available KV cache memory (0.87 GiB)",
             "ValueError: To serve at least one request with the models's max seq len (32768), \n16.00 GiB KV cache is needed, which is larger than the available KV cache memory (4.85 GiB).",
@@ -130,7 +130,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         pattern=r"max_num_seqs \((?P<seqs>\d{1,7})\) exceeds available Mamba cache blocks \((?P<blocks>\d{1,7})\)",
         cause="vLLM shall run {seqs} sequences at once (max_num_seqs), but its GPU memory holds the state of {blocks} only",
         remedy="Set max_num_seqs to {blocks} or less (`--max-num-seqs {blocks}`; veRL `actor_rollout_ref.rollout.max_num_seqs={blocks}`), or raise gpu_memory_utilization",
-        source="vllm/config/compilation.py as quoted in code index files 58962602722 and 69095715416",
+        source="vllm vllm/config/compilation.py",
         matches=(
             "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (854). Each decode sequence requires one Mamba cache block, so CUDA graph capture cannot proceed.",
         ),
@@ -143,7 +143,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="The GPU's memory was full before vLLM had loaded the model's weights",
         remedy="`nvidia-smi` on that node shows who else holds memory: kill what is left over, or offload the trainer first. If the GPU was empty, the weights are too large: more GPUs per "
         "engine (tensor_parallel_size) or quantization",
-        source="vllm vllm/v1/worker/gpu_model_runner.py load_model as quoted in code index files 56144132466 and 57923772900",
+        source="vllm vllm/v1/worker/gpu_model_runner.py load_model",
         matches=(
             "(EngineCore pid=36704) ERROR 04-07 15:58:28 [gpu_model_runner.py:4818] Failed to load model - not enough GPU memory. Try lowering --gpu-memory-utilization to free memory for weights, "
             "increasing --tensor-parallel-size, or using --quantization. See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more tips. (original error: CUDA out of memory. "
@@ -159,7 +159,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="The GPU's memory was full when vLLM tried its {part} with {requests} requests at once (max_num_seqs)",
         remedy="Lower max_num_seqs to half of {requests} (veRL `actor_rollout_ref.rollout.max_num_seqs`), or lower gpu_memory_utilization so that more stays free beside the KV cache; "
         "`nvidia-smi` shows whether others hold memory of that GPU",
-        source="vllm vllm/v1/worker/gpu_model_runner.py _dummy_sampler_run (code index file 8221455114)",
+        source="vllm vllm/v1/worker/gpu_model_runner.py _dummy_sampler_run",
         matches=(
             "RuntimeError: CUDA out of memory occurred when warming up sampler with 256 dummy requests. Please try lowering `max_num_seqs` or `gpu_memory_utilization` when initializing the engine.",
         ),
@@ -190,7 +190,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         pattern=r"AssertionError: Memory usage increased after sleeping",
         cause="Less GPU memory was free after vLLM had gone to sleep than before, so another process took memory on that GPU meanwhile",
         remedy="Let nothing else on that GPU allocate until sleep has returned: load the trainer's model before or after, and kill what is left over from an earlier run (`nvidia-smi`)",
-        source="vllm vllm/v1/worker/gpu_worker.py sleep (code index files 67188082903 and 61161868704)",
+        source="vllm vllm/v1/worker/gpu_worker.py sleep",
         matches=("AssertionError: Memory usage increased after sleeping.",),
         differs=("INFO 02-18 10:00:00 worker.py:133] Sleep mode freed 40.10 GiB memory, 12.30 GiB memory is still in use.",),
         look_up="gpu-memory",
@@ -202,24 +202,11 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="This vLLM's sleep mode does not work with expandable_segments:True, which PYTORCH_CUDA_ALLOC_CONF sets",
         remedy="`unset PYTORCH_CUDA_ALLOC_CONF` before `ray start`, and remove it from the job's runtime_env; or switch sleep mode off (veRL `actor_rollout_ref.rollout.free_cache_engine=False`, "
         "OpenRLHF vllm_enable_sleep), or use a newer vLLM, which copes with it",
-        source="vllm vllm/device_allocator/cumem.py of 0.7 to 0.10 (code index file 66763088842) and commit 010c211, which has no such check",
+        source="vllm vllm/device_allocator/cumem.py of 0.7 to 0.10 and commit 010c211, which has no such check",
         matches=(
             "AssertionError: Expandable segments are not compatible with memory pool. Please track https://github.com/pytorch/pytorch/issues/147851 for the latest updates.",
         ),
         differs=("# Expandable segments are not compatible with memory pool (see pytorch issue 147851), so it is disabled here",),
-    ),
-    KnownError(
-        name="vllm-custom-all-reduce",
-        marker="custom_all_reduce.cuh:",
-        pattern=r"custom_all_reduce\.cuh:\d{0,5}[^\n]{0,40}?invalid argument",
-        cause="The custom all-reduce of vLLM or SGLang could not open the GPU buffers of the other ranks, as happens with expandable_segments:True or with ranks on several nodes",
-        remedy="Remove expandable_segments:True from PYTORCH_CUDA_ALLOC_CONF of the engine, or switch the custom all-reduce off (vLLM disable_custom_all_reduce=True, SGLang `--disable-custom-all-reduce`)",
-        source="SGLang and vLLM runs in code index files 60240511151, 57120519985, 66601615750 and 62690738065",
-        matches=(
-            "Failed: Cuda error /workspace/csrc/custom_all_reduce.cuh:508 'invalid argument'",
-            "RuntimeError: custom_all_reduce.cuh: CUDA error: invalid argument",
-        ),
-        differs=("Failed: Cuda error /workspace/csrc/custom_all_reduce.cuh:453 'an illegal memory access was encountered'",),
     ),
     # ------------------------------------------------------------------------------------------------ SGLang, torch_memory_saver
     KnownError(
@@ -248,7 +235,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="SGLang has no memory left for its KV cache: the model's weights take all of its share of the GPU (mem_fraction_static)",
         remedy="`nvidia-smi` shows whether others hold memory of that GPU: kill what is left over. Then raise the share (`--mem-fraction-static`; slime `--sglang-mem-fraction-static`; veRL "
         "`actor_rollout_ref.rollout.gpu_memory_utilization`), or use more GPUs per engine",
-        source="sgl-project/sglang issues 322 and 4330; sglang mem_cache/pool_configurator MemoryPoolConfig (code index file 54520551389)",
+        source="sgl-project/sglang issues 322 and 4330; sglang mem_cache/pool_configurator MemoryPoolConfig",
         matches=(
             "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
             "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: mem_fraction_static=0.7",
@@ -260,25 +247,13 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         look_up="gpu-memory",
     ),
     KnownError(
-        name="sglang-hybrid-state-memory",
-        marker="Not enough GPU memory for hybrid state cache",
-        pattern=r"Error: Not enough GPU memory for hybrid state cache",
-        cause="SGLang has no memory left for the state of this hybrid model (linear attention) beside its weights",
-        remedy="`nvidia-smi` shows whether others hold memory of that GPU: kill what is left over. Then raise the share (`--mem-fraction-static`; slime `--sglang-mem-fraction-static`), lower "
-        "`--max-running-requests`, or use more GPUs per engine",
-        source="SGLang runs in code index files 70120971532, 67114784640 and 69976055078 (the text after these words was not seen)",
-        matches=("RuntimeError: Not enough GPU memory for hybrid state cache",),
-        differs=('# else the boot fails with "Not enough GPU memory for hybrid state cache": reserve room for a modest slot count',),
-        look_up="gpu-memory",
-    ),
-    KnownError(
         name="sglang-memory-unbalanced",
         marker="The memory capacity is unbalanced",
         pattern=r"(?:Runtime|Value)Error: The memory capacity is unbalanced",
         cause="The GPUs of one SGLang engine have unequal free memory (more than 10 % apart), so another process uses one of them",
         remedy="`nvidia-smi` on that node shows who: kill what is left over from an earlier run, or give the engine other GPUs. If it is meant so, set `SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=0` "
         "(older: `SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK=1`)",
-        source="sglang model_runner.py init_torch_distributed (code index files 757594298, 20266639230, 67121573081)",
+        source="sglang model_runner.py init_torch_distributed",
         matches=(
             "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes.",
             "RuntimeError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes. pre_model_load_memory=147.9, local_gpu_memory=176.2, local_gpu_memory * 0.9=158.6",
@@ -296,7 +271,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="The GPU's memory was full when SGLang captured its CUDA graphs: its KV cache leaves too little beside it",
         remedy="Lower the static share (`--mem-fraction-static 0.7`; slime `--sglang-mem-fraction-static 0.7`; veRL `actor_rollout_ref.rollout.gpu_memory_utilization`) or the largest graph "
         "(`--cuda-graph-max-bs 16`); `nvidia-smi` shows whether others hold memory",
-        source="sglang cuda_graph_runner.py CUDA_GRAPH_CAPTURE_FAILED_MSG (code index files 1083683914 and 43161387)",
+        source="sglang cuda_graph_runner.py CUDA_GRAPH_CAPTURE_FAILED_MSG",
         matches=(
             "Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.12 GiB is free.\nPossible solutions:\n"
             "1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)\n2. set --cuda-graph-max-bs to a smaller value (e.g., 16)",
@@ -312,12 +287,13 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         pattern=r"Exception: Capture cuda graph failed: (?P<reason>[^\n]{3,200})",
         cause="SGLang could not capture its CUDA graphs: {reason}",
         remedy="Fix that reason first; SGLang's advice below it (less memory) helps only if memory was full. To start without CUDA graphs (slower): `--disable-cuda-graph` (slime `--sglang-disable-cuda-graph`)",
-        source="sglang cuda_graph_runner.py (code index file 33140722986); reasons in code index files 39140472544 and 67515538265",
+        source="sglang cuda_graph_runner.py",
         matches=(
             "Exception: Capture cuda graph failed: Ninja build failed.\nPossible solutions:\n1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)",
         ),
         differs=('if grep -q "Capture cuda graph failed: " serve.log; then echo server_failed; fi',),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="sglang-kv-pool-full",
@@ -325,7 +301,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         pattern=r"(?P<phase>Prefill|Decode) out of memory\. Try to lower your batch size",
         cause="SGLang's KV cache pool has no room for the tokens of the next {phase} batch",
         remedy="Give the pool more memory (`--mem-fraction-static`; slime `--sglang-mem-fraction-static`), run fewer requests at once (`--max-running-requests`), or use smaller chunks (`--chunked-prefill-size 2048`)",
-        source="sglang schedule_batch.py and mem_cache/common.py (code index files 11955561951, 52536340057, 192007968); sglang docs/advanced_features/hyperparameter_tuning.md",
+        source="sglang schedule_batch.py and mem_cache/common.py; sglang docs/advanced_features/hyperparameter_tuning.md",
         matches=(
             "RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 8192 tokens.\nAvailable full tokens: 899840 (full_available_size=11776 + full_evictable_size=888064)",
         ),
@@ -338,7 +314,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="FlashInfer's fixed workspace is too small: its buffer {buffer} needs {asked} bytes; the GPU's memory is not full",
         remedy="Enlarge it for the engine: SGLang `SGLANG_FLASHINFER_WORKSPACE_SIZE=1073741824`, vLLM `VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE=1073741824`; or another "
         "attention backend (SGLang `--attention-backend fa3`)",
-        source="FlashInfer allocator.h in code index files 69559790933 and 66024287669; variables in code index files 8997989, 57454515241 and 67393363625",
+        source="FlashInfer allocator.h",
         matches=(
             "RuntimeError: Failed to allocate memory for batch_prefill_tmp_v with size 448659456 and alignment 16 in AlignedAllocator",
             "RuntimeError: Error in function 'aligned_alloc' at /venv/lib/python3.12/site-packages/flashinfer/data/include/flashinfer/allocator.h:48: Failed to allocate memory for batch_prefill_tmp_v "
@@ -355,7 +331,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free, and the {unused} that PyTorch held in reserve was not in one usable piece",
         remedy="If the process runs neither vLLM's sleep mode nor torch_memory_saver: `export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` before `ray start` or in the job's runtime_env. "
         "Otherwise use smaller micro batches or fewer tokens per GPU",
-        source="pytorch c10/cuda/CUDACachingAllocator.cpp, text as in code index files 37115202676 and 58309495061",
+        source="pytorch c10/cuda/CUDACachingAllocator.cpp, in public logs",
         matches=(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 0 has a total capacity of 79.10 GiB of which 53.06 MiB is free. Including non-PyTorch memory, this process has 79.04 GiB "
             "memory in use. Of the allocated memory 70.16 GiB is allocated by PyTorch, and 7.16 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
@@ -383,7 +359,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; another process ({pid}) held {other} of it",
         remedy="`ps -o pid,user,lstart,args -p {pid}` on that host (not in its container) shows it. Left over from an earlier run: kill it. Another model of this job on that GPU: "
         "lower its share (gpu_memory_utilization, mem_fraction_static) or offload it",
-        source="pytorch c10/cuda/CUDACachingAllocator.cpp, text as in code index file 58309495061",
+        source="pytorch c10/cuda/CUDACachingAllocator.cpp, in public logs",
         matches=(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB. GPU 0 has a total capacity of 14.57 GiB of which 1.58 GiB is free. Process 2493055 has 12.02 GiB memory in use. Including non-PyTorch "
             "memory, this process has 966.00 MiB memory in use. Of the allocated memory 734.07 MiB is allocated by PyTorch, and 33.93 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large "
@@ -408,7 +384,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         + r") is free",
         cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free",
         remedy="U" + _FEWER[1:] + "; `nvidia-smi` shows who else holds memory there",
-        source="pytorch c10/cuda/CUDACachingAllocator.cpp (2.1 and later), text as in code index files 2394654961 (capacty) and 57397437356; failures.md",
+        source="pytorch c10/cuda/CUDACachingAllocator.cpp (2.1 and later), in public logs",
         matches=(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free.",
             "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 14.12 GiB. GPU 0 has a total capacty of 23.69 GiB of which 11.33 GiB is free. Process 2006998 has 256.00 MiB memory in use.",
@@ -417,6 +393,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
             "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 63.98 GiB of which 1.37 GiB is free.",
         ),
         look_up="gpu-memory",
+        is_general=True,
     ),
     KnownError(
         name="cuda-out-of-memory-old",
@@ -432,7 +409,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         + r") free",
         cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free, this process used {used}",
         remedy="If {used} is far below {total}, another process has the rest (`nvidia-smi`). Otherwise " + _FEWER,
-        source="pytorch c10/cuda/CUDACachingAllocator.cpp (before 2.1), text as in code index files 33822534135 and 48461792",
+        source="pytorch c10/cuda/CUDACachingAllocator.cpp (before 2.1), in public logs",
         matches=(
             "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 984.00 MiB (GPU 0; 47.50 GiB total capacity; 22.15 GiB already allocated; 68.88 MiB free; 22.16 GiB reserved in total by PyTorch) If reserved "
             "memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF",
@@ -446,7 +423,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="cuda-out-of-memory-short",
         marker="CUDA out of memory",
-        pattern=r"(?:OutOfMemoryError|RuntimeError|AcceleratorError): CUDA out of memory(?:\.| *$)|CUDA out of memory\. Tried to allocate \d",
+        pattern=r"(?:OutOfMemoryError|RuntimeError|AcceleratorError): CUDA out of memory(?:\.| {0,9}$)|CUDA out of memory\. Tried to allocate \d",
         cause="CUDA ran out of memory on a GPU of this process",
         remedy="U" + _FEWER[1:] + "; `nvidia-smi` shows who else holds memory there",
         source="pytorch c10/cuda/CUDACachingAllocator.cpp, shortened as in vllm-project/vllm issues 7721 and 11560",
@@ -459,6 +436,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
             "pytorch allocator cache flushes since last step. this happens when there is high memory pressure (CUDA out of memory is near) and is detrimental to performance",
         ),
         look_up="gpu-memory",
+        is_general=True,
     ),
     KnownError(
         name="cuda-malloc-async-out-of-memory",
@@ -466,7 +444,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         pattern=r"Allocation on device (?P<gpu>\d{1,3}) would exceed allowed memory\. \(out of memory\)",
         cause="CUDA ran out of memory on GPU {gpu} (PyTorch with the allocator cudaMallocAsync)",
         remedy="U" + _FEWER[1:] + "; `nvidia-smi` shows who else holds memory there",
-        source="pytorch c10/cuda/CUDAMallocAsyncAllocator.cpp (code index file 27314649527); log in code index file 59270805667",
+        source="pytorch c10/cuda/CUDAMallocAsyncAllocator.cpp",
         matches=(
             "torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 9.43 GiB\nRequested               : 640.00 MiB\nDevice limit            : 11.59 GiB",
         ),
@@ -479,7 +457,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         pattern=r"NVML_SUCCESS == r INTERNAL ASSERT FAILED at \"[^\n\"]{0,120}CUDACachingAllocator\.cpp\"",
         cause="CUDA ran out of memory, and PyTorch could not ask NVML for the details of its message",
         remedy="`nvidia-smi` on that node shows who holds the GPU's memory: kill what is left over, or use smaller micro batches and a lower gpu_memory_utilization. If `nvidia-smi` itself fails, repair the driver first",
-        source="code index files 66555060614 (memory held by another tenant), 58963655967 (MIG) and 71063837952",
+        source="pytorch c10/cuda/CUDACachingAllocator.cpp, in public logs",
         matches=(
             'RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":1131, please report a bug to PyTorch.',
         ),
@@ -496,7 +474,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="NCCL found no GPU memory for its buffers, which lie outside of PyTorch's share",
         remedy="Leave 2 to 4 GiB of each GPU free: lower gpu_memory_utilization or mem_fraction_static of the rollout engine, use smaller micro batches, offload the optimizer; `nvidia-smi` shows whether another "
         "process holds memory of that GPU",
-        source="PKU-YuanGroup/Open-Sora-Plan issue 386; rwth-i6/returnn issue 1626; code index files 61027004776 and 68304532793",
+        source="PKU-YuanGroup/Open-Sora-Plan issue 386; rwth-i6/returnn issue 1626",
         matches=(
             "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
             "w1:3018451:3018451 [0] enqueue.cc:1085 NCCL WARN Cuda failure 'out of memory'",
@@ -514,7 +492,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="cuBLAS could not start on the GPU ({status}): the GPU's memory is full, or an earlier CUDA error had broken the process",
         remedy="If an `Assertion ... failed` or `device-side assert` line stands above, that is the cause. Otherwise leave more memory free: smaller micro batches, lower gpu_memory_utilization; `nvidia-smi` shows "
         "whether another process holds memory of that GPU",
-        source="code index files 11230040028, 67350830715, 28370062267, 10012036778 and 29361831572 (embedding index out of range)",
+        source="pytorch's text of a cuBLAS status, in public logs",
         matches=(
             "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
             "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
@@ -529,7 +507,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="cuDNN could not start: it is another version of cuDNN than this PyTorch was built for, or the GPU's memory is full",
         remedy="`pip list | grep -i cudnn` must show the version that torch requires (`pip check`); remove other cuDNN directories from LD_LIBRARY_PATH. If it fits, leave more memory free: smaller micro batches, lower "
         "gpu_memory_utilization",
-        source="code index files 60792060911 (cuDNN of the wheel) and 57716163806 (stray cuDNN 9.2 with torch 2.5.1)",
+        source="pytorch's text of a cuDNN status, in public logs",
         matches=("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",),
         differs=('    case CUDNN_STATUS_NOT_INITIALIZED: return "CUDNN_STATUS_NOT_INITIALIZED";',),
         look_up="gpu-memory",
@@ -540,7 +518,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         pattern=r"Error: Triton Error \[CUDA\]: out of memory",
         cause="A Triton kernel could not be loaded or started because the GPU's memory was full",
         remedy="Leave more memory free beside PyTorch and the KV cache: lower gpu_memory_utilization or mem_fraction_static, smaller micro batches; `nvidia-smi` shows whether another process holds memory of that GPU",
-        source="code index files 51940602397, 70895985475 and 61715146225 (vLLM and SGLang)",
+        source="Triton's text of a CUDA error, in public logs of vLLM and SGLang",
         matches=("RuntimeError: Triton Error [CUDA]: out of memory",),
         differs=("RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered",),
         look_up="gpu-memory",
@@ -552,7 +530,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         cause="A Triton kernel needs {asked} bytes of the fast memory inside a GPU core, this GPU has {limit}; neither GPU memory nor /dev/shm is full",
         remedy="The kernel was made for a larger GPU: use another attention backend (SGLang `--attention-backend flashinfer`; vLLM's option attention_backend), a newer version of the library, "
         "or a GPU of the data centre (A100, H100)",
-        source="vllm-project/vllm issue 36802; code index file 60237474405",
+        source="vllm-project/vllm issue 36802",
         matches=(
             "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 81920, Hardware limit: 65536. Reducing block sizes or `num_stages` may help.",
         ),
@@ -593,5 +571,6 @@ GPU_MEMORY: tuple[KnownError, ...] = (
             "slurmstepd: error: out of memory: Detected 1 oom_kill event in StepId=582913.batch.",
         ),
         look_up="gpu-memory",
+        is_general=True,
     ),
 )

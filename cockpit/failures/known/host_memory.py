@@ -23,11 +23,11 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="ray-memory-kill",
         marker="which exceeds the memory usage threshold of",
-        pattern=r"Memory on the node \(IP: (?P<ip>[\w.:-]{2,45}), ID: \w{1,80}\) where the (?:task|lease) \([^\n]{0,300}?pid=(?P<pid>\d{1,9}), memory used=(?P<held>[\d.]{1,12}GB)\s?\) was running was "
+        pattern=r"Memory on the node \(IP: (?P<node_ip>[\w.:-]{2,45}), ID: \w{1,80}\) where the (?:task|lease) \([^\n]{0,300}?pid=(?P<pid>\d{1,9}), memory used=(?P<held>[\d.]{1,12}GB)\s?\) was running was "
         r"(?P<used>[\d.]{1,12}GB) / (?P<total>[\d.]{1,12}GB) \([\d.]{1,12}\), which exceeds the memory usage threshold of (?P<limit>[\d.]{1,8}\d)",
-        cause="Node {ip} used {used} of {total} host memory, more than Ray's limit ({limit}), so Ray killed the process {pid}, which held {held}; the largest user may be another one",
+        cause="Node {node_ip} used {used} of {total} host memory, more than Ray's limit ({limit}), so Ray killed the process {pid}, which held {held}; the largest user may be another one",
         remedy='"Top 10 memory users" in this message shows who holds it. ' + _LESS_MEMORY,
-        source="verl-project/verl issue 2950, real-stanford/flingbot issue 11, file index 55587745088 (slime, lease)",
+        source="verl-project/verl issue 2950, real-stanford/flingbot issue 11",
         matches=(
             "Memory on the node (IP: 10.0.0.2, ID: 4748aa6d1bc114b8bf58822d0b162796a1d36a79dee5c167c9bf91f5) where the task (actor ID: 9e43ace6a1234e13df7b456b01000000, name=8szhVkWorkerDict_0:3:WorkerDict.__init__, pid=4100606, memory used=56.57GB) "
             "was running was 246.41GB / 251.54GB (0.979583), which exceeds the memory usage threshold of 0.95. Ray killed this worker (ID: c9e16e95) because it was the most recently scheduled task",
@@ -38,8 +38,8 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="ray-memory-kill-new",
         marker="Memory on the node (IP: ",
-        pattern=r"Memory on the node \(IP: (?P<ip>[\w.:-]{2,45}), ID: \w{1,80}\) was (?P<used>[\d.]{1,12})GB used / (?P<total>[\d.]{1,12})GB limit",
-        cause="Node {ip} used {used} GB of {total} GB host memory, more than Ray allows, so Ray killed workers there; the largest user may be another one",
+        pattern=r"Memory on the node \(IP: (?P<node_ip>[\w.:-]{2,45}), ID: \w{1,80}\) was (?P<used>[\d.]{1,12})GB used / (?P<total>[\d.]{1,12})GB limit",
+        cause="Node {node_ip} used {used} GB of {total} GB host memory, more than Ray allows, so Ray killed workers there; the largest user may be another one",
         remedy='"Top 10 memory users" in this message shows who holds it. ' + _LESS_MEMORY,
         source="raylet 2.60 (strings; the wording since 2.56)",
         matches=(
@@ -62,14 +62,15 @@ HOST_MEMORY: tuple[KnownError, ...] = (
             "The actor is dead because its worker process has died. Worker exit type: NODE_OUT_OF_MEMORY Worker exit detail: Task was killed due to the node running low on memory.",
         ),
         differs=("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",),
+        is_general=True,
     ),
     KnownError(
         name="ray-memory-kill-count",
         marker="killed due to memory pressure (OOM)",
-        pattern=r"(?P<count>[1-9]\d{0,6}) Workers \(tasks / actors\) killed due to memory pressure \(OOM\), \d{1,7} Workers crashed due to other reasons at node \(ID: \w{1,80}, IP: (?P<ip>[\w.:-]{2,45})\)",
-        cause="Ray killed {count} worker process(es) on {ip}, because the host memory there was nearly full",
-        remedy="`ray logs raylet.out -ip {ip}` shows the ten largest users. " + _LESS_MEMORY,
-        source="hiyouga/EasyR1 issue 185, vllm-project/vllm issue 1160 (file index 56975595173), ray docs on OOM prevention",
+        pattern=r"(?P<count>[1-9]\d{0,6}) Workers \(tasks / actors\) killed due to memory pressure \(OOM\), \d{1,7} Workers crashed due to other reasons at node \(ID: \w{1,80}, IP: (?P<node_ip>[\w.:-]{2,45})\)",
+        cause="Ray killed {count} worker process(es) on {node_ip}, because the host memory there was nearly full",
+        remedy="`ray logs raylet.out -ip {node_ip}` shows the ten largest users. " + _LESS_MEMORY,
+        source="hiyouga/EasyR1 issue 185, vllm-project/vllm issue 1160, ray docs on OOM prevention",
         matches=(
             "(raylet) [2025-04-02 15:02:00,117 E 135782 135782] (raylet) node_manager.cc:3069: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: 351e406b196f, IP: 10.0.0.2) over the last time period.",
         ),
@@ -80,10 +81,10 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="ray-workers-crashed-count",
         marker="Workers crashed due to other reasons at node",
-        pattern=r"\b0 Workers \(tasks / actors\) killed due to memory pressure \(OOM\), (?P<count>[1-9]\d{0,6}) Workers crashed due to other reasons at node \(ID: \w{1,80}, IP: (?P<ip>[\w.:-]{2,45})\)",
-        cause="{count} worker process(es) ended unexpectedly on {ip}; Ray's memory monitor did not kill them",
-        remedy="On {ip}, `dmesg -T | grep -iE 'oom-kill|killed process|segfault'` shows a kernel kill (host memory) or a crash; 'Fatal Python error' or SIGSEGV in a worker's .err file is a crash too. Neither: `kill -9` or `ray stop --force`",
-        source="raylet 2.60 (strings), file index 34292350826",
+        pattern=r"\b0 Workers \(tasks / actors\) killed due to memory pressure \(OOM\), (?P<count>[1-9]\d{0,6}) Workers crashed due to other reasons at node \(ID: \w{1,80}, IP: (?P<node_ip>[\w.:-]{2,45})\)",
+        cause="{count} worker process(es) ended unexpectedly on {node_ip}; Ray's memory monitor did not kill them",
+        remedy="On {node_ip}, `dmesg -T | grep -iE 'oom-kill|killed process|segfault'` shows a kernel kill (host memory) or a crash; 'Fatal Python error' or SIGSEGV in a worker's .err file is a crash too. Neither: `kill -9` or `ray stop --force`",
+        source="raylet 2.60 (strings)",
         matches=(
             "(raylet) node_manager.cc:3035: 0 Workers (tasks / actors) killed due to memory pressure (OOM), 1 Workers crashed due to other reasons at node (ID: 351e406b196f, IP: 10.0.0.2) over the last time period.",
         ),
@@ -100,7 +101,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"Detected (?P<count>\d{1,9}) oom[-_]kill events?(?:\(s\))? in (?:StepId=|step )(?P<step>[\d_+]{1,20}(?:\.\w{1,12})?)",
         cause="The Slurm job reached its memory limit on that node (step {step}), and the kernel killed a process of it",
         remedy="Ask for more: `#SBATCH --mem=0` (all of the node), or a larger `--mem`. `sacct -j {step} --format=JobID,MaxRSS,ReqMem,State` shows the use. Or use less: no CPU offload, fewer workers, smaller object store",
-        source="file index 24216908013, 39993457882, 29830291804, 70275235651, 8215931784 and 28171539309 (older Slurm)",
+        source="slurm slurmstepd (its texts, in public logs of old and new releases)",
         matches=(
             "slurmstepd: error: Detected 1 oom_kill event in StepId=45791123.batch. Some of the step tasks have been OOM Killed.",
             "slurmstepd-w1: error: Detected 2 oom_kill events in StepId=17020.18. Some of the step tasks have been OOM Killed.",
@@ -115,7 +116,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"srun: error: (?P<node>[\w.-]{1,80}): tasks? (?P<task>[\d,\[\]-]{1,60}): Out Of Memory",
         cause="The kernel killed a process of task {task} on {node}, because the Slurm job reached its memory limit there",
         remedy="Ask for more: `#SBATCH --mem=0` (all of the node), or a larger `--mem` or `--mem-per-gpu`. Or use less: no CPU offload, fewer workers, smaller object store",
-        source="file index 67205370260",
+        source="slurm srun (its text, in public logs)",
         matches=("srun: error: w3: task 1: Out Of Memory", "srun: error: w3: tasks 104,106: Out Of Memory"),
         differs=("srun: error: w3: task 1: Killed", "torch.cuda.OutOfMemoryError: CUDA out of memory."),
         look_up="oom-kill",
@@ -126,7 +127,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"Memory cgroup out of memory: Killed process (?P<pid>\d{1,9}) \((?P<command>[^)\n]{1,40})\)",
         cause="The kernel killed the process {pid} ({command}), because its container or Slurm job reached its memory limit; the host itself may have free memory",
         remedy="Raise the limit (`#SBATCH --mem=0`, docker `--memory`, Kubernetes `resources.limits.memory`), or use less there: no CPU offload, fewer workers, a smaller `--object-store-memory`, fewer DataLoader workers",
-        source="kernel line in file index 71651560834",
+        source="Linux mm/oom_kill.c (its kernel line, in public logs)",
         matches=(
             "[18492.104] Memory cgroup out of memory: Killed process 4182 (ray::WorkerDict) total-vm:812044kB, anon-rss:518420kB, file-rss:1240kB, shmem-rss:0kB",
         ),
@@ -139,7 +140,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"Out of memory: Killed process (?P<pid>\d{1,9}) \((?P<command>[^)\n]{1,40})\)",
         cause="The host ran out of memory, and the kernel killed the process {pid} ({command})",
         remedy="`free -g` and `ps aux --sort=-rss | head` show who holds it (also other users, and files in /dev/shm). " + _LESS_SHORT,
-        source="kernel line in file index 1237763179 and 68323855114",
+        source="Linux mm/oom_kill.c (its kernel line, in public logs)",
         matches=(
             "[1171.795551] Out of memory: Killed process 1669 (python3) total-vm:105068kB, anon-rss:9792kB, file-rss:0kB, shmem-rss:0kB, UID:1000",
         ),
@@ -155,7 +156,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"\bOOMKilled\b(?!\"?\s{0,3}[:=]\s{0,3}[Ff]alse)",
         cause="The kernel killed a process of a container, because the container reached its memory limit",
         remedy="Raise `resources.limits.memory` of that pod (`kubectl describe pod POD` shows the limit), and start Ray with a smaller `object-store-memory`, since /dev/shm counts too; or use less: no CPU offload, fewer workers",
-        source="Daft documentation (file index 23350534155)",
+        source="Kubernetes (a container's reason in `kubectl describe pod`)",
         matches=("    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",),
         differs=('            "OOMKilled": false,',),
         look_up="oom-kill",
@@ -167,7 +168,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"line \d{1,6}:\s{1,8}(?P<pid>\d{1,9}) Killed\b(?:\s{1,40}(?P<command>[^\n]{0,120}))?",
         cause="The process {pid}, which the script started, was killed with SIGKILL; this line does not say by whom",
         remedy=_WHO_KILLED,
-        source="file index 10823255922 and 48108294016",
+        source="bash on Linux (its report of a killed child)",
         matches=("./monthly.sh: line 32: 3376060 Killed                  nice -n 19 python ml/create.py -c $config -s $section",),
         differs=("train.sh: line 32: 3376060 Segmentation fault      (core dumped) python train.py",),
         look_up="oom-kill",
@@ -175,13 +176,14 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="torchrun-rank-killed",
         marker="(exitcode: -9)",
-        pattern=r"failed \(exitcode: -9\) local_rank: (?P<rank>\d{1,5}) \(pid: (?P<pid>\d{1,9})\)",
-        cause="The process of local rank {rank} ({pid}) was killed with SIGKILL; this line does not say by whom",
+        pattern=r"failed \(exitcode: -9\) local_rank: (?P<local_rank>\d{1,5}) \(pid: (?P<pid>\d{1,9})\)",
+        cause="The process of local rank {local_rank} ({pid}) was killed with SIGKILL; this line does not say by whom",
         remedy=_WHO_KILLED,
         source="hiyouga/LlamaFactory issue 9116",
         matches=("[ERROR] failed (exitcode: -9) local_rank: 0 (pid: 438) of binary: /opt/conda/bin/python",),
         differs=("[ERROR] failed (exitcode: 1) local_rank: 0 (pid: 438) of binary: /opt/conda/bin/python",),
         look_up="oom-kill",
+        is_general=True,
     ),
     KnownError(
         name="torchrun-sigkill-summary",
@@ -189,10 +191,11 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"Signal 9 \(SIGKILL\) received by PID (?P<pid>\d{1,9})",
         cause="The process {pid} was killed with SIGKILL; this line does not say by whom",
         remedy=_WHO_KILLED,
-        source="file index 69757755398, 17055204395 and 461709550",
+        source="torch distributed/elastic/multiprocessing/errors (its table)",
         matches=("  exitcode  : -9 (pid: 8158)\n  error_file: <N/A>\n  traceback : Signal 9 (SIGKILL) received by PID 8158",),
         differs=("  traceback : Signal 15 (SIGTERM) received by PID 8158",),
         look_up="oom-kill",
+        is_general=True,
     ),
     KnownError(
         name="process-return-code-9",
@@ -207,6 +210,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         ),
         differs=("lr 1e-9 exit code 1", "exits with return code = -15"),
         look_up="oom-kill",
+        is_general=True,
     ),
     KnownError(
         name="process-sigkill-named",
@@ -214,7 +218,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"died with <Signals\.SIGKILL: 9>",
         cause="A child process was killed with SIGKILL; this line does not say by whom",
         remedy=_WHO_KILLED,
-        source="file index 24216908013",
+        source="CPython subprocess.py (CalledProcessError)",
         matches=("subprocess.CalledProcessError: Command '['python', 'train.py']' died with <Signals.SIGKILL: 9>.",),
         differs=(
             "Worker unexpectedly exits with a connection error code 2. End of file. (1) The process is killed by SIGKILL by OOM killer due to high memory usage.",
@@ -227,7 +231,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"(?:[Ee]xit(?:ed)?(?: with)?[ _]?(?:[Cc]ode|status)?|ExitCode|return code|returned non-zero exit status|exitcode)\s{0,8}[:=]?\s{0,8}137\b",
         cause="A process was killed with SIGKILL (exit code 137 = 128 + 9); this line does not say by whom",
         remedy=_WHO_KILLED + " (`kubectl describe pod POD`)",
-        source="file index 71651560834 (exit status 137), failures.md",
+        source="Kubernetes, docker and Slurm: 128 + 9 (convention)",
         matches=(
             "command terminated with exit code 137",
             "      Exit Code:    137",
@@ -236,6 +240,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         ),
         differs=("exit code 1 after 137 steps", "global_step: 137", "port 1373 exit code 1"),
         look_up="oom-kill",
+        is_general=True,
     ),
     KnownError(
         name="word-killed",
@@ -243,7 +248,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"^Killed\s{0,4}$",
         cause="A process was killed with SIGKILL; this word does not say by whom",
         remedy=_WHO_KILLED,
-        source="failures.md (several reports)",
+        source="bash and sh on Linux (the word that a shell prints for SIGKILL)",
         matches=("Killed", "step 12 done\nKilled\n"),
         differs=(
             "Killed by user",
@@ -251,6 +256,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
             "[2023-04-07 13:09:33,201] [INFO] [launch.py:318:sigkill_handler] Killing subprocess 80",
         ),
         look_up="oom-kill",
+        is_general=True,
     ),
     # Shared memory and DataLoader.
     KnownError(
@@ -259,7 +265,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"DataLoader worker \(pid (?P<pid>\d{1,9})\) is killed by signal: Bus error",
         cause="A DataLoader worker ({pid}) found no room left in the shared memory /dev/shm of its host or container",
         remedy=_SHM,
-        source="file index 19545455072 and 1657923753, NVIDIA/Megatron-LM issue 878 (failures.md)",
+        source="PyTorch DataLoader.cpp; NVIDIA/Megatron-LM issue 878",
         matches=(
             "RuntimeError: DataLoader worker (pid 229) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory. Please try to raise your shared memory limit.",
         ),
@@ -272,7 +278,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"ERROR: Unexpected bus error encountered in worker",
         cause="A DataLoader worker found no room left in the shared memory /dev/shm of its host or container",
         remedy=_SHM,
-        source="PyTorch DataLoader.cpp (file index 31280903)",
+        source="PyTorch DataLoader.cpp",
         matches=("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",),
         differs=("ERROR: Unexpected segmentation fault encountered in worker.",),
         look_up="shm",
@@ -283,7 +289,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"DataLoader worker \(pid (?P<pid>\d{1,9})\) is killed by signal: Killed",
         cause="A DataLoader worker ({pid}) was killed with SIGKILL; at the end of a run this is only noise of the shutdown, before it the host memory was probably full",
         remedy="On its node, `dmesg -T | grep -iE 'oom-kill|killed process'`: a line at that time means too little host memory: fewer DataLoader workers (veRL `data.dataloader_num_workers=0`), no CPU offload. None: the process was ended with its parent; look for an earlier error",
-        source="file index 23144904218 and 16413768848; 61573840554, 66622303253 and 55651531944 (noise of the shutdown)",
+        source="PyTorch DataLoader.cpp, in public logs (also of a shutdown)",
         matches=("RuntimeError: DataLoader worker (pid 1285) is killed by signal: Killed. ",),
         differs=("RuntimeError: DataLoader worker (pid 229) is killed by signal: Bus error.",),
         look_up="oom-kill",
@@ -295,7 +301,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"DataLoader worker \(pid \d{1,9}\) is killed by signal: Segmentation fault|Unexpected segmentation fault encountered in worker",
         cause="A DataLoader worker crashed (segmentation fault) in native code",
         remedy="Run with `num_workers=0` (veRL `data.dataloader_num_workers=0`) to see the place, and with `export PYTHONFAULTHANDLER=1` for a Python stack; usually a decoder or tokenizer library that does not survive a fork: update it, or use `multiprocessing_context='spawn'`",
-        source="PyTorch DataLoader.cpp (file index 31280903)",
+        source="PyTorch DataLoader.cpp",
         matches=(
             "RuntimeError: DataLoader worker (pid 229) is killed by signal: Segmentation fault. ",
             "ERROR: Unexpected segmentation fault encountered in worker.",
@@ -308,7 +314,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"DataLoader worker \(pid(?:\(s\))? (?P<pid>[\d, ]{1,80})\) exited unexpectedly",
         cause="DataLoader worker(s) {pid} ended without telling why",
         remedy="Run with `num_workers=0` (veRL `data.dataloader_num_workers=0`): the real error then appears. Or host memory: `dmesg -T | grep -i 'killed process'` on its node; or /dev/shm full: `df -h /dev/shm`",
-        source="file index 70896299807 and 11178707807",
+        source="torch/utils/data/dataloader.py",
         matches=(
             "RuntimeError: DataLoader worker (pid 103) exited unexpectedly with exit code 1. Details are lost due to multiprocessing. Rerunning with num_workers=0 may give better error trace.",
             "RuntimeError: DataLoader worker (pid(s) 4218, 4220) exited unexpectedly",
@@ -323,7 +329,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"unable to allocate shared memory ?\(shm\)(?: for file <(?:[^>\n]{1,160})>: (?:[^\n]{1,80}))?",
         cause="PyTorch could not get shared memory to pass a tensor between processes: /dev/shm of that host or container is full or small",
         remedy=_SHM,
-        source="PyTorch MapAllocator.cpp (file index 57989183482), file index 61586781383",
+        source="PyTorch MapAllocator.cpp",
         matches=(
             "RuntimeError: unable to allocate shared memory(shm) for file </torch_1234_5678_0>: No space left on device (28)",
             "RuntimeError: unable to allocate shared memory (shm)",
@@ -337,7 +343,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"unable to open shared memory object <[^>\n]{1,160}> in read-write mode(?:: Too many open files \(24\))?\s{0,4}$",
         cause="PyTorch could not open one more shared tensor: the process has reached its limit of open files",
         remedy="`ulimit -n 65535` in the shell that starts Ray and the job, on every node, then start Ray again; or `torch.multiprocessing.set_sharing_strategy('file_system')` at the start of the program; or fewer DataLoader workers",
-        source="pytorch/pytorch issue 14768, file index 38217854572 and 1489646075",
+        source="pytorch/pytorch issue 14768",
         matches=(
             "RuntimeError: unable to open shared memory object </torch_7065_1741927742_3060> in read-write mode: Too many open files (24)",
             "RuntimeError: unable to open shared memory object </torch_52868_1950128645> in read-write mode",
@@ -352,7 +358,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"unable to open shared memory object <[^>\n]{1,160}>\s{1,20}in read-write mode: Permission denied \(13\)",
         cause="This account may not write to /dev/shm of that host or container, so PyTorch could not share tensors between processes",
         remedy="`ls -ld /dev/shm` must show drwxrwxrwt: `chmod 1777 /dev/shm` as root, or mount a tmpfs there in the container (`--shm-size=64g`); a sandbox without shared memory needs `num_workers=0`",
-        source="file index 71525561183",
+        source="PyTorch MapAllocator.cpp, in public logs",
         matches=(
             "RuntimeError: unable to open shared memory object </torch_168292_2970829902_0> in read-write mode: Permission denied (13)",
         ),
@@ -365,21 +371,21 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="file-not-mapped",
         marker="unable to mmap",
-        pattern=r"unable to mmap (?P<size>\d{1,18}) bytes[^\n]{0,300}?Cannot allocate memory \(12\)",
-        cause="A file of {size} bytes could not be mapped into memory: the host or container does not allow that much",
+        pattern=r"unable to mmap (?P<asked>\d{1,18}) bytes[^\n]{0,300}?Cannot allocate memory \(12\)",
+        cause="A file of {asked} bytes could not be mapped into memory: the host or container does not allow that much",
         remedy="Compare `free -g`, `ulimit -v` (must be unlimited) and the container's limit (`cat /sys/fs/cgroup/memory.max`) with the size; give more memory, or load smaller shards (re-save the model with `max_shard_size='5GB'`)",
-        source="file index 70305109154",
+        source="PyTorch MapAllocator.cpp, in public logs",
         matches=("RuntimeError: unable to mmap 49907246508 bytes from file </models/model.safetensors>: Cannot allocate memory (12)",),
         differs=("Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",),
     ),
     KnownError(
         name="torch-cpu-out-of-memory",
         marker="DefaultCPUAllocator: ",
-        pattern=r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate (?P<size>\d{1,18}) bytes",
-        cause="PyTorch asked for {size} bytes of host memory (not GPU memory), and there were not enough",
+        pattern=r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate (?P<asked>\d{1,18}) bytes",
+        cause="PyTorch asked for {asked} bytes of host memory (not GPU memory), and there were not enough",
         remedy="`free -g` and `cat /sys/fs/cgroup/memory.max` on that node show what it has. A model on the CPU: load it with `low_cpu_mem_usage=True` or on one rank per node. "
         + _LESS_SHORT,
-        source="file index 7088681685 and 70117291695",
+        source="PyTorch c10/core/impl/alloc_cpu.cpp, in public logs",
         matches=(
             "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 2359296 bytes. Error code 12 (Cannot allocate memory)",
         ),
@@ -388,10 +394,10 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="numpy-out-of-memory",
         marker="Unable to allocate ",
-        pattern=r"Unable to allocate (?P<size>[\d.]{1,12} [KMGTPE]?i?B|[\d.]{1,12} bytes) for an array with shape (?P<shape>\([^)\n]{0,160}\)) and data type",
-        cause="NumPy asked for {size} of host memory for one array of shape {shape}, and there was not that much",
+        pattern=r"Unable to allocate (?P<asked>[\d.]{1,12} [KMGTPE]?i?B|[\d.]{1,12} bytes) for an array with shape (?P<shape>\([^)\n]{0,160}\)) and data type",
+        cause="NumPy asked for {asked} of host memory for one array of shape {shape}, and there was not that much",
         remedy="If the shape is larger than expected, fix it (batch, sequence length, padding). Else `free -g` and `cat /sys/fs/cgroup/memory.max` on that node show what it has; use smaller batches or a smaller data type",
-        source="file index 26369561033, 38772415043 and 14012618183",
+        source="NumPy core/_exceptions.py (_ArrayMemoryError)",
         matches=(
             "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 8.66 GiB for an array with shape (3230, 400, 300, 3) and data type float64",
             "MemoryError: Unable to allocate 149. GiB for an array with shape (100000, 100000) and data type complex128",
@@ -405,12 +411,13 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         cause="The kernel refused host memory to a process (ENOMEM), for example when it started a child process",
         remedy="`free -g`, `cat /sys/fs/cgroup/memory.max` and `ulimit -v` on that node show which limit; end leftover processes. If much is free but a large process forks: `sysctl -w vm.overcommit_memory=1` (as root). "
         + _LESS_SHORT,
-        source="file index 60264761513, 12884211112 and 2393564918 (fork)",
+        source="Linux ENOMEM, in public logs of Python and bash",
         matches=("OSError: [Errno 12] Cannot allocate memory", "bash: fork: Cannot allocate memory"),
         differs=(
             "w1:1234:5678 [0] misc/ibvwrap.cc NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
             "RuntimeError: unable to mmap 49907246508 bytes from file </models/m>: Cannot allocate memory (12)",
         ),
+        is_general=True,
     ),
     KnownError(
         name="std-bad-alloc",
@@ -418,11 +425,12 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"std::bad_alloc(?!:)",
         cause="Native code asked for host memory and got none (or asked for an absurd size because of wrong input)",
         remedy="`free -g` and `cat /sys/fs/cgroup/memory.max` on that node. Little free: fewer workers, no CPU offload, or more memory. Much free: the size was wrong (a damaged checkpoint, parquet or tokenizer file, or libraries that do not fit together); the traceback names the call",
-        source="file index 18384025729 and 31671823550; 7906322435 (the same words for GPU memory)",
+        source="the C++ library's text of bad_alloc, in public logs",
         matches=("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc",),
         differs=(
             "terminate called after throwing an instance of 'thrust::system::detail::bad_alloc'\n  what():  std::bad_alloc: cudaErrorMemoryAllocation: out of memory",
         ),
+        is_general=True,
     ),
     KnownError(
         name="python-memory-error",
@@ -431,12 +439,13 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         cause="Python asked for host memory and got none",
         remedy="`free -g` and `cat /sys/fs/cgroup/memory.max` on that node show what it has; the traceback names the call (a whole dataset in memory, a checkpoint loaded by every rank). "
         + _LESS_SHORT,
-        source="file index 60264761513 and 26369561033",
+        source="CPython's MemoryError, in public logs",
         matches=("    data = f.read()\nMemoryError", "MemoryError: Unable to allocate output buffer."),
         differs=(
             "torch.OutOfMemoryError: CUDA out of memory.",
             "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
         ),
+        is_general=True,
     ),
     KnownError(
         name="pinned-memory-refused",
@@ -471,7 +480,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"pthread_create failed[^\n]{0,60}Operation not permitted",
         cause="The container's security profile (seccomp) forbids the call that makes a thread; no limit was reached",
         remedy="The container engine of the host is older than the image needs: update Docker or containerd and libseccomp, or start the container with `--security-opt seccomp=unconfined`",
-        source="file index 3719159156, 60738458813 and 51830494433",
+        source="OpenBLAS blas_server.c, in public logs of containers",
         matches=("OpenBLAS blas_thread_init: pthread_create failed for thread 52 of 64: Operation not permitted",),
         differs=("OpenBLAS blas_thread_init: pthread_create failed for thread 52 of 64: Resource temporarily unavailable",),
     ),
@@ -481,7 +490,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"pthread_create failed for thread (?P<thread>\d{1,6}) of (?P<threads>\d{1,6}): Resource temporarily unavailable",
         cause="OpenBLAS wanted {threads} threads, and the kernel refused number {thread}: a limit on processes and threads was reached on that node",
         remedy=_THREADS,
-        source="file index 67347240760 (pids.max in a PBS job) and 6775740637, ray-project/ray issue 30012",
+        source="ray-project/ray issue 30012",
         matches=(
             "OpenBLAS blas_thread_init: pthread_create failed for thread 12 of 64: Resource temporarily unavailable\nOpenBLAS blas_thread_init: RLIMIT_NPROC 2060880 current, 2060880 max",
         ),
@@ -493,7 +502,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"Thread creation failed: Resource temporarily unavailable|pthread_create[^\n]{0,80}Resource temporarily unavailable|thread: Resource temporarily unavailable|fork: (?:retry: )?Resource temporarily unavailable",
         cause="The kernel refused a new thread or process: a limit on processes and threads was reached on that node",
         remedy=_THREADS,
-        source="verl-project/verl issue 472, file index 17188522693 and 61370875932 (libgomp), 27181968865 (bash)",
+        source="verl-project/verl issue 472",
         matches=(
             "libgomp: Thread creation failed: Resource temporarily unavailable",
             "logging.cc:113: Unhandled exception: N5boost10wrapexceptINS_6system12system_errorEEE. what(): thread: Resource temporarily unavailable [system:11]",
@@ -503,6 +512,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
             "BlockingIOError: [Errno 11] Resource temporarily unavailable: 'lockfile'",
             "zmq.error.Again: Resource temporarily unavailable",
         ),
+        is_general=True,
     ),
     KnownError(
         name="python-threads-refused",
@@ -521,7 +531,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"\*\*\* SIGSEGV received at time=\d{1,12}[^\n]{0,40}\n[^\n]{0,80}?PC: @\s{1,10}0x[0-9a-f]{1,16}\s{1,4}\(unknown\)\s{1,4}(?P<function>[^\s\n][^\n]{0,159})",
         cause="A process crashed with a segmentation fault (SIGSEGV) in {function}, which is native code and not Python",
         remedy=_CRASH,
-        source="file index 57012986962 and 56915506090 (vLLM, functions of NCCL)",
+        source="absl's failure handler as Ray uses it, in public logs of vLLM and NCCL",
         matches=(
             "*** SIGSEGV received at time=1739339449 on cpu 57 ***\nPC: @     0x7ee184049b8a  (unknown)  addProxyOpIfNeeded()\n    @     0x7f11ab22d520  (unknown)  (unknown)",
             "(RayWorkerWrapper pid=246, ip=10.0.0.2) *** SIGSEGV received at time=1742365186 on cpu 33 ***\n(RayWorkerWrapper pid=246, ip=10.0.0.2) PC: @     0x7f32d184f03d  (unknown)  ncclLaunchPrepare()",
@@ -534,11 +544,12 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"\*\*\* SIGSEGV received at time=|Signal 11 \(SIGSEGV\) received by PID|died with <Signals\.SIGSEGV: 11>",
         cause="A process crashed with a segmentation fault (SIGSEGV) in native code",
         remedy=_CRASH,
-        source="file index 36096229625 (Ray worker) and 56931764628",
+        source="absl's failure handler as Ray uses it, and torch elastic's table, in public logs",
         matches=("(SelfPlayWorker pid=1484676) *** SIGSEGV received at time=1767731500 on cpu 6 ***",),
         differs=(
             "Worker unexpectedly exits with a connection error code 2. End of file. (3) The worker is crashed unexpectedly due to SIGSEGV or other unexpected errors.",
         ),
+        is_general=True,
     ),
     KnownError(
         name="python-segfault",
@@ -556,7 +567,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"Fatal Python error: Bus error|\*\*\* SIGBUS received at time=|Bus error\s{0,20}\(core dumped\)",
         cause="A process crashed with a bus error (SIGBUS); most often a file that it had mapped into memory had no space behind it: /dev/shm or a disk is full, or the file became shorter",
         remedy="`df -h /dev/shm /tmp` on its node: make room or start the container with `--shm-size=64g`. If both have room: the stack names the file's reader (a checkpoint or dataset that another process wrote at the same time)",
-        source="CPython 3.11 (strings, faulthandler), file index 27147503 and 24934984230",
+        source="CPython 3.11 (strings, faulthandler)",
         matches=(
             "Fatal Python error: Bus error\n\nThread 0x00007f (most recent call first):",
             "train.sh: line 3: 4242 Bus error               (core dumped) python train.py",
@@ -570,10 +581,11 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"\*\*\* SIGABRT received at time=",
         cause="A process ended itself with abort (SIGABRT) after a fatal error in native code",
         remedy='The reason stands before this line: a C++ message ("terminate called", "what():", "Check failed"), or the NCCL watchdog',
-        source="file index 56841676103 (vLLM on Ray) and 69683129050 (Ray, no threads left)",
+        source="absl's failure handler as Ray uses it, in public logs",
         matches=("*** SIGABRT received at time=1739339449 on cpu 57 ***",),
         differs=("*** SIGSEGV received at time=1739339449 on cpu 57 ***",),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="dataset-map-process-died",
@@ -581,7 +593,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"One of the subprocesses has abruptly died during map operation",
         cause="A child process of `datasets.map` ended at once, without an error of its own: it was killed (host memory) or it crashed",
         remedy="On its node, `dmesg -T | grep -iE 'oom-kill|killed process|segfault'` tells which. Host memory: fewer processes (`num_proc=1`, in veRL `data.filter_overlong_prompts_workers=1`) and a smaller `writer_batch_size`; a run with one process shows other errors",
-        source="datasets py_utils (file index 38331389), file index 63451617096; veRL options: 58677219417",
+        source="datasets utils/py_utils.py",
         matches=(
             "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable multiprocessing.",
         ),
@@ -612,7 +624,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"inotify instance limit reached",
         cause="The host's limit of inotify instances for this user is reached",
         remedy="As root on that host: `sysctl -w fs.inotify.max_user_instances=8192` (and in /etc/sysctl.d to keep it), then start the program again",
-        source="file index 552016915",
+        source="the watchfiles package's text, in public logs",
         matches=("OSError: [Errno 24] inotify instance limit reached",),
         differs=("OSError: [Errno 28] inotify watch limit reached",),
     ),
@@ -622,7 +634,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"OS file watch limit reached|inotify watch limit reached",
         cause="The host's limit of watched files for this user is reached; a program (IDE, tensorboard, web server with reload) watches large directories",
         remedy="As root on that host: `sysctl -w fs.inotify.max_user_watches=1048576` (and in /etc/sysctl.d to keep it), then start the program again; or do not let it watch directories with checkpoints and virtual environments",
-        source="file index 552016915, 70296442503 and 55096666817",
+        source="the watchfiles package's text, in public logs",
         matches=('OSError: OS file watch limit reached. about ["/data/proj"]', "OSError: [Errno 28] inotify watch limit reached"),
         differs=("OSError: [Errno 24] inotify instance limit reached", "openai.RateLimitError: rate limit reached"),
     ),
@@ -642,7 +654,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"[Tt]oo many open files(?! in system)",
         cause="A process has reached its limit of open files (and sockets)",
         remedy=_FILES,
-        source="ray-project/ray issues 26825, 29696 and 10104 (incidents.md B15), file index 30312048209 (DataLoader)",
+        source="ray-project/ray issues 26825, 29696 and 10104",
         matches=(
             "OSError: [Errno 24] Too many open files: '/data/part-00012.parquet'",
             "Failed accept4: Too many open files",
@@ -652,6 +664,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
             "File descriptor limit 1024 is too low for production servers and may result in connection errors. At least 8192 is recommended. --- Fix with 'ulimit -n 8192'",
             "OSError: [Errno 23] Too many open files in system: '/data/a'",
         ),
+        is_general=True,
     ),
     KnownError(
         name="too-many-open-files-in-system",
@@ -659,8 +672,20 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         pattern=r"[Tt]oo many open files in system",
         cause="The whole host has reached its limit of open files (fs.file-max)",
         remedy="`cat /proc/sys/fs/file-nr` on that host shows use and limit; as root `sysctl -w fs.file-max=10000000`, and find the process that leaks: `lsof -n | awk '{{print $2}}' | sort | uniq -c | sort -n | tail`",
-        source="file index 62977676343 and 35293235296",
+        source="Linux ENFILE (errno 23)",
         matches=("OSError: [Errno 23] Too many open files in system: '/data/a'",),
         differs=("OSError: [Errno 24] Too many open files: '/data/part-00012.parquet'",),
+    ),
+    KnownError(
+        name="shell-segfault",
+        marker="egmentation fault",
+        pattern=r"Segmentation fault\s{0,20}\(core dumped\)",
+        cause="A process crashed with a segmentation fault (SIGSEGV) in native code; the shell only reports it",
+        remedy="Run it once with `export PYTHONFAULTHANDLER=1`, which prints the Python stack of the crash: update or pin the library that it names, and compare "
+        "versions with other nodes. Always on one node: `dmesg -T | grep -iE 'xid|segfault'` there",
+        source="bash on Linux (its report of a crashed child)",
+        matches=("run.sh: line 9: 4711 Segmentation fault      (core dumped) python train.py",),
+        differs=("RuntimeError: DataLoader worker (pid 229) is killed by signal: Segmentation fault. ",),
+        is_general=True,
     ),
 )

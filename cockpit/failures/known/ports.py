@@ -11,7 +11,7 @@ PORTS: tuple[KnownError, ...] = (
         marker="Please specify a wider port range",
         pattern=r"(?:No available ports|Failed to allocate a port for the worker)\. Please specify a wider port range",
         cause="The node's range of worker ports is used up: Ray has no port left for another worker process or driver there",
-        remedy="restart Ray on that node with the range that Ray takes by itself or a wider one: add `--min-worker-port=10002 --max-worker-port=19999` to its `ray start`; "
+        remedy="Restart Ray on that node with the range that Ray takes by itself or a wider one: add `--min-worker-port=10002 --max-worker-port=19999` to its `ray start`; "
         "`--worker-port-list` must be left out; drivers and workers of old jobs hold ports too: end those",
         source="ray-project/ray issues 28071, 33749, 10154; ray 2.60 core/src/ray/raylet/raylet",
         matches=(
@@ -30,9 +30,9 @@ PORTS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-ports-overlap",
         marker="is trying to use a port number",
-        pattern=r"Ray component (?P<component>\w{1,40}) is trying to use a port number (?P<port>\d{1,5}) that is used by other components",
-        cause="Two parts of this Ray node were given the same port {port} (one of them: {component})",
-        remedy="give that `ray start` other ports: the worker ports are 10002 to 19999 unless set, so that --port, --dashboard-port, --ray-client-server-port and the agents' ports must "
+        pattern=r"Ray component (?P<component>\w{1,40}) is trying to use a port number (?P<shared_port>\d{1,5}) that is used by other components",
+        cause="Two parts of this Ray node were given the same port {shared_port} (one of them: {component})",
+        remedy="Give that `ray start` other ports: the worker ports are 10002 to 19999 unless set, so that --port, --dashboard-port, --ray-client-server-port and the agents' ports must "
         "lie outside (`--port=6379`), or choose `--min-worker-port=20000 --max-worker-port=29999`",
         source="ray 2.60 _private/parameter.py; ray-project/ray issues 21664, 18308",
         matches=(
@@ -45,40 +45,12 @@ PORTS: tuple[KnownError, ...] = (
         marker="max_worker_port must be higher than min_worker_port",
         pattern=r"max_worker_port must be higher than min_worker_port",
         cause="The range of worker ports given to `ray start` ends before it begins, or has one port only",
-        remedy="give a lower minimum than maximum: `--min-worker-port=10002 --max-worker-port=19999`",
+        remedy="Give a lower minimum than maximum: `--min-worker-port=10002 --max-worker-port=19999`",
         source="ray 2.60 _private/parameter.py",
         matches=("ValueError: max_worker_port must be higher than min_worker_port.",),
         differs=("ValueError: If max_worker_port is set, min_worker_port must also be set.",),
     ),
     # Ray runs already, or does not run here.
-    KnownError(
-        name="ray-runs-already",
-        marker="Ray is trying to start at ",
-        pattern=r"Ray is trying to start at (?P<address>\S{3,80}), but is already running at (?P<running>\S{3,80})\. Please specify a different port",
-        cause="A Ray head runs already on this host at {running}",
-        remedy="use it (`ray status --address={running}`), or stop it with `ray stop`, which ends every Ray process of this host that you may signal; a second cluster needs another --port (and other "
-        "ports for the rest) and another --temp-dir",
-        source="ray 2.60 scripts/scripts.py; ray-project/ray issues 13345, 14098",
-        matches=(
-            "ConnectionError: Ray is trying to start at 10.0.0.2:6379, but is already running at 10.0.0.2:6379. Please specify a different port using the `--port` flag of `ray start` command.",
-        ),
-        differs=("RuntimeError: Maybe you called ray.init twice by accident? This error can be suppressed by passing in 'ignore_reinit_error=True'",),
-    ),
-    KnownError(
-        name="ray-no-node-here",
-        marker="Can't find a `node_ip_address.json` file from ",
-        pattern=r"Can't find a `node_ip_address\.json` file from (?P<directory>\S{1,200}?)\.? for (?P<seconds>\d{1,6}) seconds\. A ray instance hasn't started",
-        cause="The driver found no Ray node on its own host: {directory} has no node_ip_address.json",
-        remedy="start the driver on a host of the cluster, or join this host to it first (`ray start --address` with the head's address and port); with another temp directory, use the same "
-        "--temp-dir on all hosts; if the file was deleted, restart Ray on that host",
-        source="ray-project/ray issues 56076, 39385, 45010",
-        matches=(
-            "ValueError: Can't find a `node_ip_address.json` file from /tmp/ray/session_2025-08-29_10-51-18_307741_1. for 60 seconds. A ray instance hasn't started. Did you do `ray start` or `ray.init` on this host?",
-        ),
-        differs=(
-            "2023-09-07 13:56:00,019 INFO node.py:996 -- Can't find a `node_ip_address.json` file from /tmp/ray/session_2023-09-07_13-55-41_401531_2199. Have you started Ray instance using `ray start` or `ray.init`?",
-        ),
-    ),
     # Ray's own ports.
     KnownError(
         name="ray-dashboard-port",
@@ -92,7 +64,6 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("WARNING Failed to bind to port 52365 (attempt 1/6). Retrying in 0.55s. Error: [Errno 98]",),
         look_up="port",
-        action="kill-process",
     ),
     KnownError(
         name="ray-dashboard-no-port",
@@ -106,7 +77,6 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("WARNING Try to use port 8266: [Errno 98] error while attempting to bind on address ('127.0.0.1', 8265): address already in use",),
         look_up="port",
-        action="kill-process",
     ),
     KnownError(
         name="ray-agent-port",
@@ -118,7 +88,6 @@ PORTS: tuple[KnownError, ...] = (
         matches=("Agent port #52365 failed to bind after 6 attempts.",),
         differs=("Failed to bind to port 52365 (attempt 1/6). Retrying in 0.55s. Error: [Errno 98] error while attempting to bind",),
         look_up="port",
-        action="kill-process",
     ),
     KnownError(
         name="ray-grpc-worker-port",
@@ -148,7 +117,7 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("grpc_server.cc:133: GcsServer server started, listening on port 6379.",),
         look_up="port",
-        action="kill-process",
+        is_general=True,
     ),
     KnownError(
         name="grpc-listen",
@@ -188,14 +157,13 @@ PORTS: tuple[KnownError, ...] = (
         matches=("RuntimeError: Failed to bind to address 0.0.0.0:10001; set GRPC_VERBOSITY=debug environment variable to see detailed error message.",),
         differs=("ValueError: Failed to bind to 0.0.0.0:8265 because it's already occupied.",),
         look_up="port",
-        action="kill-process",
     ),
     KnownError(
         name="ray-client-no-port",
         marker="Unable to succeed in selecting a random port",
         pattern=r"Unable to succeed in selecting a random port",
         cause="Ray Client's server found no free port among 23000 to 24000 for another client",
-        remedy="end clients that are left over (each holds a server process on the head), or submit with `ray job submit` instead of a ray:// address",
+        remedy="End clients that are left over (each holds a server process on the head), or submit with `ray job submit` instead of a ray:// address",
         source="ray 2.60 util/client/server/proxier.py",
         matches=("RuntimeError: Unable to succeed in selecting a random port.",),
         differs=("RuntimeError: Could not find a free port in range [20000, 20010]",),
@@ -231,7 +199,6 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("RuntimeError: The server socket has failed to listen on any local network address. port: 80, useIpv6: 0, code: -13, name: EACCES, message: permission denied",),
         look_up="port",
-        action="kill-process",
     ),
     KnownError(
         name="torch-bind-in-use",
@@ -248,23 +215,23 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:80 (errno: 13 - Permission denied).",),
         look_up="port",
-        action="kill-process",
     ),
     KnownError(
         name="torch-port-unknown",
         marker="The server socket has failed to listen on any local network address",
         pattern=r"The server socket has failed to listen on any local network address\.[^\n]{0,60}code: -98, name: EADDRINUSE",
         cause="The port that torch's store needs is in use on this host; the line does not say which",
-        remedy="it is MASTER_PORT of that process (29500 unless set): `ss -ltnp` shows who listens; a child process that inherits MASTER_PORT and MASTER_ADDR from torchrun takes the same one: unset them for it",
+        remedy="It is MASTER_PORT of that process (29500 unless set): `ss -ltnp` shows who listens; a child process that inherits MASTER_PORT and MASTER_ADDR from torchrun takes the same one: unset them for it",
         source="vllm-project/vllm issue 11617",
         matches=("RuntimeError: The server socket has failed to listen on any local network address. useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use",),
         differs=("RuntimeError: The server socket has failed to listen on any local network address. useIpv6: 0, code: -13, name: EACCES, message: permission denied",),
+        is_general=True,
     ),
     # Servers.
     KnownError(
         name="sglang-port",
         marker=" is not available in ",
-        pattern=r"(?P<what>\w{2,40}) at (?P<port>\d{1,5}) is not available in (?P<seconds>\d{1,5}) seconds\.",
+        pattern=r"(?<!\w)(?P<what>\w{2,40}) at (?P<port>\d{1,5}) is not available in (?P<seconds>\d{1,5}) seconds\.",
         cause="SGLang's {what} {port} was in use for {seconds} s",
         remedy="`ss -ltnp 'sport = :{port}'` shows who has it: end an engine that is left over from an earlier run, or give this one another port (`--port`, `--nccl-port`)",
         source="sgl-project/sglang python/sglang/srt/utils (wait_port_available)",
@@ -273,7 +240,6 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("port 28000 is in use. Waiting for 5 seconds for nccl_port to be available. nccl_port is used by a process already.",),
         look_up="port",
-        action="kill-process",
     ),
     KnownError(
         name="server-port-in-use",
@@ -291,7 +257,7 @@ PORTS: tuple[KnownError, ...] = (
             "WARNING http_server_head.py:480 -- Try to use port 8266: [Errno 98] error while attempting to bind on address ('127.0.0.1', 8265): address already in use",
         ),
         look_up="port",
-        action="kill-process",
+        is_general=True,
     ),
     KnownError(
         name="zmq-port-in-use",
@@ -307,14 +273,13 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("zmq.error.ZMQError: Cannot assign requested address (addr='tcp://10.0.0.3:29500')",),
         look_up="port",
-        action="kill-process",
     ),
     KnownError(
         name="verl-no-free-port",
         marker="Could not find a free port in range",
         pattern=r"Could not find a free port in range (?P<range>\[\d{1,5}, \d{1,5}\])",
         cause="veRL found no free port for its process group in its range {range}",
-        remedy="widen or move the range that was configured (master_port_range), or end the processes that hold it: `ss -ltnp` on that node shows them",
+        remedy="Widen or move the range that was configured (master_port_range), or end the processes that hold it: `ss -ltnp` on that node shows them",
         source="verl-project/verl verl/single_controller/ray/base.py v0.7.1, 0.10.0.dev",
         matches=("RuntimeError: Could not find a free port in range [20000, 20010]",),
         differs=("INFO Port 20003 is already in use, trying port 20004",),
@@ -323,9 +288,9 @@ PORTS: tuple[KnownError, ...] = (
     KnownError(
         name="zmq-address-of-other-host",
         marker="Cannot assign requested address (addr='tcp://",
-        pattern=r"Cannot assign requested address \(addr='tcp://(?P<host>[^'\n]{1,80}):(?P<port>\d{1,5})'\)",
+        pattern=r"Cannot assign requested address \(addr='tcp://(?P<host>[^'\n]{1,80}):(?P<peer_port>\d{1,5})'\)",
         cause="A ZeroMQ socket should listen at {host}, which is not an address of this host",
-        remedy="find which setting holds {host}: VLLM_HOST_IP, VLLM_NIXL_SIDE_CHANNEL_HOST, --data-parallel-address or --dist-init-addr must be an address of the node that listens (`ip -br addr`); vLLM before its pull request 35429 does this by itself with data "
+        remedy="Find which setting holds {host}: VLLM_HOST_IP, VLLM_NIXL_SIDE_CHANNEL_HOST, --data-parallel-address or --dist-init-addr must be an address of the node that listens (`ip -br addr`); vLLM before its pull request 35429 does this by itself with data "
         "parallel over nodes",
         source="ai-dynamo/dynamo issue 2706; vllm-project/vllm issue 31884 and pull request 35429; sgl-project/sglang issue 4877",
         matches=("zmq.error.ZMQError: Cannot assign requested address (addr='tcp://172.17.0.5:34762')", "(APIServer pid=396) zmq.error.ZMQError: Cannot assign requested address (addr='tcp://10.0.0.3:13345')"),
@@ -334,9 +299,9 @@ PORTS: tuple[KnownError, ...] = (
     KnownError(
         name="server-address-of-other-host",
         marker="error while attempting to bind on address",
-        pattern=r"error while attempting to bind on address \('(?P<host>[^'\n]{1,80})', (?P<port>\d{1,5})[^)\n]{0,20}\): (?:\[[Ee]rrno 99\] )?cannot assign requested address",
+        pattern=r"error while attempting to bind on address \('(?P<host>[^'\n]{1,80})', (?P<peer_port>\d{1,5})[^)\n]{0,20}\): (?:\[[Ee]rrno 99\] )?cannot assign requested address",
         cause="A server should listen at {host}, which is not an address of this host",
-        remedy="give it an address of this host (`ip -br addr`) or `--host 0.0.0.0`; a value taken from another node's environment causes this",
+        remedy="Give it an address of this host (`ip -br addr`) or `--host 0.0.0.0`; a value taken from another node's environment causes this",
         source="Python 3.11 asyncio/base_events.py",
         matches=("OSError: [Errno 99] error while attempting to bind on address ('10.0.0.3', 8000): cannot assign requested address",),
         differs=("ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use",),
@@ -363,33 +328,13 @@ PORTS: tuple[KnownError, ...] = (
         marker="[Errno 99] Cannot assign requested address",
         pattern=r"OSError: \[Errno 99\] Cannot assign requested address",
         cause="A program should use an address that this host does not have, or this host has no local port left",
-        remedy="compare the address in its settings (VLLM_HOST_IP, MASTER_ADDR, --host, --node-ip-address) with `ip -br addr` on this node; if they fit, `ss -s` shows whether tens of thousands of connections hold all local ports",
+        remedy="Compare the address in its settings (VLLM_HOST_IP, MASTER_ADDR, --host, --node-ip-address) with `ip -br addr` on this node; if they fit, `ss -s` shows whether tens of thousands of connections hold all local ports",
         source="Python's OSError 99 (EADDRNOTAVAIL); mozilla/sumo issue 2179",
         matches=("OSError: [Errno 99] Cannot assign requested address",),
         differs=("Failed to establish a new connection: [Errno 99] Cannot assign requested address'))",),
+        is_general=True,
     ),
     # Tunnels.
-    KnownError(
-        name="ssh-local-port",
-        marker="cannot listen to port: ",
-        pattern=r"channel_setup_fwd_listener_tcpip: cannot listen to port: (?P<port>\d{1,5})",
-        cause="ssh could not forward port {port}: it is in use on the host where the tunnel begins",
-        remedy="`ss -ltnp 'sport = :{port}'` there shows who has it, often an older tunnel: end it, or choose another local port (`ssh -L 18265:localhost:8265`)",
-        source="OpenSSH (its message, as quoted in public guides)",
-        matches=("bind [127.0.0.1]:8265: Address already in use\nchannel_setup_fwd_listener_tcpip: cannot listen to port: 8265\nCould not request local forwarding.",),
-        differs=("channel 2: open failed: connect failed: Connection refused",),
-        look_up="port",
-    ),
-    KnownError(
-        name="ssh-remote-port",
-        marker="remote port forwarding failed for listen port ",
-        pattern=r"remote port forwarding failed for listen port (?P<port>\d{1,5})",
-        cause="ssh could not open port {port} on the remote host for a reverse tunnel: it is in use there or not allowed",
-        remedy="on the remote host `ss -ltn 'sport = :{port}'` shows whether it is in use, often by an older tunnel; if it is free, sshd there forbids it (AllowTcpForwarding, GatewayPorts, PermitListen)",
-        source="OpenSSH (its message, as quoted in public guides)",
-        matches=("Warning: remote port forwarding failed for listen port 8265", "Error: remote port forwarding failed for listen port 8265"),
-        differs=("Warning: remote port forwarding failed for listen path /run/user/1000/gnupg/S.gpg-agent",),
-    ),
     # What remains.
     KnownError(
         name="address-with-port-in-use",
@@ -404,14 +349,14 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("OSError: [Errno 98] Address already in use", "INFO Port 20003 is already in use, trying port 20004"),
         look_up="port",
-        action="kill-process",
+        is_general=True,
     ),
     KnownError(
         name="address-in-use",
         marker="ddress already in use",
         pattern=r"(?:OSError: \[Errno 98\] |bind: |EADDRINUSE[^\n]{0,60})[Aa]ddress already in use",
         cause="A program could not open a port, which is in use on this host; the line does not say which",
-        remedy="the lines above name the program and its port; `ss -ltnp` on that node shows who listens where: end what is left over from an earlier run, or choose another port (vLLM and SGLang: `--port`; torch: MASTER_PORT)",
+        remedy="The lines above name the program and its port; `ss -ltnp` on that node shows who listens where: end what is left over from an earlier run, or choose another port (vLLM and SGLang: `--port`; torch: MASTER_PORT)",
         source="vllm-project/vllm issue 11617; ray-project/ray issue 10154",
         matches=(
             "OSError: [Errno 98] Address already in use",
@@ -419,6 +364,6 @@ PORTS: tuple[KnownError, ...] = (
             "RuntimeError: code: -98, name: EADDRINUSE, message: address already in use",
         ),
         differs=("WARNING Address already in use, will try the next port", "OSError: [Errno 99] Cannot assign requested address"),
-        action="kill-process",
+        is_general=True,
     ),
 )  # fmt: skip

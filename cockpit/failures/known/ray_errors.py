@@ -19,11 +19,11 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="verl-register-center-name-taken",
         marker="_register_center (namespace=",
-        pattern=r"The name (?P<name>\w{1,80}_register_center) \(namespace=[^)\n]{0,80}\) is already taken",
-        cause="The actor {name} exists already in the namespace of this job; veRL makes that name at random in each run, so rank 0 of this same run "
+        pattern=r"The name (?P<actor_name>\w{1,80}_register_center) \(namespace=[^)\n]{0,80}\) is already taken",
+        cause="The actor {actor_name} exists already in the namespace of this job; veRL makes that name at random in each run, so rank 0 of this same run "
         "probably created it before",
-        remedy="`ray list actors --filter name={name}` shows its job. This same job: rank 0 of that worker group was constructed twice; fix the first "
-        "error of a WorkerDict above this line, or use a newer veRL. A job that has ended: `cockpit kill-actor {name}`",
+        remedy="`ray list actors --filter name={actor_name}` shows its job. This same job: rank 0 of that worker group was constructed twice; fix the first "
+        "error of a WorkerDict above this line, or use a newer veRL. A job that has ended: `cockpit kill-actor {actor_name}`",
         source="hiyouga/EasyR1 issue 314, Visual-Agent/DeepEyes issue 57, volcengine/verl single_controller/base/worker.py (0015dbb)",
         matches=(
             "ValueError: The name ZChSMX_register_center (namespace=None) is already taken. Please use a different name or get the existing actor using "
@@ -39,11 +39,11 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-actor-name-taken",
         marker="is already taken. Please use a different name or get the existing actor",
-        pattern=r"The name (?P<name>[^\n(]{1,120}) \(namespace=(?P<namespace>[^)\n]{0,80})\) is already taken\. Please use",
-        cause="An actor with the name {name} exists already in the namespace (namespace={namespace}), so Ray refused to create a second one",
-        remedy="`ray list actors --filter name={name}` shows its job. A detached actor of a job that has ended keeps its name: `cockpit kill-actor {name}`. "
+        pattern=r"The name (?P<actor_name>[^\n(]{1,120}) \(namespace=(?:None|(?P<namespace>[^)\n]{0,80}))\) is already taken\. Please use",
+        cause="An actor with the name {actor_name} exists already in that namespace, so Ray refused to create a second one",
+        remedy="`ray list actors --filter name={actor_name}` shows its job. A detached actor of a job that has ended keeps its name: `cockpit kill-actor {actor_name}`. "
         "An actor of this same job: the code creates it twice; use `get_if_exists=True` in `.options(...)`",
-        source="ray actor.py 2.60, file index 70918522003 and 70931845974 (ValueError in older versions, ActorAlreadyExistsError in newer ones)",
+        source="ray actor.py 2.60",
         matches=(
             "ray.exceptions.ActorAlreadyExistsError: The name SerialPoolBroker (namespace=None) is already taken. Please use a different name or get the "
             "existing actor using ray.get_actor('SerialPoolBroker', namespace='None')",
@@ -60,9 +60,9 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-actor-name-exists",
         marker="already exists in the namespace",
-        pattern=r"Actor with name '(?P<name>[^'\n]{1,120})' already exists in the namespace (?P<namespace>[\w-]{1,80})",
-        cause="An actor with the name {name} exists already in the namespace {namespace}, so the head refused to register a second one",
-        remedy="`ray list actors --filter name={name}` shows its job. A detached actor of a job that has ended keeps its name: `cockpit kill-actor {name}`. "
+        pattern=r"Actor with name '(?P<actor_name>[^'\n]{1,120})' already exists in the namespace (?P<namespace>[\w-]{1,80})",
+        cause="An actor with the name {actor_name} exists already in the namespace {namespace}, so the head refused to register a second one",
+        remedy="`ray list actors --filter name={actor_name}` shows its job. A detached actor of a job that has ended keeps its name: `cockpit kill-actor {actor_name}`. "
         "Two processes of this same job create it: use `get_if_exists=True` in `.options(...)`",
         source="gcs_server 2.60 (strings), ray-project/ray pull request 54953 and issue 20611",
         matches=(
@@ -102,7 +102,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="veRL waited in vain for rank 0 of the worker group {group}: that worker failed, or it did not start in time",
         remedy="`ray list actors` shows whether WorkerDict of rank 0 is PENDING (no free GPU or CPU: `ray status`, also leftovers of an earlier run) or DEAD "
         "(read its first error). If it is only slow: `trainer.ray_wait_register_center_timeout=900`",
-        source="verl-project/verl issue 491, pull request 947 and file index 71322059896",
+        source="verl-project/verl issue 491, pull request 947",
         matches=(
             "AssertionError: failed to get register_center_actor: t2Lrtj_register_center in [{'name': 't2LrtjWorkerDict_0:0', 'namespace': '47191b06'}]",
             "TimeoutError: Failed to get register_center_actor t2Lrtj_register_center in [] for 300 seconds. Ensure that any lingering Ray resources from previous "
@@ -115,10 +115,10 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-gcs-address-without-host",
         marker="Failed to connect to GCS at address :",
-        pattern=r"Failed to connect to GCS at address :(?P<port>\d{1,5})\b",
-        cause="Ray got the head's address without a host (only :{port}), so the variable that should hold the host was empty",
+        pattern=r"Failed to connect to GCS at address :(?P<peer_port>\d{1,5})\b",
+        cause="Ray got the head's address without a host (only :{peer_port}), so the variable that should hold the host was empty",
         remedy="Set that variable on every node before the launch script runs: `export MASTER_ADDR=10.0.0.2` (or the name that the script uses in "
-        "`ray start --address=...:{port}`), with the address of the head node",
+        "`ray start --address=...:{peer_port}`), with the address of the head node",
         source="ModalMinds/MM-EUREKA issue 54, GAIR-NLP/LIMR issue 1",
         matches=(
             "[2025-07-23 10:05:49,679 W 51000 51000] gcs_rpc_client.h:151: Failed to connect to GCS at address :6379 within 5 seconds.",
@@ -135,7 +135,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The file ray_current_cluster of this host still names the cluster at {address}, and no such cluster answered",
         remedy="If that cluster is gone: `rm /tmp/ray/ray_current_cluster` on this host, then start the job again. If it should run: start its head again and look "
         "there into /tmp/ray/session_latest/logs/gcs_server.out. `ray stop` does the first too, but stops every Ray of the host",
-        source="ray _private/worker.py 2.60, alibaba/ROLL issue 147 (incidents.md B8)",
+        source="ray _private/worker.py 2.60, alibaba/ROLL issue 147",
         matches=(
             "2025-08-01 10:00:00,000 INFO worker.py:1700 -- Failed to connect to the default Ray cluster address at 10.0.0.2:6379. This is most likely due to a "
             "previous Ray instance that has since crashed. To reset the default address to connect to, run `ray stop` or restart Ray with `ray start`.",
@@ -145,9 +145,9 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-gcs-not-reachable",
         marker="connect to GCS at ",
-        pattern=r"(?:Failed|Unable) to connect to GCS at (?:address )?(?P<host>[\w.-]{1,80}):(?P<port>\d{1,5})(?: within \d{1,6} seconds|\. Check that)",
-        cause="No Ray head answered at {host}:{port}: its GCS does not run there, or the network blocks the port",
-        remedy="On this node, `nc -zv {host} {port}`. Refused: start the head first, or the address belongs to an older cluster (see `echo $RAY_ADDRESS`, "
+        pattern=r"(?:Failed|Unable) to connect to GCS at (?:address )?(?P<host>[\w.-]{1,80}):(?P<peer_port>\d{1,5})(?: within \d{1,6} seconds|\. Check that)",
+        cause="No Ray head answered at {host}:{peer_port}: its GCS does not run there, or the network blocks the port",
+        remedy="On this node, `nc -zv {host} {peer_port}`. Refused: start the head first, or the address belongs to an older cluster (see `echo $RAY_ADDRESS`, "
         "/tmp/ray/ray_current_cluster). Timeout: firewall, VPN or a wrong interface (`ip route get {host}`). Both ends need the same Ray version",
         source="Jiayi-Pan/TinyZero issue 75, vllm-project/vllm issue 15385, secretflow/secretflow issue 467, ray-project/ray issue 49149 (VPN)",
         matches=(
@@ -181,7 +181,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="This process lost the Ray head for {seconds} seconds: the head's GCS ended or the network to the head broke, so the process ended too",
         remedy="Look at the head: the end of /tmp/ray/session_latest/logs/gcs_server.out, `dmesg -T | grep -i 'killed process'`, full disk or memory, or `ray stop`. "
         "Then restart all nodes of the cluster, since workers do not join a new head by themselves",
-        source="ray-project/ray issue 34334, _raylet.so 2.60 (strings), issues 45570 and 64349 (incidents.md B19)",
+        source="ray-project/ray issue 34334, _raylet.so 2.60 (strings), issues 45570 and 64349",
         matches=(
             "[2023-04-12 11:23:25,823 E 946 946] (raylet) gcs_rpc_client.h:533: Failed to connect to GCS within 60 seconds. GCS may have been killed. It's either GCS "
             "is terminated by `ray stop` or is killed unexpectedly. If it is killed unexpectedly, see the log file gcs_server.out.",
@@ -247,8 +247,8 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-head-already-running",
         marker="Ray is trying to start at",
-        pattern=r"Ray is trying to start at (?P<wanted>[\w.:\[\]-]{3,80}), but is already running at (?P<running>[\w.:\[\]-]{3,80}?)\. Please",
-        cause="A Ray head runs already at {running} on this host, so `ray start --head` (for {wanted}) refused to start",
+        pattern=r"Ray is trying to start at (?P<new_address>[\w.:\[\]-]{3,80}), but is already running at (?P<running>[\w.:\[\]-]{3,80}?)\. Please",
+        cause="A Ray head runs already at {running} on this host, so `ray start --head` (for {new_address}) refused to start",
         remedy="To use it: leave out `ray start --head`, since jobs find it by `RAY_ADDRESS={running}`. If it is left over and nobody uses it: `ray stop` (it stops every "
         "Ray of this host). For a second head: `ray start --head --port=6380` with other dashboard and worker ports",
         source="ray scripts/scripts.py 2.60",
@@ -303,7 +303,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The cluster has Ray {ray} and Python {python}, but the process on {process} has Ray {own_ray} and Python {own_python}",
         remedy="Use one environment or container image on all nodes and in the driver: `pip install ray=={ray}` with Python {python} there (Python must agree to the patch version), "
         "then start Ray on that node again",
-        source="ray _private/utils.py 2.60, ray-project/ray issue 50511 (incidents.md B12)",
+        source="ray _private/utils.py 2.60, ray-project/ray issue 50511",
         matches=(
             "RuntimeError: Version mismatch: The cluster was started with:\n    Ray: 2.39.0\n    Python: 3.10.14\nThis process on node 10.0.0.2 was started with:\n    Ray: 2.39.0\n    Python: 3.10.15\n",
             "RuntimeError: Version mismatch: The cluster was started with: Ray: 2.39.0 Python: 3.10.14 This process on node 10.0.0.2 was started with: Ray: 2.39.0 Python: 3.10.15",
@@ -325,6 +325,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
             "RuntimeError: Ray version mismatch: cluster has Ray version 2.47.1 but local Ray version is 2.48.0",
         ),
         differs=("WARNING utils.py:1436 -- Python patch version mismatch: The cluster was started with:",),
+        is_general=True,
     ),
     KnownError(
         name="ray-token-missing",
@@ -333,7 +334,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The Ray cluster wants a token (token authentication is on), and this process has none",
         remedy="Copy the head's ~/.ray/auth_token (mode 600) to this node and account, and `export RAY_AUTH_MODE=token` before `ray start` or the job (an explicit address does not "
         "pick the token up by itself). On a closed network: `RAY_AUTH_MODE=disabled` for the whole cluster",
-        source="ray _private/authentication/authentication_constants.py 2.60, incidents.md B20",
+        source="ray _private/authentication/authentication_constants.py 2.60",
         matches=(
             "ray.exceptions.AuthenticationError: Token authentication is enabled but no authentication token was found. Note: RAY_AUTH_MODE is currently 'disabled' (not 'token').",
             "RuntimeError: Request failed with status code 401: Unauthorized: Missing authentication token.",
@@ -350,7 +351,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The Ray cluster did not accept the token of this process: it belongs to another cluster or account",
         remedy="Copy the head's ~/.ray/auth_token to this node and account; look also for `RAY_AUTH_TOKEN` and `RAY_AUTH_TOKEN_PATH` in the environment, since they come before the file; "
         "then start Ray on this node again",
-        source="ray _private/authentication/authentication_constants.py 2.60, incidents.md B20",
+        source="ray _private/authentication/authentication_constants.py 2.60",
         matches=(
             "ray.exceptions.AuthenticationError: Token authentication is enabled but the authentication token is invalid or incorrect..",
             "RuntimeError: Request failed with status code 403: Forbidden: Invalid authentication token.",
@@ -361,11 +362,11 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-node-address-unknown",
         marker="none of these match this node's IP",
-        pattern=r"Connected to (?:GCS|Redis) at (?P<head>[\w.:-]{3,60}),? and found raylets at (?P<raylets>[^\n]{0,300}?),? but none of these match this node's IP (?P<ip>[\w.:-]{3,45}?)\. ",
-        cause="This host calls itself {ip}, but the cluster at {head} has no node with that address (its nodes: {raylets})",
+        pattern=r"Connected to (?:GCS|Redis) at (?P<head>[\w.:-]{3,60}),? and found raylets at (?P<raylets>[^\n]{0,300}?),? but none of these match this node's IP (?P<node_ip>[\w.:-]{3,45}?)\. ",
+        cause="This host calls itself {node_ip}, but the cluster at {head} has no node with that address (its nodes: {raylets})",
         remedy="Not a node of the cluster: `ray start --address={head}:6379` here first, or use `ray job submit`. A node with several addresses: start Ray on it again with "
-        "`--node-ip-address={ip}`, or give the driver the listed address (`ray.init(_node_ip_address=...)`)",
-        source="ray global_state_accessor.cc (file index 254945078), file index 20413877911 and 58540751354",
+        "`--node-ip-address={node_ip}`, or give the driver the listed address (`ray.init(_node_ip_address=...)`)",
+        source="ray global_state_accessor.cc",
         matches=(
             "RuntimeError: This node has an IP address of 10.0.0.7, and Ray expects this IP address to be either the GCS address or one of the Raylet addresses. Connected to GCS at 10.0.0.2 "
             "and found raylets at 10.0.0.3, 10.0.0.4 but none of these match this node's IP 10.0.0.7. Are any of these actually a different IP address for the same node?You might need to "
@@ -382,7 +383,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"Can't find a `node_ip_address\.json` file from (?P<path>\S{1,200}?)\.? for \d{1,6} seconds",
         cause="The driver found the cluster, but no Ray node runs on this host or in this container ({path} has no node file)",
         remedy=_NO_RAY_HERE,
-        source="file index 44935754124 (SkyRL guide), 9944148934 and 19048683770",
+        source="ray _private/services.py 2.60; ray-project/ray issues 56076, 39385, 45010",
         matches=(
             "ValueError: Can't find a `node_ip_address.json` file from /tmp/ray/session_2026-01-27_23-34-45_963846_7. for 60 seconds. \nA ray instance hasn't started. Did you do `ray start` or "
             "`ray.init` on this host?",
@@ -393,7 +394,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-no-node-info",
         marker="No node info found matching attributes",
         pattern=r"No node info found matching attributes: '(?P<attributes>[^'\n]{0,200})' when trying to resolve node to connect to",
-        cause="The driver found the cluster, but no living Ray node of it runs on this host or in this container (searched for: '{attributes}')",
+        cause="The driver found the cluster, but no living Ray node of it runs on this host or in this container",
         remedy=_NO_RAY_HERE,
         source="ray _private/services.py 2.60",
         matches=("RuntimeError: No node info found matching attributes: '' when trying to resolve node to connect to.",),
@@ -410,7 +411,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
             "Some processes that the driver needs to connect to have not registered with GCS, so retrying. Have you run 'ray start' on this node?",
         ),
         differs=("Some workers of the worker process(1234) have not registered within the timeout.",),
-        is_consequence=True,
+        is_warning=True,
     ),
     KnownError(
         name="ray-node-start-timeout",
@@ -426,27 +427,13 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         differs=("RuntimeError: Timed out waiting for node info for node_id=8f3c.",),
     ),
     KnownError(
-        name="ray-node-socket-timeout",
-        marker="while waiting for node to startup",
-        pattern=r"Timed out after (?P<seconds>\d{1,6}) seconds while waiting for node to startup\. Did not find socket name (?P<socket>\S{1,250}) in",
-        cause="The raylet of this node did not register within {seconds} seconds (its object store {socket} is unknown to the head)",
-        remedy="Read the reason: `tail -n 50 /tmp/ray/session_latest/logs/raylet.err /tmp/ray/session_latest/logs/raylet.out` on this node; a full /dev/shm, a port in use and a process limit "
-        "(`ulimit -u`) are shown there",
-        source="ray _private/services.py 2.60",
-        matches=(
-            "TimeoutError: Timed out after 30 seconds while waiting for node to startup. Did not find socket name /tmp/ray/session_2025-01-01_10-00-00_1_2/sockets/plasma_store in the list of "
-            "object store socket names.",
-        ),
-        differs=("TimeoutError: Timed out after 30 seconds waiting for clients. 1/2 clients joined.",),
-    ),
-    KnownError(
         name="ray-session-name-mismatch",
         marker="does not match persisted value",
         pattern=r"Session name (?P<own>session_[\w-]{1,60}) does not match persisted value b?'?(?P<other>session_[\w-]{1,60}|None)",
         cause="Another Ray head answered at this head's port: it belongs to {other}, while this start made {own} (or the external Redis still holds that old session)",
         remedy="`ps -ef | grep [g]cs_server` on this host and in containers with host network: end the old head if nobody uses it (`ray stop` stops every Ray of the host), or use "
         "`ray start --head --port=6380`. With an external Redis: a new `RAY_external_storage_namespace`",
-        source="ray _private/node.py 2.60, file index 59762714101, 69631032298 and 62018099028 (stale Redis)",
+        source="ray _private/node.py 2.60",
         matches=(
             "AssertionError: Session name session_2025-07-26_11-11-23_919839_82775 does not match persisted value b'session_2025-07-20_20-10-55_307915_26236'. Perhaps there was an error connecting to Redis.",
             "AssertionError: Session name session_2026-07-26_11-11-23_919839_82775 does not match persisted value None. Perhaps there was an error connecting to the GCS storage backend.",
@@ -456,9 +443,9 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-redis-not-reachable",
         marker="Unable to connect to Redis at",
-        pattern=r"Unable to connect to Redis at (?P<host>[\w.-]{1,100}):(?P<port>\d{1,5})\b",
-        cause="Ray could not connect to Redis at {host}:{port}, where the head keeps its state",
-        remedy="`redis-cli -h {host} -p {port} ping` on this node (add `-a PASSWORD`): no PONG means Redis is down, blocked, or wants a password (`--redis-password`). If no external Redis is "
+        pattern=r"Unable to connect to Redis at (?P<host>[\w.-]{1,100}):(?P<peer_port>\d{1,5})\b",
+        cause="Ray could not connect to Redis at {host}:{peer_port}, where the head keeps its state",
+        remedy="`redis-cli -h {host} -p {peer_port} ping` on this node (add `-a PASSWORD`): no PONG means Redis is down, blocked, or wants a password (`--redis-password`). If no external Redis is "
         "meant: `unset RAY_REDIS_ADDRESS`",
         source="ray _private/services.py 2.60",
         matches=("RuntimeError: Unable to connect to Redis at 10.0.0.2:6380: Error 111 connecting to 10.0.0.2:6380. Connection refused.",),
@@ -480,19 +467,6 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         differs=("PermissionError: [Errno 13] Permission denied: '/data/checkpoints/global_step_10'",),
     ),
     KnownError(
-        name="ray-unix-socket-path-too-long",
-        marker="AF_UNIX path length cannot exceed",
-        pattern=r"AF_UNIX path length cannot exceed (?P<limit>\d{1,4}) bytes: (?P<path>/\S{1,400})",
-        cause="The path of a Ray socket has more than {limit} bytes: {path}",
-        remedy="Use a shorter temporary directory: `ray start --head --temp-dir=/tmp/ray-$USER` (or `export RAY_TMPDIR=/tmp/$USER` before `ray.init`); check that TMPDIR is not a long path",
-        source="ray _private/utils.py 2.60 (validate_socket_filepath)",
-        matches=(
-            "OSError: validate_socket_filename failed: AF_UNIX path length cannot exceed 107 bytes: /lustre/users/someone/project/tmp/ray/session_2025-01-01_10-00-00_123456_123456/sockets/plasma_store",
-            "OSError: AF_UNIX path length cannot exceed 107 bytes: /lustre/users/someone/project/tmp/ray/session_2025-01-01_10-00-00_123456_123456/sockets/plasma_store",
-        ),
-        differs=("OSError: AF_UNIX path too long",),
-    ),
-    KnownError(
         name="unix-socket-path-too-long",
         marker="AF_UNIX path too long",
         pattern=r"OSError: AF_UNIX path too long",
@@ -505,8 +479,8 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-object-store-larger-than-shm",
         marker="The configured object store size",
-        pattern=r"The configured object store size \((?P<wanted>[\d.]{1,20}) GB\) exceeds /dev/shm size \((?P<there>[\d.]{1,20}) GB\)",
-        cause="Ray's object store should have {wanted} GB, but /dev/shm of this host or container has only {there} GB available",
+        pattern=r"The configured object store size \((?P<asked>[\d.]{1,20}) GB\) exceeds /dev/shm size \((?P<free>[\d.]{1,20}) GB\)",
+        cause="Ray's object store should have {asked} GB, but /dev/shm of this host or container has only {free} GB available",
         remedy="Give the container more: `docker run --shm-size=200g` (Kubernetes: an emptyDir with `medium: Memory` at /dev/shm), remove leftovers in /dev/shm (`ls -l /dev/shm`), or ask for less: "
         "`ray start --object-store-memory=20000000000` (bytes)",
         source="ray _private/services.py 2.60",
@@ -524,13 +498,13 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="Ray's object store is on disk in {place}, because /dev/shm has only {bytes} bytes available; this is slow, but not an error",
         remedy="Give the container more: `docker run --shm-size=200g` (Kubernetes: an emptyDir with `medium: Memory` at /dev/shm; more than 30 % of the host's memory), and remove leftovers: "
         "`ls -l /dev/shm`",
-        source="ray _private/services.py 2.60, ray-project/ray issues 2917 and 11950 (incidents.md B13)",
+        source="ray _private/services.py 2.60, ray-project/ray issues 2917 and 11950",
         matches=(
             "WARNING services.py:2248 -- WARNING: The object store is using /tmp/ray instead of /dev/shm because /dev/shm has only 67108864 bytes available. This will harm performance!",
         ),
         differs=("ValueError: The configured object store size (200.0 GB) exceeds /dev/shm size (67.108864 GB).",),
         look_up="shm",
-        is_consequence=True,
+        is_warning=True,
     ),
     KnownError(
         name="ray-agent-failed",
@@ -539,7 +513,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The {agent} process of a Ray node ended, and the node's raylet ended with it",
         remedy="Read the end of /tmp/ray/session_latest/logs/dashboard_agent.log and runtime_env_agent.log on that node: a port in use, a wrong grpcio (`pip show grpcio`), or no line at all "
         "(killed: `dmesg -T | grep -i 'killed process'`, or a process limit, `ulimit -u`)",
-        source="raylet 2.60 (strings), ray-project/ray issues 41343 and 49162 (incidents.md B18), file index 60821110268",
+        source="raylet 2.60 (strings), ray-project/ray issues 41343 and 49162",
         matches=(
             "[2025-05-08 15:00:26,661 E 159 228] (raylet) agent_manager.cc:87: The raylet exited immediately because one Ray agent failed, agent_name = dashboard_agent.\nThe raylet fate shares with "
             "the agent. This can happen because\n- The version of `grpcio` doesn't follow Ray's requirement.",
@@ -567,7 +541,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The head got no answer to its health checks of this node and declared it dead, so the raylet of this node ended",
         remedy="The machine or its network stood still: check load and memory at that time (`dmesg -T`, `sar`), swapping, a suspended container, lost packets to the head. For short stalls start the head with "
         "`RAY_health_check_failure_threshold=20 RAY_health_check_timeout_ms=30000`",
-        source="raylet 2.60 (strings), ray-project/ray issues 59193, 54035 and 44680 (incidents.md B19)",
+        source="raylet 2.60 (strings), ray-project/ray issues 59193, 54035 and 44680",
         matches=(
             "[Timeout] Exiting because this node manager has mistakenly been marked as dead by the GCS: GCS failed to check the health of this node for 5 times. This is likely because the machine or raylet has "
             "become overloaded.",
@@ -577,32 +551,16 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-node-marked-dead",
         marker="has been marked dead because the detector",
-        pattern=r"and address: (?P<address>[\w.:-]{1,60}) and node name: (?P<node>\S{1,80}) has been marked dead because the detector has missed too many heartbeats",
-        cause="The node {node} ({address}) no longer answered the head's health checks, so Ray declared it dead",
-        remedy="On {address}: `uptime` (was it restarted?), `dmesg -T | tail -n 50` (memory kill, GPU or disk error) and the end of /tmp/ray/session_latest/logs/raylet.out; then start Ray there again. If the node "
+        pattern=r"and address: (?P<node_ip>[\w.:-]{1,60}) and node name: (?P<node>\S{1,80}) has been marked dead because the detector has missed too many heartbeats",
+        cause="The node {node} ({node_ip}) no longer answered the head's health checks, so Ray declared it dead",
+        remedy="On {node_ip}: `uptime` (was it restarted?), `dmesg -T | tail -n 50` (memory kill, GPU or disk error) and the end of /tmp/ray/session_latest/logs/raylet.out; then start Ray there again. If the node "
         "was only overloaded, run fewer workers on it",
-        source="file index 1496263222 and 89905868 (gcs_node_manager.cc), gcs_server 2.60 (strings)",
+        source="gcs_server 2.60 (strings)",
         matches=(
             "2023-03-03 05:15:30,774 WARNING worker.py:1866 -- The node with node id: 9426f44574cce4866be798cfed308f2d3e21ba69487d422872cdd6e3 and address: 10.0.0.3 and node name: 10.0.0.3 has been marked dead because "
             "the detector has missed too many heartbeats from it. This can happen when a       (1) raylet crashes unexpectedly (OOM, preempted node, etc.)",
         ),
         differs=("the actor's node was terminated unexpectedly: health check failed due to missing too many heartbeats",),
-    ),
-    KnownError(
-        name="ray-no-worker-ports",
-        marker="No available ports. Please specify a wider port range",
-        pattern=r"No available ports\. Please specify a wider port range using --min-worker-port and --max-worker-port",
-        cause="All ports of this Ray node's range for workers are taken, so no further worker could start",
-        remedy="Start Ray on that node again with a wider range: `ray start --min-worker-port=10002 --max-worker-port=19999 ...`, or end workers of old jobs there; the range in use is in the raylet's command line "
-        "(`ps -ef | grep [r]aylet`)",
-        source="_raylet.so 2.60 (strings), ray-project/ray issues 28071, 33749 and 40497 (failures.md)",
-        matches=(
-            "core_worker_process.cc: Failed to register worker to Raylet: Invalid: Invalid: No available ports. Please specify a wider port range using --min-worker-port and --max-worker-port.",
-        ),
-        differs=(
-            "core_worker.cc:496: Failed to register worker to Raylet: IOError: [RayletClient] Unable to register worker with raylet. Failed to read data from the socket: End of file",
-        ),
-        look_up="worker-ports",
     ),
     KnownError(
         name="ray-worker-not-registered",
@@ -627,7 +585,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The worker process {pid} was started, but it did not come up within Ray's limit (60 s by default); it was still alive",
         remedy="Its start is slow: Python imports from a network file system (use a local disk or image), `uv run` that builds an environment for each worker (`unset VIRTUAL_ENV`, or `uv run --active`), too many workers at "
         "once. More time: `export RAY_worker_register_timeout_seconds=600` before `ray start`",
-        source="ray worker_pool.cc (file index 19919121), file index 70941562683 (network file system), 54369273204 and 57912242354 (uv)",
+        source="ray worker_pool.cc; public logs of uv and of network file systems",
         matches=(
             "(raylet) [2025-05-01 10:00:00,000 E 10 10] (raylet) worker_pool.cc:589: Some workers of the worker process(2345) have not registered within the timeout. The process is still alive, probably it's hanging during start.",
         ),
@@ -642,7 +600,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The worker process {pid} died while it started, before it registered with the raylet",
         remedy="On that node: `ls /tmp/ray/session_latest/logs/*{pid}*` and read these files; if there is none, its Python did not start at all: a missing interpreter or module, a space in its path, a process limit "
         "(`ulimit -u`), or no memory",
-        source="ray worker_pool.cc (file index 19919121), file index 28602027806 (path with a space)",
+        source="ray worker_pool.cc",
         matches=(
             "(raylet) worker_pool.cc:589: Some workers of the worker process(2345) have not registered within the timeout. The process is dead, probably it crashed during start.",
         ),
@@ -656,7 +614,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"Attempting to start raylet with (?P<count>\d{1,4}) GPUs?, ?but (?P<variable>\w{1,40}) contains (?P<devices>\[[^\]\n]{0,200}\])",
         cause="Ray should start with {count} GPUs, but {variable} shows only {devices} to it",
         remedy="`unset {variable}` (or list all GPUs in it) before `ray start` and the job, or ask for as many GPUs as it lists: `--num-gpus`, in veRL `trainer.n_gpus_per_node`",
-        source="ray _private/resource_and_label_spec.py 2.60, verl-project/verl issue 589 (incidents.md B11)",
+        source="ray _private/resource_and_label_spec.py 2.60, verl-project/verl issue 589",
         matches=(
             "ValueError: Attempting to start raylet with 8 GPU, but CUDA_VISIBLE_DEVICES contains ['0', '1'].",
             "ValueError: Attempting to start raylet with 8 GPUs, but CUDA_VISIBLE_DEVICES contains ['0', '1'].",
@@ -708,10 +666,10 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-actor-owner-died",
         marker="The actor is dead because its owner has died",
-        pattern=r"Owner Ip address: (?P<ip>\S{1,45}) Owner worker exit type: (?P<type>\w{1,40}) Worker exit detail: (?P<detail>[^\n]{1,160}?)\.?(?:\n|$)",
-        cause="The actor ended because the process that created it, on {ip}, ended first ({type}: {detail})",
-        remedy='Find out why that process on {ip} ended: the driver or a trainer actor; its own error comes before this line. "Owner\'s node has crashed": look at that node (`dmesg -T`, raylet.out)',
-        source="file index 42473450433, gcs_actor_manager.cc (file index 1614925398)",
+        pattern=r"Owner Ip address: (?P<node_ip>\S{1,45}) Owner worker exit type: (?P<type>\w{1,40}) Worker exit detail: (?P<detail>[^\n]{1,160}?)\.?(?:\n|$)",
+        cause="The actor ended because the process that created it, on {node_ip}, ended first ({type}: {detail})",
+        remedy='Find out why that process on {node_ip} ended: the driver or a trainer actor; its own error comes before this line. "Owner\'s node has crashed": look at that node (`dmesg -T`, raylet.out)',
+        source="ray gcs_actor_manager.cc",
         matches=(
             "The actor is dead because its owner has died. Owner Id: 05000000ffffffffffffffffffffffffffffffffffffffffffffffff Owner Ip address: 10.0.0.2 Owner worker exit type: SYSTEM_ERROR Worker exit detail: Owner's node has crashed.",
         ),
@@ -726,7 +684,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"the actor's node was preempted: (?P<reason>[^\n]{0,160})",
         cause="The node of the actor was taken away (drained or preempted): {reason}",
         remedy="Start the job again from its last checkpoint on the nodes that are left, or use nodes that are not preemptible; `ray list nodes` shows which node is gone",
-        source="gcs_server 2.60 (strings), gcs_actor_manager.cc (file index 1614925398), test (file index 3068860876)",
+        source="ray gcs_actor_manager.cc, gcs_server 2.60 (strings)",
         matches=("The actor died because its node has died. Node Id: aa\n\tthe actor's node was preempted: preemption of spot instance",),
         differs=("the actor's node was terminated expectedly: received SIGTERM",),
     ),
@@ -737,7 +695,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The Ray node of the actor was stopped from outside ({reason}), it did not crash",
         remedy="Somebody or something ended that node's Ray: `ray stop`, the end or time limit of its Slurm job or pod (`sacct -j JOB`, `kubectl get events`), or the end of the script that ran `ray start --block`. "
         "Start Ray there again, then the job",
-        source="gcs_server 2.60 (strings), test (file index 2509177885)",
+        source="gcs_server 2.60 (strings) and ray's tests",
         matches=("The actor died because its node has died. Node Id: aa\n\tthe actor's node was terminated expectedly: received SIGTERM",),
         differs=("the actor's node was terminated unexpectedly: health check failed due to missing too many heartbeats",),
     ),
@@ -748,7 +706,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The Ray node of the actor died: {reason}",
         remedy="`ray list nodes --filter state=DEAD` names it. There: `uptime` (restarted?), `dmesg -T | tail -n 50` (memory kill, GPU or disk error), the end of /tmp/ray/session_latest/logs/raylet.out; start Ray there "
         "again, then the job from its last checkpoint",
-        source="gcs_server 2.60 (strings), file index 24504983427",
+        source="gcs_server 2.60 (strings)",
         matches=(
             "The actor died because its node has died. Node Id: aa\n\tthe actor's node was terminated unexpectedly: health check failed due to missing too many heartbeats",
         ),
@@ -760,10 +718,11 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"The actor (?:died|is dead) because its node has died",
         cause="The node on which the actor ran left the cluster",
         remedy="`ray list nodes --filter state=DEAD` names it and says why. There: `uptime` (restarted?), `dmesg -T | tail -n 50`, the end of /tmp/ray/session_latest/logs/raylet.out; start Ray there again, then the job",
-        source="gcs_server 2.60 (strings), test (file index 2262802576)",
+        source="gcs_server 2.60 (strings) and ray's tests",
         matches=("ray.exceptions.RayActorError: The actor died because its node has died. Node Id: 4ab3fe8f",),
         differs=("The actor is dead because its owner has died. Owner Id: 05 Owner Ip address: 10.0.0.2",),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="ray-worker-sigterm",
@@ -772,7 +731,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="A worker process got SIGTERM, so something outside of it ended it: the job system, the end of its pod, `ray stop`, or `kill`",
         remedy="Look for an earlier error first. If there is none, see who sent it: `sacct -j JOB` (time limit, scancel), `kubectl get events`, the end of the script that started Ray on that node. Words about K8s memory "
         "limits in this line are only Ray's guess",
-        source="ray _raylet.pyx (file index 297846874 and 46448004), _private/worker.py 2.60",
+        source="ray _raylet.pyx, _private/worker.py 2.60",
         matches=(
             "Worker exit type: SYSTEM_ERROR Worker exit detail: Worker exits unexpectedly. Worker exits with an exit code 1. The process receives a SIGTERM.",
         ),
@@ -785,13 +744,14 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"Worker exits unexpectedly\. Worker exits with an exit code (?P<code>None|-?\d{1,5})\.",
         cause="A worker process ended itself with `sys.exit` (exit code {code}), so it was not killed; words about K8s memory limits after it are only Ray's guess",
         remedy="Find who called exit in that worker: the last lines of its .err file in /tmp/ray/session_latest/logs on its node, or the error before this line",
-        source="file index 52689590060 and 52442873054 (veRL), ray _raylet.pyx (file index 46448004)",
+        source="ray _raylet.pyx",
         matches=(
             "Worker exit type: SYSTEM_ERROR Worker exit detail: Worker exits unexpectedly. Worker exits with an exit code None. The worker may have exceeded K8s pod memory limits.",
             "Worker exit type: SYSTEM_ERROR Worker exit detail: Worker exits unexpectedly. Worker exits with an exit code 1.",
         ),
         differs=("Worker exit type: INTENDED_USER_EXIT Worker exit detail: Worker exits with an exit code 0.",),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="ray-worker-constructor-failed",
@@ -813,7 +773,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The caller lost its connection to a worker, so Ray ended that worker; the worker had died, or the network between the nodes failed",
         remedy="Text after this sentence names a network error (\"Connection timed out\": check firewall and worker ports 10002 to 19999 between the nodes). Without it the worker died: `dmesg -T | grep -iE 'oom|killed process|segfault'` "
         "on its node, and its .err file",
-        source="ray node_manager.cc (file index 1487884046), file index 66368048104",
+        source="ray node_manager.cc",
         matches=(
             "Worker exit type: SYSTEM_ERROR Worker exit detail: The leased worker has unrecoverable failure. Worker is requested to be destroyed when it is returned.",
         ),
@@ -825,9 +785,9 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-actor-ended-at-once",
         marker="The actor died unexpectedly before finishing this task",
         pattern=r"The actor died unexpectedly before finishing this task\.\s{1,12}class_name: (?P<actor>[^\n]{1,120})\n\s{0,12}actor_id: \w{1,60}\n\s{0,12}pid: (?P<pid>\d{1,9})\n"
-        r"(?:\s{0,12}name: [^\n]{1,160}\n)?(?:\s{0,12}namespace: [^\n]{1,160}\n)?\s{0,12}ip: \[?(?P<ip>[\w.:-]{2,45})[^\n]{0,60}\n"
+        r"(?:\s{0,12}name: [^\n]{1,160}\n)?(?:\s{0,12}namespace: [^\n]{1,160}\n)?\s{0,12}ip: \[?(?P<node_ip>[\w.:-]{2,45})[^\n]{0,60}\n"
         r"The actor is dead because its worker process has died\. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code \d",
-        cause="The process {pid} of the actor {actor} on {ip} ended at once, without a message to Ray: it was killed (SIGKILL) or it crashed; the list of causes in the line is only general",
+        cause="The process {pid} of the actor {actor} on {node_ip} ended at once, without a message to Ray: it was killed (SIGKILL) or it crashed; the list of causes in the line is only general",
         remedy=_WHO_ENDED_IT,
         source="hkust-nlp/simpleRL-reason issue 25, verl-project/verl issues 472, 2189 and 4921, Simple-Efficient/RL-Factory issue 123",
         matches=(
@@ -847,10 +807,10 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-worker-died-on-node",
         marker="A worker died or was killed while executing a task by an unexpected system error",
-        pattern=r"Worker IP address: (?P<ip>\S{1,45}) Worker port: \d{1,6} Worker PID: (?P<pid>\d{1,9}) Worker exit type: \w{1,40} Worker exit detail: Worker unexpectedly exits with a connection error code \d",
-        cause="The worker process {pid} on {ip} ended at once, without a message to Ray: it was killed (SIGKILL) or it crashed; the list of causes in the line is only general",
+        pattern=r"Worker IP address: (?P<node_ip>\S{1,45}) Worker port: \d{1,6} Worker PID: (?P<pid>\d{1,9}) Worker exit type: \w{1,40} Worker exit detail: Worker unexpectedly exits with a connection error code \d",
+        cause="The worker process {pid} on {node_ip} ended at once, without a message to Ray: it was killed (SIGKILL) or it crashed; the list of causes in the line is only general",
         remedy=_WHO_ENDED_IT,
-        source="file index 4580721607, 34292350826 and 55079991748, verl-project/verl issue 472 (there the worker had no threads left)",
+        source="verl-project/verl issue 472 (there the worker had no threads left)",
         matches=(
             "(raylet) A worker died or was killed while executing a task by an unexpected system error. To troubleshoot the problem, check the logs for the dead worker. RayTask ID: ffffffffffffffff Worker ID: 12a64c4c "
             "Node ID: 0b6abfec Worker IP address: 10.0.0.2 Worker port: 45555 Worker PID: 26103 Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file.",
@@ -878,6 +838,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         ),
         look_up="oom-kill",
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="ray-worker-left-on-purpose",
@@ -885,7 +846,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"Worker exit type: INTENDED_\w{1,20}EXIT Worker exit detail: (?P<detail>[^\n]{1,160})",
         cause="The actor ended on purpose, it did not crash ({detail})",
         remedy="Look for an earlier error, since programs end their actors after a failure; else the program ended the actor too early (`exit_actor()`, `sys.exit(0)`) and used it afterwards",
-        source="ray _raylet.pyx (file index 46448004), _raylet.so 2.60 (strings)",
+        source="ray _raylet.pyx, _raylet.so 2.60 (strings)",
         matches=(
             "The actor is dead because its worker process has died. Worker exit type: INTENDED_USER_EXIT Worker exit detail: Worker exits with an exit code 0.",
         ),
@@ -922,10 +883,10 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-node-of-task-died",
         marker="Task failed ",
-        pattern=r"Task failed (?:due to the node dying\.\s{1,4}The node \(IP: |because the node it was running on is dead or unavailable\. Node IP: )(?P<ip>[\w.:-]{2,45}?),",
-        cause="The node {ip}, on which the task ran, died or cannot be reached",
-        remedy="On {ip}: `uptime` (restarted?), `dmesg -T | tail -n 50` (memory kill, GPU or disk error), the end of /tmp/ray/session_latest/logs/raylet.out; start Ray there again, then the job from its last checkpoint",
-        source="file index 40677063278 (normal_task_submitter.cc), _raylet.so 2.60 (strings)",
+        pattern=r"Task failed (?:due to the node dying\.\s{1,4}The node \(IP: |because the node it was running on is dead or unavailable\. Node IP: )(?P<node_ip>[\w.:-]{2,45}?),",
+        cause="The node {node_ip}, on which the task ran, died or cannot be reached",
+        remedy="On {node_ip}: `uptime` (restarted?), `dmesg -T | tail -n 50` (memory kill, GPU or disk error), the end of /tmp/ray/session_latest/logs/raylet.out; start Ray there again, then the job from its last checkpoint",
+        source="_raylet.so 2.60 (strings)",
         matches=(
             "ray.exceptions.NodeDiedError: Task failed due to the node dying.\n\nThe node (IP: 10.0.0.3, node ID: aa) where this task was running crashed unexpectedly. This can happen if: (1) the instance where the node was running failed",
             "ray.exceptions.NodeDiedError: Task failed because the node it was running on is dead or unavailable. Node IP: 10.0.0.3, node ID: aa. This can happen if the node was preempted, had a hardware failure, or its raylet crashed unexpectedly.",
@@ -1016,11 +977,11 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-object-store-full",
         marker="Failed to put object",
-        pattern=r"Failed to put object \S{0,80} ?in object store because it\s{1,3}is full\. Object size is (?P<size>\d{1,18}) bytes",
-        cause="Ray's object store on that node is full of objects that are in use, so an object of {size} bytes did not fit",
+        pattern=r"Failed to put object \S{0,80} ?in object store because it\s{1,3}is full\. Object size is (?P<asked>\d{1,18}) bytes",
+        cause="Ray's object store on that node is full of objects that are in use, so an object of {asked} bytes did not fit",
         remedy="`ray memory --stats-only` shows what fills it. Make the store larger (`ray start --object-store-memory=200000000000`, bytes, and /dev/shm as large), send smaller batches, drop ObjectRefs that are not needed, and keep disk free for "
         "spilling (`df -h /tmp`)",
-        source="_raylet.so 2.60 (strings), ray-project/ray issue 7908, failures.md",
+        source="_raylet.so 2.60 (strings), ray-project/ray issue 7908",
         matches=(
             "ray.exceptions.ObjectStoreFullError: Failed to put object 00ffffffffffffffff01000000 in object store because it is full. Object size is 516884584 bytes.",
         ),
@@ -1040,6 +1001,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         ),
         differs=("io.objectbox.exception.DbFullException: Could not put (error code -30792)",),
         look_up="object-store",
+        is_general=True,
     ),
     KnownError(
         name="ray-disk-full",
@@ -1048,7 +1010,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="Ray's object store is full and the disk of its temporary directory is more than 95 % full, so Ray could not spill objects",
         remedy="`df -h /tmp` and `du -xsh /tmp/ray/session_*` on that node: remove directories of dead sessions (`cockpit clean`), or use a larger disk: `ray start --temp-dir=/data/ray`, "
         "`--object-spilling-directory=/data/spill` (newer Ray)",
-        source="ray exceptions.py 2.60 (OutOfDiskError), file index 36314923023",
+        source="ray exceptions.py 2.60 (OutOfDiskError)",
         matches=(
             "ray.exceptions.OutOfDiskError: Local disk is full",
             "The object cannot be created because the local object store is full and the local disk's utilization is over capacity (95% by default).Tip: Use `df` on this node to check disk usage and `ray memory` to check object store memory usage.",
@@ -1062,23 +1024,23 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-disk-nearly-full",
         marker="Object creation will fail if spilling is required",
-        pattern=r"(?P<path>/\S{1,200}) is over (?P<percent>[\d.]{1,6})% full, available space: (?P<free>[\d.]{1,20}) GB; capacity: (?P<capacity>[\d.]{1,20}) GB",
-        cause="The disk of {path} is over {percent} % full ({free} GB of {capacity} GB free); Ray only warns of this, and fails when it has to spill objects",
+        pattern=r"(?<!\S)(?P<path>/\S{1,200}) is over (?P<percent>[\d.]{1,6})% full, available space: (?P<free>[\d.]{1,20}) GB; capacity: (?P<total>[\d.]{1,20}) GB",
+        cause="The disk of {path} is over {percent} % full ({free} GB of {total} GB free); Ray only warns of this, and fails when it has to spill objects",
         remedy="`du -xsh /tmp/ray/session_*` on that node: remove directories of dead sessions (`cockpit clean`), old checkpoints and caches, or use a larger disk: `ray start --temp-dir=/data/ray`",
-        source="file index 10644330414, raylet 2.60 (strings)",
+        source="raylet 2.60 (strings)",
         matches=(
             "(raylet) [2025-05-01 10:00:00,000 E 1 2] (raylet) file_system_monitor.cc:116: /tmp/ray/session_2025-05-01 is over 95% full, available space: 21.7165 GB; capacity: 491.586 GB. Object creation will fail if spilling is required.",
         ),
         differs=("/tmp/ray/session_1 has no capacity, object creation will fail if spilling is required.",),
         action="clean",
         look_up="disk",
-        is_consequence=True,
+        is_warning=True,
     ),
     KnownError(
         name="ray-shm-too-small-for-store",
         marker="exceeds memory available in",
-        pattern=r"System memory request exceeds memory available in (?P<place>\S{1,100}?)\. The request is for (?P<wanted>\d{1,18}) bytes, and the amount available is (?P<free>\d{1,18}) bytes",
-        cause="Ray's object store asks for {wanted} bytes in {place}, but only {free} bytes are available there",
+        pattern=r"System memory request exceeds memory available in (?P<place>\S{1,100}?)\. The request is for (?P<asked>\d{1,18}) bytes, and the amount available is (?P<free>\d{1,18}) bytes",
+        cause="Ray's object store asks for {asked} bytes in {place}, but only {free} bytes are available there",
         remedy="Give the container more: `docker run --shm-size=200g` (Kubernetes: an emptyDir with `medium: Memory` at /dev/shm), remove leftovers (`ls -l {place}`), or ask for less: `ray start --object-store-memory=20000000000` (bytes)",
         source="raylet 2.60 (strings)",
         matches=(
@@ -1093,7 +1055,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"The connection to the plasma store is failed\. Terminate the process",
         cause="A process lost the object store of its node, since the raylet there ended, and so it ended itself",
         remedy="Find out why the raylet ended: the end of raylet.out and raylet.err in /tmp/ray/session_latest/logs on that node, `dmesg -T | tail -n 50`, or `ray stop`",
-        source="ray plasma/connection.cc (file index 112152642), _raylet.so 2.60 (strings)",
+        source="ray plasma/connection.cc, _raylet.so 2.60 (strings)",
         matches=(
             "[2025-05-01 10:00:00,000 W 12 34] store_connection.cc:200: The connection to the plasma store is failed. Terminate the process. Status: IOError: Broken pipe",
         ),
@@ -1104,11 +1066,11 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-package-too-large",
         marker="exceeds the maximum size of",
-        pattern=r"Package size \((?P<size>[\d.]{1,20} ?[KMG]i?B)\) exceeds the maximum size of (?P<limit>[\d.]{1,20} ?[KMG]i?B)",
-        cause="The working directory of the job is {size} as a package, and Ray takes at most {limit}",
+        pattern=r"Package size \((?P<asked>[\d.]{1,20} ?[KMG]i?B)\) exceeds the maximum size of (?P<limit>[\d.]{1,20} ?[KMG]i?B)",
+        cause="The working directory of the job is {asked} as a package, and Ray takes at most {limit}",
         remedy='Leave large files out: `.rayignore` or `.gitignore` in that directory (checkpoints, data, wandb, .git, .venv), or `--runtime-env-json=\'{{"working_dir": ".", "excludes": [".git", "checkpoints"]}}\'`; or leave out working_dir if all '
         "nodes see the same file system",
-        source="ray _private/runtime_env/packaging.py 2.60, ray-project/ray issues 38566, 45602 and 55877 (incidents.md B17)",
+        source="ray _private/runtime_env/packaging.py 2.60, ray-project/ray issues 38566, 45602 and 55877",
         matches=(
             "ray.exceptions.RuntimeEnvSetupError: Failed to set up runtime environment.\nFailed to upload working_dir /data/proj to the Ray cluster: Package size (552.06MiB) exceeds the maximum size of 500.00MiB. To exclude large files, add them to "
             "'.gitignore' or '.rayignore' files",
@@ -1137,7 +1099,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="A node could not get the job's working directory {package} from the head: the head no longer has it",
         remedy="Submit the job again, so that it is uploaded again (if it says the package exists already, change any file in the directory). After a restart of the head all packages are gone; for slow uploads start Ray with "
         "`RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S=3600`",
-        source="ray _private/runtime_env/packaging.py 2.60, file index 53935479868",
+        source="ray _private/runtime_env/packaging.py 2.60",
         matches=(
             "OSError: Failed to download runtime_env file package gcs://_ray_pkg_3a7cb06d19a5b0be.zip from the GCS to the Ray worker node. The package may have prematurely been deleted from the GCS due to a long upload time or a problem with Ray.",
         ),
@@ -1172,7 +1134,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"bin/python\S{0,10}: No module named pip",
         cause="The Python of the runtime environment has no pip, so Ray could not install the job's packages there",
         remedy="Ray's own Python was made without pip (as `uv venv` does): `uv pip install pip` in it (or `uv venv --seed`) on all nodes, or leave `pip`/`uv` out of `runtime_env` and start the job with `uv run`",
-        source="file index 66649264401",
+        source="CPython's message, in public logs of ray runtime environments made by uv",
         matches=("    /tmp/ray/session_1/runtime_resources/uv/1/virtualenv/bin/python: No module named pip",),
         differs=("ModuleNotFoundError: No module named 'pip_audit'",),
     ),
@@ -1182,7 +1144,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"Run cmd\[\d{1,5}\] failed with the following details\.\s{1,4}Command '\[(?P<command>[^\n]{1,400}?)\]' returned non-zero exit status (?P<code>-?\d{1,5})",
         cause="A command that Ray ran to make the job's runtime environment failed (exit status {code}): {command}",
         remedy='The lines after "Last 50 lines of stdout" say why (no network, a version conflict, a build error, a full disk). Install the packages in the image or environment of all nodes and leave `pip`, `uv` or `conda` out of `runtime_env`',
-        source="ray _private/runtime_env/utils.py 2.60, file index 66649264401 and 38737483170",
+        source="ray _private/runtime_env/utils.py 2.60",
         matches=(
             "ray._private.runtime_env.utils.SubprocessCalledProcessError: Run cmd[12] failed with the following details.\nCommand '['/tmp/ray/session_1/virtualenv/bin/python', '-m', 'pip', 'install', '--disable-pip-version-check', '--no-cache-dir', 'uv']' "
             "returned non-zero exit status 1.\nLast 50 lines of stdout:\n    ERROR",
@@ -1295,6 +1257,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
             "ray.exceptions.RuntimeEnvSetupError: Failed to set up runtime environment.\nFailed to upload working_dir /data/proj to the Ray cluster: [Errno 13] Permission denied: '/data/proj/secret'",
         ),
         differs=("Failed to upload artifact to the tracking server",),
+        is_general=True,
     ),
     KnownError(
         name="ray-runtime-env-failed",
@@ -1311,15 +1274,16 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         ),
         differs=("Creating runtime env: {} with timeout 600 seconds.", "runtime_env creation failed 3 times, giving up."),
         is_consequence=True,
+        is_general=True,
     ),
     # Scheduling.
     KnownError(
         name="verl-too-few-free-gpus",
         marker="is less than total desired GPUs",
-        pattern=r"Total available GPUs (?P<free>\d{1,9}(?:\.\d{1,4})?) is less than total desired GPUs (?P<wanted>\d{1,9})",
-        cause="The job wants {wanted} GPUs, but only {free} are free in the Ray cluster (GPUs that other jobs or leftover actors hold do not count)",
+        pattern=r"Total available GPUs (?P<free>\d{1,9}(?:\.\d{1,4})?) is less than total desired GPUs (?P<asked>\d{1,9})",
+        cause="The job wants {asked} GPUs, but only {free} are free in the Ray cluster (GPUs that other jobs or leftover actors hold do not count)",
         remedy="`ray status` shows total and used GPUs. Total too small: a node has not joined (`ray start --address=HEAD:6379` there). Used by an old job: stop it (`ray list jobs`). Else lower `trainer.nnodes` or `trainer.n_gpus_per_node`",
-        source="verl-project/verl issues 2515, 5954, 746 and 372 (incidents.md B1), file index 45657081281 (EasyR1, free GPUs) and 52123734325",
+        source="verl-project/verl issues 2515, 5954, 746 and 372",
         matches=(
             "ValueError: Total available GPUs 8.0 is less than total desired GPUs 16",
             "ValueError: Total available GPUs 0 is less than total desired GPUs 8.",
@@ -1332,7 +1296,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"Resource pool (?P<pool>[\w-]{1,80}): (?P<gpus>\d{1,6})\*(?P<nodes>\d{1,6}) ?cannot be satisfied in this ray cluster",
         cause="The cluster has enough GPUs in all, but for the pool {pool} it lacks {nodes} node(s) with {gpus} free GPUs each",
         remedy="`ray status -v` shows the free GPUs of each node. Free the nodes (old jobs, leftover actors), or use a shape that they have: fewer `trainer.n_gpus_per_node` and more `trainer.nnodes`",
-        source="veRL ray_trainer.py (file index 54683429745 and 49137574438)",
+        source="veRL ray_trainer.py",
         matches=(
             "ValueError: Resource pool global_pool: 8*2cannot be satisfied in this ray cluster",
             "ValueError: Resource pool global_pool: 8*1 cannot be satisfied in this ray cluster",
@@ -1346,7 +1310,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The program asked for bundle {index} of a placement group that has only {count} bundles: the group was made for fewer GPUs than the model uses",
         remedy="Models that share a group must have its size. OpenRLHF: with `--colocate_all_models` (new: `--train.colocate_all`) nodes x GPUs of actor, ref and critic, and engines x tensor parallel size of vLLM, must be equal; with "
         "`--colocate_actor_ref` those of actor and ref",
-        source="ray util/placement_group.py 2.60, OpenRLHF/OpenRLHF pull request 728 and issue 889 (incidents.md B1)",
+        source="ray util/placement_group.py 2.60, OpenRLHF/OpenRLHF pull request 728 and issue 889",
         matches=("ValueError: placement group bundle index 6 is invalid. Valid placement group indexes: 0-4",),
         differs=("Destroying worker since its bundle was unused, bundle index: 3",),
     ),
@@ -1356,25 +1320,11 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"Failed to create placement group with (?P<bundles>\d{1,6}) bundles \(requiring (?P<gpus>[\d.]{1,12}) GPUs, (?P<cpus>[\d.]{1,12}) CPUs total\) in (?P<seconds>\d{1,7}) seconds",
         cause="Ray could not reserve {gpus} GPUs and {cpus} CPUs in {bundles} bundles within {seconds} seconds: they are not free, or no node has the shape of a bundle",
         remedy="`ray status -v` shows what each node has free (CPUs count too): stop the job that holds it, add nodes, or ask for less. Nodes that are still starting: `export SKYRL_RAY_PG_TIMEOUT_IN_S=900`",
-        source="SkyRL utils.py (file index 3222800597), env_vars.py (70316954951), file index 67566520221",
+        source="SkyRL utils.py and env_vars.py",
         matches=(
             "RuntimeError: Failed to create placement group with 4 bundles (requiring 32.0 GPUs, 32.0 CPUs total) in 180 seconds. This might indicate insufficient GPU resources.",
         ),
         differs=("Failed to create placement group 'pg', because the placement group has been removed by GCS.",),
-    ),
-    KnownError(
-        name="vllm-placement-group-timeout",
-        marker="Cannot provide a placement group of",
-        pattern=r"Cannot provide a placement group of (?:placement_group_specs=)?(?P<specs>\[[^\n]{1,300}?\]) within (?P<seconds>\d{1,7}) seconds",
-        cause="vLLM waited {seconds} seconds in vain for the GPUs {specs}: they are not free, or no node has that address",
-        remedy="`ray status -v` shows what is free: stop what holds the GPUs, or lower the tensor or pipeline parallel size. If a spec names `node:ADDRESS` and no node has it, set `VLLM_HOST_IP` on each node to the address that `ray list nodes` shows",
-        source="vLLM ray_utils.py (file index 23733855 and 11197087322), file index 55644578869",
-        matches=(
-            "ValueError: Cannot provide a placement group of placement_group_specs=[{'GPU': 1.0, 'node:10.0.0.2': 0.001}, {'GPU': 1.0}] within 1800 seconds. See `ray status` to make sure the cluster has enough resources.",
-        ),
-        differs=(
-            "Waiting for creating a placement group of specs for 10 seconds. specs=[{'GPU': 1.0}]. Check `ray status` to see if you have enough resources.",
-        ),
     ),
     KnownError(
         name="vllm-more-gpus-than-cluster",
@@ -1382,7 +1332,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"The number of required GPUs exceeds the total number of available GPUs(?: in the (?:placement group|cluster))?",
         cause="vLLM needs more GPUs (tensor x pipeline parallel size) than Ray has, or than its placement group holds",
         remedy="`ray status` shows how many GPUs Ray has. Lower `tensor_parallel_size`/`pipeline_parallel_size`, let the missing nodes join (`ray start --address=HEAD:6379`), or start Ray with all GPUs (`--num-gpus=8`, check CUDA_VISIBLE_DEVICES)",
-        source="vLLM ray_utils.py (file index 26479569506 and 24005567), file index 25373570757",
+        source="vLLM ray_utils.py",
         matches=(
             "ValueError: The number of required GPUs exceeds the total number of available GPUs in the placement group.",
             "ValueError: The number of required GPUs exceeds the total number of available GPUs in the cluster.",
@@ -1395,7 +1345,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"No available node types can fulfill resource requests? [^\n]{0,60}\{[^}\n]{0,120}'node:(?P<address>[0-9a-fA-F.:]{3,45})'",
         cause="The program asked for the node with the address {address}, and no node of the Ray cluster has that address",
         remedy="`ray list nodes` shows the addresses that Ray knows. A host with several addresses: set `VLLM_HOST_IP` on each node to that one, or start Ray with `--node-ip-address={address}` there",
-        source="vLLM documentation on troubleshooting (file index 484612881 and 41841044148), ray-project/ray issue 31135 (incidents.md B1)",
+        source="vLLM documentation on troubleshooting, ray-project/ray issue 31135",
         matches=(
             "(autoscaler) Error: No available node types can fulfill resource request {'CPU': 1.0, 'node:192.168.1.10': 0.001}. Add suitable node types to this cluster to resolve this issue.",
             "Error: No available node types can fulfill resource request defaultdict(<class 'float'>, {'node:192.168.1.10': 0.001, 'GPU': 1.0}).",
@@ -1411,13 +1361,14 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"No available node types can fulfill resource requests? (?:defaultdict\(<class 'float'>, )?(?P<request>\{[^}\n]{1,200}\})",
         cause="As Ray counts, no node of the cluster can give {request}, so this part of the job cannot start",
         remedy="`ray status -v` shows what each node has. Too few GPUs or CPUs in Ray's eyes: start Ray there with `--num-gpus=8 --num-cpus=64` (CUDA_VISIBLE_DEVICES may hide GPUs); else ask for less per actor, or add larger nodes",
-        source="SkyworkAI/Skywork-OR1 issue 34, rllm issue 35, ray-project/ray issues 47792 and 18018 (incidents.md B1), file index 57937516296",
+        source="SkyworkAI/Skywork-OR1 issue 34, rllm issue 35, ray-project/ray issues 47792 and 18018",
         matches=(
             "(autoscaler) Error: No available node types can fulfill resource request defaultdict(<class 'float'>, {'CPU': 8.0, 'GPU': 8.0}). Add suitable node types to this cluster to resolve this issue.",
             "(autoscaler) Error: No available node types can fulfill resource request {'GPU': 8.0, 'CPU': 8.0}.",
             "(autoscaler) No available node types can fulfill resource requests {'CPU': 1.0, 'worker': 1.0}*4.",
         ),
         differs=("Demands: {'GPU': 1.0, 'CPU': 1.0} * 8 (STRICT_PACK): 1+ pending placement groups",),
+        is_general=True,
     ),
     KnownError(
         name="ray-bundle-too-small",
@@ -1438,7 +1389,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="Ray could not start the process that runs the job's command: {why}",
         remedy="By default it must run on the head node: `ray list nodes` shows whether the head's raylet is ALIVE; if not, restart the head. After a restart with the same Redis (fault tolerance), the old head's entry is stale: use a new "
         "`RAY_external_storage_namespace`",
-        source="ray dashboard/modules/job/job_manager.py 2.60, file index 717909310 (stale Redis) and 66281796967 (dead raylet)",
+        source="ray dashboard/modules/job/job_manager.py 2.60",
         matches=(
             "Status message: Job supervisor actor could not be scheduled: The actor is not schedulable: The node specified via NodeAffinitySchedulingStrategy doesn't exist any more or is infeasible, and soft=False was specified.",
         ),
@@ -1450,7 +1401,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"The (?:actor|task) is not schedulable: The node specified via NodeAffinitySchedulingStrategy doesn't exist any more or is infeasible",
         cause="The program pinned an actor or task to a certain node, and that node is no longer in the cluster or lacks the wanted resources",
         remedy="`ray list nodes` shows which nodes are ALIVE: start Ray again on the missing one. If it is alive, it has too few CPUs or GPUs for the request (`ray status -v`)",
-        source="raylet 2.60 (strings), ray exceptions.py 2.60, file index 3712439878",
+        source="raylet 2.60 (strings), ray exceptions.py 2.60",
         matches=(
             "ray.exceptions.ActorUnschedulableError: The actor is not schedulable: The node specified via NodeAffinitySchedulingStrategy doesn't exist any more or is infeasible, and soft=False was specified.",
         ),
@@ -1471,17 +1422,6 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         differs=("Removed placement group because its job finished.",),
         is_consequence=True,
     ),
-    KnownError(
-        name="ray-get-timeout",
-        marker="Get timed out: some object(s) not ready",
-        pattern=r"GetTimeoutError: Get timed out: some object\(s\) not ready",
-        cause="The program waited for a result with a time limit (`ray.get(..., timeout=...)`), and the result was not ready in time",
-        remedy="See what it waits for: `ray status` (GPUs not free), `ray list actors --filter state=PENDING_CREATION`, `ray list tasks --filter state=RUNNING`; if the work is only slow, raise the time limit that the traceback shows",
-        source="_raylet.so 2.60 (strings), ray exceptions.py 2.60 (GetTimeoutError)",
-        matches=("ray.exceptions.GetTimeoutError: Get timed out: some object(s) not ready.",),
-        differs=("TimeoutError: Timed out after 30 seconds while waiting for node to startup.",),
-        is_consequence=True,
-    ),
     # Jobs.
     KnownError(
         name="ray-job-no-agent",
@@ -1490,7 +1430,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The Ray agent of the head node, which starts jobs, did not answer",
         remedy="On the head read the end of /tmp/ray/session_latest/logs/dashboard_agent.log: another process or Ray session has its port (52365; `ray start --dashboard-agent-listen-port=52366`), or a process limit was reached (`ulimit -u`). "
         "Right after `ray start`, wait 30 s and submit again",
-        source="ray dashboard/modules/job/job_head.py 2.60, OpenRLHF/OpenRLHF issue 556, ray-project/kuberay issue 2676 (incidents.md B17)",
+        source="ray dashboard/modules/job/job_head.py 2.60, OpenRLHF/OpenRLHF issue 556, ray-project/kuberay issue 2676",
         matches=("RuntimeError: Request failed with status code 500: No available agent to submit job, please try again later..",),
         differs=("RuntimeError: Request failed with status code 500: Traceback (most recent call last):",),
     ),
@@ -1527,7 +1467,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"Job supervisor actor failed to start within (?P<seconds>[\d.]{1,10}) seconds",
         cause="The job's command was not started within {seconds} seconds: its runtime environment was not ready, or the head could not start the process",
         remedy="On the head: `tail -n 50 /tmp/ray/session_latest/logs/runtime_env_setup-*.log` (packages still being installed?), load and process limits (`ulimit -u`), and `ray list actors --filter class_name=JobSupervisor`",
-        source="ray dashboard/modules/job/job_manager.py 2.60, ray-project/ray issues 48452 and 55133 (incidents.md B2)",
+        source="ray dashboard/modules/job/job_manager.py 2.60, ray-project/ray issues 48452 and 55133",
         matches=(
             "Job supervisor actor failed to start within 900.0 seconds. This timeout can be configured by setting the environment variable RAY_JOB_START_TIMEOUT_SECONDS.",
         ),
@@ -1554,7 +1494,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"Job entrypoint command failed with exit code 127\b",
         cause="The shell on the head node did not find the job's command (exit code 127)",
         remedy="The log's last lines name it. Use a path that exists on the head and in the working directory (`python3 -m verl.trainer.main_ppo`, not a script outside of it), and start Ray in the environment that has the program",
-        source="ray dashboard/modules/job/job_supervisor.py 2.60, hkust-nlp/simpleRL-reason issue 14 (incidents.md B17)",
+        source="ray dashboard/modules/job/job_supervisor.py 2.60, hkust-nlp/simpleRL-reason issue 14",
         matches=(
             "Job entrypoint command failed with exit code 127, last available logs (truncated to 20,000 chars):\n/bin/sh: 1: train.sh: not found",
         ),
@@ -1572,6 +1512,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         ),
         differs=("Job entrypoint command failed with exit code 1. No logs available.",),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="ray-job-command-failed-old",
@@ -1579,13 +1520,14 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"Job failed due to an application error, last available logs",
         cause="The job's command ended with an error; its last lines follow",
         remedy="The first error in these lines is the cause; the whole log is in `ray job logs JOB_ID`",
-        source="ray job_manager.py before 2.9 and KubeRay (file index 46912620, 33224327824 and 15498298839)",
+        source="ray job_manager.py before 2.9 and KubeRay",
         matches=(
             "Status message: Job failed due to an application error, last available logs (truncated to 20,000 chars):\npython: can't open file '/home/ray/sample_code.ppy': [Errno 2] No such file or directory",
             "Message:                Job failed due to an application error, last available logs:\npython: can't open file '/tmp/code/script.ppy'",
         ),
         differs=("Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):",),
         is_consequence=True,
+        is_general=True,
     ),
     KnownError(
         name="ray-dashboard-not-started",
@@ -1594,10 +1536,10 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="The Ray dashboard did not start; Ray itself may run without it, but jobs cannot be submitted",
         remedy="The lines after this one show the end of dashboard.log: a missing or unfitting package (`pip install 'ray[default]'`), a port in use, or a start that is too slow (network file system, overload). If the job starts its own Ray and fails too, read raylet.out and "
         "gcs_server.out there",
-        source="chepraid/EasyR1 issue 12, file index 53833354008 (slow network file system)",
+        source="chepraid/EasyR1 issue 12",
         matches=("2025-07-25 14:16:34,565 ERROR services.py:1350 -- Failed to start the dashboard ",),
         differs=("Failed to start the dashboard server.",),
-        is_consequence=True,
+        is_warning=True,
     ),
     KnownError(
         name="ray-dashboard-not-reachable",
@@ -1630,19 +1572,6 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         matches=("RuntimeError: The Ray jobs CLI & SDK require the ray[default] installation: `pip install 'ray[default]'`",),
         differs=("Cannot include dashboard with missing packages.",),
     ),
-    KnownError(
-        name="ray-dashboard-port-taken",
-        marker="because it's already occupied",
-        pattern=r"Failed to bind to (?P<host>[\w.:\[\]-]{1,80}):(?P<port>\d{1,5}) because it's already occupied",
-        cause="The port {port} for the Ray dashboard is in use on this host",
-        remedy="`ss -ltnp 'sport = :{port}'` shows who has it: end it if it is a leftover, or use another port: `ray start --head --dashboard-port=8266`",
-        source="ray _private/services.py 2.60",
-        matches=(
-            "ValueError: Failed to bind to 127.0.0.1:8265 because it's already occupied. You can use `ray start --dashboard-port ...` or `ray.init(dashboard_port=...)` to select a different port.",
-        ),
-        differs=("OSError: [Errno 98] Address already in use",),
-        look_up="port",
-    ),
     # Pickling and messages.
     KnownError(
         name="ray-cannot-serialize",
@@ -1650,7 +1579,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"TypeError: Could not serialize the (?P<what>argument|put value|function|actor class) ",
         cause="Ray could not pickle the {what} that the program gave to another process, because it holds something that cannot be sent",
         remedy='The lines after this one ("FAIL serialization") name the member: a lock, thread, client, open file, generator, CUDA stream or tokenizer wrapper. Create it inside the actor or task instead, or pass only plain data',
-        source="ray _private/worker.py and _private/function_manager.py 2.60, file index 52309366995 (RLinf) and 17388831",
+        source="ray _private/worker.py and _private/function_manager.py 2.60",
         matches=(
             "TypeError: Could not serialize the argument <bound method Runner._async_generate_fn of <Runner object at 0x7f1acf9a1b10>> for a task or actor tool_agent_loop.ToolAgentLoop.__init__:",
             "TypeError: Could not serialize the put value <Trainer object at 0x7f>:",
@@ -1676,7 +1605,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"System error: No module named '(?P<module>[\w.]{1,120})'",
         cause="A process that got a Ray object or actor could not import the module {module}",
         remedy="On every node: `python -c 'import {module}'` with Ray's Python. Install it there, or `export PYTHONPATH=/path` before `ray start` on all nodes (or submit with `--working-dir`). transformers_modules (trust_remote_code): each node needs the model's code in its cache",
-        source="file index 2303656538 (vLLM), 17183494681, 65790193710, 69383993970",
+        source="ray exceptions.py 2.60 (RaySystemError), in public logs of vLLM on Ray",
         matches=(
             "ray.exceptions.RaySystemError: System error: No module named 'vllm'\ntraceback: Traceback (most recent call last):\nModuleNotFoundError: No module named 'vllm'",
         ),
@@ -1688,7 +1617,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"System error: Failed to unpickle serialized exception",
         cause="A worker raised an exception that this process could not rebuild, so its text is missing here",
         remedy="Find the worker's own traceback: it is printed earlier in this log with the worker's pid, or in the worker's .err file in /tmp/ray/session_latest/logs on its node",
-        source="ray test (file index 17388831)",
+        source="ray exceptions.py 2.60 (RaySystemError) and its tests",
         matches=(
             "ray.exceptions.RaySystemError: System error: Failed to unpickle serialized exception\ntraceback: Traceback (most recent call last):",
         ),
@@ -1698,8 +1627,8 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-function-too-large",
         marker="FUNCTION_SIZE_ERROR_THRESHOLD",
-        pattern=r"The (?P<what>[\w ]{1,40}?) (?P<name>[\w.<>]{1,160}) is too large \((?P<size>\d{1,9}) MiB > FUNCTION_SIZE_ERROR_THRESHOLD=(?P<limit>\d{1,9})",
-        cause="The {what} {name} takes {size} MiB as a pickle, more than Ray's limit of {limit} MiB, because it captures a large object (a model, dataset or tensor)",
+        pattern=r"The (?P<what>[\w ]{1,40}?) (?P<name>[\w.<>]{1,160}) is too large \((?P<asked>\d{1,9}) MiB > FUNCTION_SIZE_ERROR_THRESHOLD=(?P<limit>\d{1,9})",
+        cause="The {what} {name} takes {asked} MiB as a pickle, more than Ray's limit of {limit} MiB, because it captures a large object (a model, dataset or tensor)",
         remedy="Do not use large global or outer variables inside it: load them in the actor, or `ref = ray.put(data)` once and pass `ref`",
         source="ray _private/utils.py 2.60",
         matches=(
@@ -1716,7 +1645,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="A gRPC message of {size} bytes was larger than the limit of {limit} bytes",
         remedy="In Ray: send large data by `ray.put` or as tensors in the object store, not as arguments, environment or names, and return smaller batches; Ray's limit is `RAY_max_grpc_message_size` (bytes, set before `ray start` on all nodes). In another program: "
         "its option for the message length",
-        source="gRPC tests (file index 52728546851 and 3290851247), file index 71649596142; ray _private/runtime_env/packaging.py 2.60 (the variable)",
+        source="gRPC's own text; ray _private/runtime_env/packaging.py 2.60 (the variable)",
         matches=(
             'grpc RESOURCE_EXHAUSTED: "CLIENT: Sent message larger than max (639180917 vs. 134217728)"',
             'details = "Received message larger than max (210771146 vs. 104857600)"',
@@ -1732,5 +1661,19 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         source="CPython 3.11 (strings), ray util/check_serialize.py 2.60",
         matches=("TypeError: cannot pickle '_thread.lock' object", "TypeError: cannot pickle 'generator' object"),
         differs=("Exception x isn't serializable: cannot pickle '_thread.RLock' object.",),
+        is_general=True,
+    ),
+    KnownError(
+        name="ray-actor-died",
+        marker="The actor died unexpectedly before finishing this task",
+        pattern=r"The actor died unexpectedly before finishing this task",
+        cause="A worker process of Ray ended unexpectedly; the line does not say why",
+        remedy=_WHO_ENDED_IT,
+        source="ray exceptions.py (RayActorError)",
+        matches=("ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",),
+        differs=("ray.exceptions.RayActorError: The actor died because its node has died.",),
+        look_up="oom-kill",
+        is_consequence=True,
+        is_general=True,
     ),
 )

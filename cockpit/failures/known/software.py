@@ -11,7 +11,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         pattern=r"(?<!\S)(?P<python>/[^\s:]{1,250}/python[\d.]{0,6}): (?:Error while finding module specification for '[^'\n]{1,200}' "
         r"\(ModuleNotFoundError: )?No module named '?(?P<module>[A-Za-z_][\w.]{0,100})'?\)?$",
         cause="{python} has no module {module}",
-        remedy="install it for exactly that Python on every node (`{python} -m pip list` shows what it has), or start the job with the Python of the right "
+        remedy="Install it for exactly that Python on every node (`{python} -m pip list` shows what it has), or start the job with the Python of the right "
         "environment: activate it before `ray start`, since Ray's workers use the Python that started Ray",
         source="Python 3.11.7 (`python3 -m verl.trainer.main_ppo` without verl)",
         matches=(
@@ -19,12 +19,13 @@ SOFTWARE: tuple[KnownError, ...] = (
             "/opt/conda/bin/python3.10: Error while finding module specification for 'verl.trainer.main_ppo' (ModuleNotFoundError: No module named 'verl')",
         ),
         differs=("ModuleNotFoundError: No module named 'verl'", "WARNING importing tensorboard failed: No module named tensorboard"),
+        is_general=True,
     ),
     KnownError(
         name="flash-attn-missing",
         marker="No module named 'flash_attn",
         pattern=r"ModuleNotFoundError: No module named 'flash_attn(?:_2_cuda)?(?:\.[\w.]{1,60})?'",
-        cause="the package flash-attn is not installed (or not completely) in the Python of this process",
+        cause="The package flash-attn is not installed (or not completely) in the Python of this process",
         remedy="`python -m pip install flash-attn --no-build-isolation` on every node, in the environment that starts Ray, or a wheel for exactly its torch, CUDA and "
         "Python from the releases page of flash-attention; or choose `attn_implementation=sdpa` where the framework has the option",
         source="OpenRLHF/OpenRLHF issue 538 (import chain)",
@@ -41,7 +42,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         cause="Python imports a vLLM without its compiled part ({module}), such as a source directory named vllm",
         remedy='`python -c "import vllm; print(vllm.__file__)"` from the job\'s working directory: if that is not site-packages, start elsewhere or rename that directory; '
         "otherwise install vLLM again: `python -m pip install --force-reinstall --no-deps vllm` with the same version",
-        source="stored files 59209053145, 54624876867; vllm-project/vllm issue 1367 (source directory shadows the package)",
+        source="vllm-project/vllm issue 1367 (source directory shadows the package)",
         matches=("ModuleNotFoundError: No module named 'vllm._C'",),
         differs=("WARNING [_custom_ops.py:20] Failed to import from vllm._C with ModuleNotFoundError(\"No module named 'vllm._C'\")",),
     ),
@@ -50,32 +51,34 @@ SOFTWARE: tuple[KnownError, ...] = (
         marker="ModuleNotFoundError: No module named '",
         pattern=r"ModuleNotFoundError: No module named '(?P<module>(?P<package>vllm|sglang|transformers|trl|torch|deepspeed|megatron|ray|peft|triton|verl|openrlhf)"
         r"\.[\w.]{1,120})'",
-        cause="the installed {package} has no module {module}: its version does not fit the code that imports it",
+        cause="The installed {package} has no module {module}: its version does not fit the code that imports it",
         remedy="`python -m pip show {package}` on that node, and install the version that the framework's requirements name; also check with "
         '`python -c "import {package}; print({package}.__path__)"` that no directory named {package} hides the package',
-        source="stored files 53668717657, 65929586634; KeplerC/robo2VLM issue 3 (a module that moved between vLLM versions)",
+        source="KeplerC/robo2VLM issue 3 (a module that moved between vLLM versions)",
         matches=("ModuleNotFoundError: No module named 'vllm.inputs.data'",),
         differs=("ModuleNotFoundError: No module named 'vllm'", "INFO No module named 'vllm.plugins' yet, skipping"),
+        is_general=True,
     ),
     KnownError(
         name="module-missing",
         marker="ModuleNotFoundError: No module named '",
         pattern=r"ModuleNotFoundError: No module named '(?P<module>[A-Za-z_][\w.]{0,120})'",
-        cause="the Python of this process has no module {module}",
-        remedy="install its package on every node in the environment that starts Ray (`python -m pip list`; the package's name can differ from the module's), then "
+        cause="The Python of this process has no module {module}",
+        remedy="Install its package on every node in the environment that starts Ray (`python -m pip list`; the package's name can differ from the module's), then "
         "restart Ray; if {module} is your own code: add its directory to PYTHONPATH or ship it with `ray job submit --working-dir .`",
-        source="Python 3.11.7; a log of OpenRLHF (stored file 37864184011)",
+        source="Python 3.11.7 ModuleNotFoundError",
         matches=("ModuleNotFoundError: No module named 'openrlhf'", "ModuleNotFoundError: No module named 'datasets'"),
         differs=(
             "WARNING [_custom_ops.py:20] Failed to import from vllm._C with ModuleNotFoundError(\"No module named 'vllm._C'\")",
             "flash_attn: No module named 'flash_attn', falling back",
         ),
+        is_general=True,
     ),
     KnownError(
         name="triton-torch-mismatch",
         marker="cannot import name 'triton_key'",
         pattern=r"cannot import name 'triton_key' from 'triton\.compiler\.compiler'",
-        cause="the installed triton does not fit the installed torch",
+        cause="The installed triton does not fit the installed torch",
         remedy="`python -m pip show torch triton`, then reinstall torch with the triton that it asks for: `python -m pip install --force-reinstall` with the same torch "
         "version and without pinning triton",
         source="FoundationVision/Infinity issue 31",
@@ -89,7 +92,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         marker="from partially initialized module",
         pattern=r"cannot import name '(?P<name>[^'\n]{1,100})' from partially initialized module '(?P<module>[^'\n]{1,150})'",
         cause="Python imports {module} while it is still being imported: two modules import each other, or a file or directory of yours is named like the package",
-        remedy="the path in brackets shows which file was taken: if it lies in your directory, rename it (or do not start from there, and leave it out of "
+        remedy="The path in brackets shows which file was taken: if it lies in your directory, rename it (or do not start from there, and leave it out of "
         "`--working-dir`); otherwise the packages' versions do not fit each other",
         source="vllm-project/vllm issues 1367 and 475",
         matches=(
@@ -111,10 +114,10 @@ SOFTWARE: tuple[KnownError, ...] = (
     KnownError(
         name="import-name-missing",
         marker="ImportError: cannot import name '",
-        pattern=r"ImportError: cannot import name '(?P<name>[^'\n]{1,100})' from '(?P<module>(?P<package>[A-Za-z_]\w{0,60})[\w.]{0,120})' \((?!unknown location)(?P<file>[^)\n]{1,300})\)",
-        cause="the installed {package} has no {name} in {module}: its version does not fit the code that imports it",
+        pattern=r"ImportError: cannot import name '(?P<name>[^'\n]{1,100})' from '(?P<module>(?P<package>[A-Za-z_]\w{0,60})[\w.]{0,120})' \((?!unknown location)(?P<path>[^)\n]{1,300})\)",
+        cause="The installed {package} has no {name} in {module}: its version does not fit the code that imports it",
         remedy="`python -m pip show {package}`: install the version that the importing package (the line before it in the traceback) asks for; do it on all nodes, "
-        "then restart Ray; {file} shows which copy was taken",
+        "then restart Ray; {path} shows which copy was taken",
         source="OpenBMB/MiniCPM issue 236; nlpxucan/WizardLM issue 248; vllm-project/vllm issue 14401",
         matches=(
             "ImportError: cannot import name 'SamplerOutput' from 'vllm.sequence' (/root/miniconda3/lib/python3.11/site-packages/vllm/sequence.py)",
@@ -125,12 +128,13 @@ SOFTWARE: tuple[KnownError, ...] = (
             "WARNING could not import: cannot import name 'foo' from 'bar'",
             "ImportError: cannot import name 'LLM' from 'vllm' (unknown location)",
         ),
+        is_general=True,
     ),
     KnownError(
         name="flash-attn-abi",
         marker="undefined symbol",
-        pattern=r"(?P<file>flash_attn_2_cuda|flash_attn_3_cuda|rotary_emb|dropout_layer_norm|fused_dense_lib)\.[^\s:]{1,100}\.so: undefined symbol",
-        cause="flash-attn ({file}) was built for another torch than the one installed",
+        pattern=r"(?P<path>flash_attn_2_cuda|flash_attn_3_cuda|rotary_emb|dropout_layer_norm|fused_dense_lib)\.[^\s:]{1,100}\.so: undefined symbol",
+        cause="flash-attn ({path}) was built for another torch than the one installed",
         remedy="`python -m pip uninstall -y flash-attn`, then a wheel for exactly this torch, CUDA, Python and C++ ABI, or build it against the installed torch: "
         "`FLASH_ATTENTION_FORCE_BUILD=TRUE python -m pip install flash-attn --no-build-isolation --no-cache-dir`; on all nodes",
         source="OpenRLHF/OpenRLHF issue 418; Dao-AILab/flash-attention issues 1612, 1832; neurips-llm-efficiency-challenge issue 12",
@@ -148,9 +152,8 @@ SOFTWARE: tuple[KnownError, ...] = (
         marker="undefined symbol: nccl",
         pattern=r"libtorch_cuda\.so: undefined symbol: (?P<symbol>nccl\w{1,60})",
         cause="torch needs a newer NCCL than the libnccl that was loaded (it lacks {symbol})",
-        remedy="look for another NCCL in front: `env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'` and try `unset LD_LIBRARY_PATH LD_PRELOAD`; if another package downgraded it, "
-        "reinstall torch with its own NCCL (`python -m pip install --force-reinstall` with the same torch version); `python -m pip list | grep nccl` shows it",
-        source="stored files 54692036461, 65740743900, 52563097036",
+        remedy="Look for another NCCL in front: `env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'` and try `unset LD_LIBRARY_PATH LD_PRELOAD`; if another package downgraded it (`python -m pip list | grep nccl`), reinstall torch with its own NCCL: `python -m pip install --force-reinstall` with the same torch version",
+        source="glibc's text for a missing symbol, in public logs of torch",
         matches=("ImportError: /root/.venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommResume",),
         differs=("NCCL WARN Cannot find symbol ncclCommResume",),
     ),
@@ -161,7 +164,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         cause="torch's CUDA libraries are mixed with an older libnvJitLink (it lacks {symbol}), often that of a CUDA toolkit in LD_LIBRARY_PATH",
         remedy="`echo $LD_LIBRARY_PATH`: try `unset LD_LIBRARY_PATH` (before `ray start`, too); if that does not help, `python -m pip install --upgrade nvidia-nvjitlink-cu12` "
         "(cu13 for torch with CUDA 13), or reinstall torch in a fresh environment",
-        source="stored files 15225162739, 54215254925, 38299365080",
+        source="glibc's text for a missing symbol, in public logs of torch",
         matches=(
             "ImportError: /venv/lib/python3.10/site-packages/torch/lib/../../nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12",
         ),
@@ -171,10 +174,10 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="driver-library-too-old",
         marker="undefined symbol: cuTensorMapEncodeTiled",
         pattern=r"ImportError: [^\n]{1,300}\.so: undefined symbol: cuTensorMapEncodeTiled",
-        cause="the NVIDIA driver library that the process sees is missing or older than CUDA 12, which the compiled part of vLLM needs",
+        cause="The NVIDIA driver library that the process sees is missing or older than CUDA 12, which the compiled part of vLLM needs",
         remedy="`nvidia-smi` in the same place shows the driver and its CUDA version: run on nodes with a newer driver, or a vLLM build for that CUDA version; in a container, "
         "start it with `--gpus all`",
-        source="stored file 7785031785; vllm issue text in stored file 56964529636",
+        source="glibc's text for a missing symbol, in public logs of vLLM",
         matches=("ImportError: /usr/local/lib/python3.10/dist-packages/vllm/_C.abi3.so: undefined symbol: cuTensorMapEncodeTiled",),
         differs=(
             "ImportError: /usr/local/lib/python3.10/dist-packages/vllm/_C.abi3.so: undefined symbol: _ZN3c1013MessageLoggerC1ENS_14SourceLocationEib",
@@ -184,11 +187,11 @@ SOFTWARE: tuple[KnownError, ...] = (
     KnownError(
         name="torch-abi",
         marker="undefined symbol: _ZN",
-        pattern=r"(?<!\S)(?P<file>/[^\s:]{1,250}): undefined symbol: (?P<symbol>_ZN[KR]?(?:2at|3c10|5torch|2c10)\S{1,200})",
-        cause="{file} was built for another version of torch than the one installed (it lacks the symbol {symbol})",
+        pattern=r"(?<!\S)(?P<path>/[^\s:]{1,250}): undefined symbol: (?P<symbol>_ZN[KR]?(?:2at|3c10|5torch|2c10)\S{1,200})",
+        cause="{path} was built for another version of torch than the one installed (it lacks the symbol {symbol})",
         remedy="`python -m pip list | grep -iE 'torch|vllm|sglang|flash|deepspeed|apex|transformer'`: install the torch that this package was built for, or install "
         "the package again for the present torch (`--no-build-isolation --no-cache-dir --force-reinstall --no-deps`); on all nodes",
-        source="stored files 71111772056, 55246591094 (vLLM); Dao-AILab/flash-attention issues 867, 1832 (the same symbols); vllm-project/vllm issue 431 (ABI)",
+        source="Dao-AILab/flash-attention issues 867, 1832 (the same symbols); vllm-project/vllm issue 431 (ABI)",
         matches=(
             "ImportError: /opt/lib/python3.12/site-packages/vllm/_C.abi3.so: undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib",
             "ImportError: /usr/local/lib/python3.8/dist-packages/transformer_engine_extensions.so: undefined symbol: _ZN2at4_ops5zeros4callE",
@@ -197,26 +200,28 @@ SOFTWARE: tuple[KnownError, ...] = (
             "ImportError: /usr/lib/libx.so: undefined symbol: cublasLtGetVersion",
             "WARNING Failed to import from vllm._C with ImportError('/usr/local/lib64/python3.11/site-packages/vllm/_C.abi3.so: undefined symbol: _ZN3c108ListType3getERKNSt7')",
         ),
+        is_general=True,
     ),
     KnownError(
         name="undefined-symbol",
         marker=": undefined symbol: ",
-        pattern=r"(?<!\S)(?P<file>/[^\s:]{1,250}): undefined symbol: (?P<symbol>[^\s,]{1,200})",
-        cause="{file} needs the symbol {symbol}, which the libraries that were loaded lack: two libraries of different versions are mixed",
-        remedy="`ldd {file}` on that node shows which libraries it loads; a CUDA or NCCL of the system in LD_LIBRARY_PATH often hides torch's own: try the job with "
+        pattern=r"(?<!\S)(?P<path>/[^\s:]{1,250}): undefined symbol: (?P<symbol>[^\s,]{1,200})",
+        cause="{path} needs the symbol {symbol}, which the libraries that were loaded lack: two libraries of different versions are mixed",
+        remedy="`ldd {path}` on that node shows which libraries it loads; a CUDA or NCCL of the system in LD_LIBRARY_PATH often hides torch's own: try the job with "
         "`unset LD_LIBRARY_PATH`, then reinstall the package that owns the file",
-        source="stored files 27661950645, 67205126986; Dao-AILab/flash-attention issue 723 (form of the line)",
+        source="Dao-AILab/flash-attention issue 723 (form of the line)",
         matches=(
             "ImportError: /opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: cudaGetDriverEntryPointByVersion, version libcudart.so.12",
         ),
         differs=("/usr/bin/ld: x.o: undefined reference to `foo'", "INFO checked: no undefined symbol: ok"),
+        is_general=True,
     ),
     KnownError(
         name="libstdcxx-too-old",
         marker="not found (required by",
-        pattern=r"version `(?P<version>(?:GLIBCXX|CXXABI)_[\d.]{1,12})' not found \(required by (?P<file>[^)\n]{1,300})\)",
-        cause="the C++ library libstdc++.so.6 that was loaded is older than {version}, which {file} needs",
-        remedy="use a newer one before the job and `ray start`: in conda `conda install -y -c conda-forge libstdcxx-ng` and "
+        pattern=r"version `(?P<version>(?:GLIBCXX|CXXABI)_[\d.]{1,12})' not found \(required by (?P<path>[^)\n]{1,300})\)",
+        cause="The C++ library libstdc++.so.6 that was loaded is older than {version}, which {path} needs",
+        remedy="Use a newer one before the job and `ray start`: in conda `conda install -y -c conda-forge libstdcxx-ng` and "
         "`export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH`; otherwise a container with a newer system",
         source="vllm-project/vllm issue 12946; Dao-AILab/flash-attention issue 1428",
         matches=(
@@ -227,9 +232,9 @@ SOFTWARE: tuple[KnownError, ...] = (
     KnownError(
         name="glibc-too-old",
         marker="not found (required by",
-        pattern=r"version `(?P<version>GLIBC_[\d.]{1,10})' not found \(required by (?P<file>[^)\n]{1,300})\)",
-        cause="the C library of that system is older than {version}, which {file} needs (`ldd --version` shows it)",
-        remedy="the C library cannot be replaced alone: use a container with a newer system (Ubuntu 22.04 has 2.35), or build that package on this system; for flash-attn: "
+        pattern=r"version `(?P<version>GLIBC_[\d.]{1,10})' not found \(required by (?P<path>[^)\n]{1,300})\)",
+        cause="The C library of that system is older than {version}, which {path} needs (`ldd --version` shows it)",
+        remedy="The C library cannot be replaced alone: use a container with a newer system (Ubuntu 22.04 has 2.35), or build that package on this system; for flash-attn: "
         "`FLASH_ATTENTION_FORCE_BUILD=TRUE python -m pip install flash-attn --no-build-isolation --no-cache-dir`",
         source="Dao-AILab/flash-attention issues 1708, 1762; vllm-project/vllm issue 28612",
         matches=(
@@ -238,26 +243,14 @@ SOFTWARE: tuple[KnownError, ...] = (
         differs=("ImportError: /usr/lib64/libstdc++.so.6: version `GLIBCXX_3.4.26' not found (required by /x.so)",),
     ),
     KnownError(
-        name="nvidia-driver-library-missing",
-        marker="libcuda.so.1: cannot open shared object file",
-        pattern=r"libcuda\.so\.1: cannot open shared object file",
-        cause="the process sees no NVIDIA driver library (libcuda.so.1): the host has no driver, or the container was started without it",
-        remedy="`nvidia-smi` in the same place shows it: start the container with `--gpus all` (Kubernetes: a GPU limit and the NVIDIA runtime), or run the job on a node "
-        "with GPUs; on the host, install the driver",
-        source="stored files 33239460215 (vLLM), 62828813180",
-        matches=("ImportError: libcuda.so.1: cannot open shared object file: No such file or directory",),
-        differs=("ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",),
-        look_up="driver",
-    ),
-    KnownError(
         name="cuda-library-missing",
         marker=".so.",
         pattern=r"(?P<library>lib(?:cudart|cudnn\w{0,30}|nccl|cublas\w{0,4}|cusparse\w{0,4}|cufft\w{0,4}|curand|cusolver\w{0,4}|nvrtc\S{0,20}|nvJitLink|cupti|cufile|nvshmem\w{0,10}"
         r")\.so\.\d{1,3}): cannot open shared object file",
-        cause="the CUDA library {library} is not found: a package was built for this CUDA version, but the environment has another or none",
+        cause="The CUDA library {library} is not found: a package was built for this CUDA version, but the environment has another or none",
         remedy='`python -c "import torch; print(torch.version.cuda)"`: install the build of the failing package for that CUDA version, or the library\'s pip package '
         "(such as `nvidia-cuda-runtime-cu12`), whose directory must be found through LD_LIBRARY_PATH; on all nodes",
-        source="stored files 26433913690, 71309711754 (libcudart); stored file 6647673875 (form)",
+        source="glibc's text for a library that is missing, in public logs",
         matches=(
             "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
             "OSError: libnccl.so.2: cannot open shared object file: No such file or directory",
@@ -271,10 +264,10 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="shared-library-missing",
         marker=": cannot open shared object file: No such file or directory",
         pattern=r"(?:ImportError|OSError|shared libraries): (?P<library>[\w.+/-]{1,200}): cannot open shared object file: No such file or directory",
-        cause="the shared library {library} is missing on that node (or not on its library path)",
-        remedy="install the system package that has it (libGL.so.1: `apt-get install -y libgl1`), in the container's image too; if it exists, add its directory to "
+        cause="The shared library {library} is missing on that node (or not on its library path)",
+        remedy="Install the system package that has it (libGL.so.1: `apt-get install -y libgl1`), in the container's image too; if it exists, add its directory to "
         "LD_LIBRARY_PATH before `ray start`: `ldconfig -p` lists what is found",
-        source="stored files 33380426300 (libGL.so.1), 56863821245 (program)",
+        source="glibc's text for a library that is missing, in public logs",
         matches=(
             "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
             "raylet: error while loading shared libraries: libxml++-2.6.so.1: cannot open shared object file: No such file or directory",
@@ -282,6 +275,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         differs=(
             "W tensorflow: Could not load dynamic library 'libnvinfer.so.7'; dlerror: libnvinfer.so.7: cannot open shared object file: No such file or directory",
         ),
+        is_general=True,
     ),
     KnownError(
         name="c-compiler-missing",
@@ -298,64 +292,12 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="python-headers-missing",
         marker="fatal error: Python.h: No such file or directory",
         pattern=r"fatal error: Python\.h: No such file or directory",
-        cause="a C extension (often Triton's) could not be compiled, since the header files of Python are not installed on that node",
-        remedy="install them for the Python of the job: `apt-get install -y python3-dev` (or python3.12-dev and the like; RPM: python3-devel), on every node; "
+        cause="A C extension (often Triton's) could not be compiled, since the header files of Python are not installed on that node",
+        remedy="Install them for the Python of the job: `apt-get install -y python3-dev` (or python3.12-dev and the like; RPM: python3-devel), on every node; "
         "Pythons of conda and uv bring them along",
-        source="stored files 55390610462 (Triton), 5813084957",
+        source="gcc's text, in public logs of Triton",
         matches=("/tmp/tmpab/main.c:5:10: fatal error: Python.h: No such file or directory",),
         differs=("fatal error: cuda.h: No such file or directory",),
-    ),
-    KnownError(
-        name="nvcc-missing-flashinfer",
-        marker="Could not find nvcc and default cuda_home",
-        pattern=r"Could not find nvcc and default cuda_home='(?P<home>[^'\n]{1,200})' doesn't exist",
-        cause="FlashInfer compiles a kernel at run time, but that node has no nvcc on its PATH and no {home}",
-        remedy="install a CUDA toolkit (or use a `-devel` image) and `export CUDA_HOME=/usr/local/cuda PATH=/usr/local/cuda/bin:$PATH` before `ray start`; without a toolkit: "
-        "`export VLLM_USE_FLASHINFER_SAMPLER=0` if it is vLLM's sampler that asks",
-        source="FlashInfer jit/cpp_ext.py (stored files 55755032833, 68735247910, 68707881071)",
-        matches=("RuntimeError: Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist",),
-        differs=("OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",),
-    ),
-    KnownError(
-        name="cuda-home-unset",
-        marker="CUDA_HOME",
-        pattern=r"CUDA_HOME environment variable is not set\. Please set it to your CUDA install root|CUDA_HOME does not exist, unable to compile CUDA op",
-        cause="something is compiled with CUDA at run time or during installation, but no CUDA toolkit is found on that node",
-        remedy="install a toolkit of the same CUDA version as torch (or use a `-devel` image), then `export CUDA_HOME=/usr/local/cuda PATH=/usr/local/cuda/bin:$PATH` "
-        "before `ray start`; `nvcc --version` must work",
-        source="torch.utils.cpp_extension (stored files 54516233896, 58546567140)",
-        matches=("OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",),
-        differs=("CUDA_HOME=/usr/local/cuda", "WARNING: CUDA_HOME environment variable is not set, skipping the check"),
-    ),
-    KnownError(
-        name="cuda-toolkit-mismatch",
-        marker="version that was used to compile",
-        pattern=r"The detected CUDA version \((?P<toolkit>[\d.]{1,10})\) mismatches the version that was used to compile\s{1,10}PyTorch \((?P<torch>[\d.]{1,10})\)",
-        cause="an extension cannot be compiled: the CUDA toolkit is version {toolkit}, torch was built with {torch}",
-        remedy="set `CUDA_HOME` and `PATH` to a toolkit {torch} (`ls -d /usr/local/cuda*` shows those that are there), or install the torch build for CUDA {toolkit}",
-        source="torch.utils.cpp_extension (stored files 5659991090, 23895672830)",
-        matches=(
-            "RuntimeError:\n      The detected CUDA version (11.8) mismatches the version that was used to compile\n      PyTorch (12.1). Please make sure to use the same CUDA versions.",
-        ),
-        differs=(
-            "UserWarning: The detected CUDA version (12.4) has a minor version mismatch with the version that was used to compile PyTorch (12.1). Most likely this shouldn't be a problem.",
-        ),
-    ),
-    KnownError(
-        name="deepspeed-cuda-mismatch",
-        marker="does not match the version torch was compiled with",
-        pattern=r"Installed CUDA version (?P<toolkit>[\d.]{1,10}) does not match the version torch was compiled with (?P<torch>[\d.]{1,10}), ?\s?unable to compile",
-        cause="DeepSpeed cannot compile its operator: the CUDA toolkit is version {toolkit}, torch was built with {torch}",
-        remedy="set `CUDA_HOME` and `PATH` to a toolkit {torch} before `ray start`, or install the torch build for CUDA {toolkit}; without CPU offload of the optimizer "
-        "(OpenRLHF: no `--adam_offload`) CPUAdam is not compiled",
-        source="DeepSpeed op_builder/builder.py (stored files 44689392242, 29278962886)",
-        matches=(
-            "deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 11.7 does not match the version torch was compiled with 12.1, "
-            "unable to compile cuda/cpp extensions without a matching cuda version.",
-        ),
-        differs=(
-            "Installed CUDA version 12.6 does not match the version torch was compiled with 12.4 but since the APIs are compatible, accepting this combination",
-        ),
     ),
     KnownError(
         name="ninja-missing",
@@ -364,34 +306,18 @@ SOFTWARE: tuple[KnownError, ...] = (
         cause="torch compiles an extension at run time, and the program ninja is not on the PATH of that process",
         remedy="`python -m pip install ninja` in that environment on every node; if it is installed, put the environment's bin directory on PATH before `ray start` "
         "(calling its python by an absolute path does not do that)",
-        source="torch.utils.cpp_extension (stored files 689042159, 68975008199)",
+        source="torch.utils.cpp_extension",
         matches=("RuntimeError: Ninja is required to load C++ extensions",),
         differs=("ninja: build stopped: subcommand failed.",),
-    ),
-    KnownError(
-        name="triton-shared-memory",
-        marker="out of resource: shared memory",
-        pattern=r"out of resource: shared memory,\s{0,3}Required: (?P<need>\d{1,9}), Hardware limit: (?P<limit>\d{1,9})",
-        cause="a Triton kernel needs {need} bytes of on-chip shared memory, and this GPU has {limit}: its block sizes were chosen for another GPU",
-        remedy="use another attention or kernel backend (vLLM: `export VLLM_ATTENTION_BACKEND=FLASH_ATTN`; SGLang: `--attention-backend flashinfer`), a newer version of "
-        "the package that owns the kernel, or a GPU with more shared memory; this is neither GPU memory nor /dev/shm",
-        source="vllm-project/vllm issue 36802 (title); stored files 66506010417, 60237474405",
-        matches=(
-            "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 106496, Hardware limit: 101376. Reducing block sizes or `num_stages` may help.",
-        ),
-        differs=(
-            "RuntimeError: unable to allocate shared memory(shm) for file </torch_1>: No space left on device",
-            "INFO autotune: skipped a config that is out of resource: shared memory",
-        ),
     ),
     KnownError(
         name="numpy-abi",
         marker="size changed, may indicate binary incompatibility",
         pattern=r"ValueError: numpy\.\w{1,20} size changed, may indicate binary incompatibility\. Expected (?P<expected>\d{1,5}) from C header, got (?P<found>\d{1,5})",
-        cause="a compiled package was built for another NumPy major version than the one installed",
+        cause="A compiled package was built for another NumPy major version than the one installed",
         remedy="`python -m pip show numpy`, then fit them: `python -m pip install 'numpy<2'` if the package is older, or reinstall the package that the traceback names "
         "(pandas, scipy, scikit-learn …) with `--force-reinstall --no-cache-dir`; on all nodes",
-        source="pandas log (stored file 54876235112), stored file 14517577727",
+        source="Cython's text, in public logs of pandas",
         matches=(
             "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject",
         ),
@@ -401,25 +327,25 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="numpy-2-warning",
         marker="A module that was compiled using NumPy 1.x cannot be run in",
         pattern=r"A module that was compiled using NumPy 1\.x cannot be run in\s{1,3}NumPy (?P<version>2[\w.]{1,15})",
-        cause="a package built for NumPy 1 runs with NumPy {version}; it may fail at its first use of arrays",
+        cause="A package built for NumPy 1 runs with NumPy {version}; it may fail at its first use of arrays",
         remedy="`python -m pip install 'numpy<2'` in that environment on all nodes, or upgrade the package named in the traceback below the message; without another "
         "error it is only a warning",
-        source="stored files 13995000058, 55363058203",
+        source="NumPy 2's own text, in public logs",
         matches=(
             "A module that was compiled using NumPy 1.x cannot be run in\nNumPy 2.2.3 as it may crash. To support both 1.x and 2.x\nversions of NumPy, modules must be compiled with NumPy 2.0.",
         ),
         differs=(
             "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject",
         ),
-        is_consequence=True,
+        is_warning=True,
     ),
     KnownError(
         name="tokenizer-attribute-transformers-5",
         marker="all_special_tokens_extended",
         pattern=r"AttributeError: '(?P<tokenizer>\w{1,80})' object has no attribute 'all_special_tokens_extended'",
-        cause="the code (usually vLLM) asks the tokenizer for all_special_tokens_extended, which transformers 5 no longer has: it needs transformers 4",
+        cause="The code (usually vLLM) asks the tokenizer for all_special_tokens_extended, which transformers 5 no longer has: it needs transformers 4",
         remedy="`python -m pip install 'transformers<5'` on all nodes (or a vLLM that supports transformers 5), then restart Ray",
-        source="stored files 53955298709, 56737185171, 69868735108",
+        source="CPython's AttributeError, in public logs of vLLM with transformers 5",
         matches=("AttributeError: 'Qwen2Tokenizer' object has no attribute 'all_special_tokens_extended'",),
         differs=("AttributeError: 'Qwen2Tokenizer' object has no attribute 'foo'",),
     ),
@@ -438,7 +364,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="model-config-attribute",
         marker="Config' object has no attribute '",
         pattern=r"AttributeError: '(?P<config>[A-Z]\w{1,80}Config)' object has no attribute '(?P<name>\w{1,100})'",
-        cause="the code reads {name} from {config}, which the installed version of that class does not have: versions of transformers, vLLM and the framework do not fit",
+        cause="The code reads {name} from {config}, which the installed version of that class does not have: versions of transformers, vLLM and the framework do not fit",
         remedy="`python -m pip show transformers vllm` and take the versions that the framework pins (a newer transformers if the model is new, an older one if the "
         "framework is old); for a model with code of its own, update its files",
         source="QwenLM/Qwen3 issue 724",
@@ -447,13 +373,14 @@ SOFTWARE: tuple[KnownError, ...] = (
             "omegaconf.errors.ConfigAttributeError: Key 'actor' is not in struct",
             "AttributeError: 'NoneType' object has no attribute 'config'",
         ),
+        is_general=True,
     ),
     KnownError(
         name="package-attribute",
         marker="AttributeError: module '",
         pattern=r"AttributeError: module '(?P<module>(?P<package>vllm|sglang|transformers|torch|triton|deepspeed|trl|peft|ray|flash_attn|numpy|megatron|verl)[\w.]{0,100})' has no attribute "
         r"'(?P<name>\w{1,100})'",
-        cause="the imported {module} has no {name}: another version of {package} than the code expects, or a directory with that name hides the package",
+        cause="The imported {module} has no {name}: another version of {package} than the code expects, or a directory with that name hides the package",
         remedy="`python -c \"import {package}; print({package}.__path__, getattr({package}, '__version__', None))\"` from the job's directory: if it is not in site-packages, start "
         "elsewhere; otherwise install the version that the framework pins",
         source="vllm-project/vllm issue 4554",
@@ -462,15 +389,16 @@ SOFTWARE: tuple[KnownError, ...] = (
             "AttributeError: module 'torch.library' has no attribute 'register_fake'",
         ),
         differs=("AttributeError: module 'reward_function' has no attribute 'compute_score'",),
+        is_general=True,
     ),
     KnownError(
         name="transformers-too-old-for-model",
         marker="does not recognize this architecture",
         pattern=r"model type `(?P<type>[^`\n]{1,60})` but Transformers does not recognize this architecture",
-        cause="the installed transformers does not know the model type {type}",
+        cause="The installed transformers does not know the model type {type}",
         remedy="`python -m pip install --upgrade transformers` to a version that supports {type} (the model card names it) and that vLLM or SGLang allows "
         "(`python -m pip check`); if the model brings its own code, allow trust_remote_code; on all nodes",
-        source="transformers configuration_auto.py (stored files 1266093507, 57990631506)",
+        source="transformers configuration_auto.py",
         matches=(
             "ValueError: The checkpoint you are trying to load has model type `qwen3_vl` but Transformers does not recognize this architecture. "
             "This could be because of an issue with the checkpoint, or because your version of Transformers is out of date.",
@@ -483,10 +411,10 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="architecture-not-supported",
         marker="are not supported for now",
         pattern=r"Model architectures \[?'?(?P<name>[^'\]\n]{1,80})'?\]? are not supported for now",
-        cause="the installed inference engine (vLLM or SGLang) does not know the model architecture {name}",
-        remedy="upgrade vLLM or SGLang to a version whose list of supported models has it (`python -m pip show vllm sglang` shows yours), on all nodes; also check "
+        cause="The installed inference engine (vLLM or SGLang) does not know the model architecture {name}",
+        remedy="Upgrade vLLM or SGLang to a version whose list of supported models has it (`python -m pip show vllm sglang` shows yours), on all nodes; also check "
         "`architectures` in the model's config.json",
-        source="vLLM registry.py; vllm-project/vllm troubleshooting page (stored file 58727686238)",
+        source="vLLM registry.py; vllm-project/vllm troubleshooting page",
         matches=(
             "ValueError: Model architectures ['DbrxForCausalLM'] are not supported for now. Supported architectures: ['AquilaModel', 'BaiChuanForCausalLM']",
             "(APIServer pid=352089)   Value error, Model architectures ['DeepseekOCRForCausalLM'] are not supported for now. Supported architectures: dict_keys(['ApertusForCausalLM'])",
@@ -497,10 +425,10 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="remote-code-not-allowed",
         marker="trust_remote_code=True",
         pattern=r"Please pass the argument `trust_remote_code=True` to allow custom code to be run|set the option `trust_remote_code=True` to remove this error",
-        cause="the model (or data set) has code of its own, which is only run if trust_remote_code is set",
-        remedy="if you trust it: veRL `actor_rollout_ref.model.trust_remote_code=True data.trust_remote_code=True` (critic: `critic.model.trust_remote_code=True`), vLLM/SGLang "
+        cause="The model (or data set) has code of its own, which is only run if trust_remote_code is set",
+        remedy="If you trust it: veRL `actor_rollout_ref.model.trust_remote_code=True data.trust_remote_code=True` (critic: `critic.model.trust_remote_code=True`), vLLM/SGLang "
         "`--trust-remote-code`; or use a transformers version that has this model built in",
-        source="transformers dynamic_module_utils.py (stored files 26370290383, 186945548)",
+        source="transformers dynamic_module_utils.py",
         matches=(
             "ValueError: The repository nvidia/x contains custom code which must be executed to correctly load the model. You can inspect the repository content at "
             "https://hf.co/nvidia/x.\nPlease pass the argument `trust_remote_code=True` to allow custom code to be run.",
@@ -513,10 +441,10 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="flash-attention-2-unusable",
         marker="FlashAttention2 has been toggled on, but it cannot be used",
         pattern=r"FlashAttention2 has been toggled on, but it cannot be used\s{1,3}due to the\s{1,3}following error:\s{1,3}(?P<reason>[^\n.]{1,200})",
-        cause="the model was asked for FlashAttention 2, which does not work here: {reason}",
+        cause="The model was asked for FlashAttention 2, which does not work here: {reason}",
         remedy="`python -m pip install flash-attn --no-build-isolation` on all nodes if it is not installed; otherwise choose another attention: "
         "veRL `+actor_rollout_ref.model.override_config.attn_implementation=sdpa`, OpenRLHF without `--flash_attn`",
-        source="transformers modeling_utils.py (stored files 3815943638, 44394649945)",
+        source="transformers modeling_utils.py",
         matches=(
             "ImportError: FlashAttention2 has been toggled on, but it cannot be used due to the following error: the package flash_attn seems to be not installed. Please refer to the documentation",
             "ValueError: FlashAttention2 has been toggled on, but it cannot be used due to the following error: Flash Attention 2 is not available on CPU. Please make sure torch can access a CUDA device.",
@@ -524,25 +452,13 @@ SOFTWARE: tuple[KnownError, ...] = (
         differs=("You are attempting to use Flash Attention 2.0 with a model not initialized on GPU.",),
     ),
     KnownError(
-        name="gpu-too-old-for-bfloat16",
-        marker="Bfloat16 is only supported on GPUs with compute capability",
-        pattern=r"Bfloat16 is only supported on GPUs with compute capability\s{1,3}of at least 8\.0\.\s{1,3}Your (?P<gpu>[^\n]{1,60}?) GPU",
-        cause="the GPU ({gpu}) is too old for bfloat16",
-        remedy="use float16: vLLM `--dtype half`, veRL `actor_rollout_ref.rollout.dtype=float16`; or run on GPUs of the Ampere generation or newer",
-        source="vLLM worker.py (stored files 124706674, 19391104323)",
-        matches=(
-            "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has compute capability 7.5. You can use float16 instead",
-        ),
-        differs=("Your device does not support bfloat16, casting to float16.",),
-    ),
-    KnownError(
         name="protobuf-descriptors",
         marker="Descriptors cannot be created directly",
         pattern=r"TypeError: Descriptors cannot be created directly",
-        cause="the installed protobuf is newer than the generated code of a package (often wandb, tensorboard or an old onnx) allows",
-        remedy="upgrade the package that the traceback names, or `python -m pip install 'protobuf<=3.20.3'`, or as a workaround (slow) "
+        cause="The installed protobuf is newer than the generated code of a package (often wandb, tensorboard or an old onnx) allows",
+        remedy="Upgrade the package that the traceback names, or `python -m pip install 'protobuf<=3.20.3'`, or as a workaround (slow) "
         "`export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python` before `ray start`",
-        source="stored files 61390347312 (wandb), 69876971922",
+        source="protobuf's own text, in public logs of wandb",
         matches=(
             "TypeError: Descriptors cannot be created directly.\nIf this call came from a _pb2.py file, your generated code is out of date and must be regenerated with protoc >= 3.19.0.",
         ),
@@ -551,10 +467,10 @@ SOFTWARE: tuple[KnownError, ...] = (
     KnownError(
         name="package-version-required",
         marker="is required for a normal functioning of this module, but found",
-        pattern=r"(?P<want>[\w.-]{1,40}[<>=!~][^\s]{1,150}) is required for a normal functioning of this module, but found (?P<have>\S{1,60}?)\.?(?:\s|$)",
-        cause="a package needs {want}, and {have} is installed",
+        pattern=r"(?<![\w.-])(?P<want>[\w.-]{1,40}[<>=!~][^\s]{1,150}) is required for a normal functioning of this module, but found (?P<have>\S{1,60}?)\.?(?:\s|$)",
+        cause="A package needs {want}, and {have} is installed",
         remedy="`python -m pip install '{want}'` on all nodes, unless another package pins the old version (`python -m pip check` shows that): then change the package that asks",
-        source="transformers utils/versions.py (stored files 53553002991, 20106526143)",
+        source="transformers utils/versions.py",
         matches=(
             "ImportError: tokenizers>=0.21,<0.22 is required for a normal functioning of this module, but found tokenizers==0.20.3.",
             "ImportError: peft>=0.17.0 is required for a normal functioning of this module, but found peft==0.15.2.\nTry: `pip install transformers -U`",
@@ -565,9 +481,9 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="python-too-old-for-unions",
         marker="unsupported operand type(s) for |: 'type' and 'NoneType'",
         pattern=r"TypeError: unsupported operand type\(s\) for \|: 'type' and 'NoneType'",
-        cause="the code writes types as `X | None`, which needs Python 3.10 or newer, and this process has an older Python",
+        cause="The code writes types as `X | None`, which needs Python 3.10 or newer, and this process has an older Python",
         remedy="`python --version` on that node; use an environment with Python 3.10 or newer on all nodes (the same version for Ray everywhere), or an older version of the package",
-        source="stored files 44594656332, 20551903917 (transformers)",
+        source="CPython's TypeError, in public logs of transformers",
         matches=("TypeError: unsupported operand type(s) for |: 'type' and 'NoneType'",),
         differs=(
             "TypeError: unsupported operand type(s) for |: 'dict' and 'list'",
@@ -580,7 +496,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         pattern=r"fatal: detected dubious ownership in repository at '(?P<path>[^'\n]{1,400})'",
         cause="git refuses to work in {path}, since another user owns it",
         remedy="`git config --global --add safe.directory '{path}'` for the user of the job (in a container too), or give the directory to that user",
-        source="git (stored files 58013769559, 61562653429)",
+        source="git's own text, in public logs",
         matches=("fatal: detected dubious ownership in repository at '/root/verl'",),
         differs=("fatal: not a git repository (or any of the parent directories): .git",),
     ),
@@ -589,7 +505,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         marker="because of the following error (look up to see its traceback)",
         pattern=r"RuntimeError: Failed to import (?P<module>(?:transformers|trl)[\w.]{1,120}) because of the following error \(look up to see its traceback\):\s{1,4}(?P<reason>[^\n]{1,250})",
         cause="{module} could not be imported: {reason}",
-        remedy="the line after it is the real error: fix that package (an undefined symbol or a missing name means that it was built for, or is, another version)",
+        remedy="The line after it is the real error: fix that package (an undefined symbol or a missing name means that it was built for, or is, another version)",
         source="Dao-AILab/flash-attention issues 1612, 867; vllm-project/vllm issue 431",
         matches=(
             "RuntimeError: Failed to import transformers.models.clip.modeling_clip because of the following error (look up to see its traceback):\noperator torchvision::nms does not exist",
@@ -602,7 +518,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         marker="raised:",
         pattern=r"BackendCompilerFailed: backend='(?P<backend>[^'\n]{1,40})' raised:\s{1,4}(?P<reason>[^\n]{1,250})",
         cause="torch.compile failed ({backend}): {reason}",
-        remedy="that reason is the real error; to go on without compiling: `export TORCHDYNAMO_DISABLE=1`, vLLM `enforce_eager` (veRL `actor_rollout_ref.rollout.enforce_eager=True`), "
+        remedy="That reason is the real error; to go on without compiling: `export TORCHDYNAMO_DISABLE=1`, vLLM `enforce_eager` (veRL `actor_rollout_ref.rollout.enforce_eager=True`), "
         "veRL `actor_rollout_ref.actor.use_torch_compile=False`",
         source="FoundationVision/Infinity issue 31; triton-lang/triton issue 3708",
         matches=(
@@ -616,11 +532,34 @@ SOFTWARE: tuple[KnownError, ...] = (
         marker="torch._inductor.exc.InductorError",
         pattern=r"torch\._inductor\.exc\.InductorError: (?P<reason>[^\n]{1,250})",
         cause="torch.compile failed: {reason}",
-        remedy="that reason is the real error; if it names a file of a cache: `rm -rf ~/.triton/cache /tmp/torchinductor_$USER` and a local cache per node; to go on without compiling: "
+        remedy="That reason is the real error; if it names a file of a cache: `rm -rf ~/.triton/cache /tmp/torchinductor_$USER` and a local cache per node; to go on without compiling: "
         "`export TORCHDYNAMO_DISABLE=1`, or `enforce_eager` in vLLM",
-        source="pytorch/pytorch issue 173679; vllm-project/vllm issue 24751 (title); stored file 68295721868",
+        source="pytorch/pytorch issue 173679; vllm-project/vllm issue 24751 (title)",
         matches=("torch._inductor.exc.InductorError: CalledProcessError: Command 'gcc' returned non-zero exit status 1.",),
         differs=('File "/x/torch/_inductor/compile_fx.py", line 1019, in _compile_fx_inner',),
         is_consequence=True,
+    ),
+    KnownError(
+        name="extension-build-failed",
+        marker="Error building extension '",
+        pattern=r"Error building extension '(?P<extension>[\w.-]{1,100})'",
+        cause="The compiled extension {extension} could not be built on that node; the compiler's own error stands above or below",
+        remedy="Look for `error:` or `fatal` in the lines around it: a header or nvcc that is missing, a toolkit that does not fit torch, a compiler that is too old "
+        "(`gcc --version`, `nvcc --version`); after a build that was cut off: `rm -rf ~/.cache/torch_extensions`",
+        source="torch/utils/cpp_extension.py",
+        matches=("RuntimeError: Error building extension 'fused_adam'",),
+        differs=("Building extension module fused_adam...",),
+        is_consequence=True,
+    ),
+    KnownError(
+        name="flash-attention-dtype",
+        marker="FlashAttention only support fp16 and bf16",
+        pattern=r"FlashAttention only support fp16 and bf16 data type",
+        cause="FlashAttention got tensors in float32, and it computes in fp16 and bf16 only",
+        remedy="Load and train the model in bf16 (OpenRLHF `--bf16`, TRL `bf16=True`, veRL `actor_rollout_ref.actor.fsdp_config.model_dtype=bf16`), or use another attention: "
+        "`attn_implementation=sdpa`",
+        source="flash-attention csrc/flash_attn/flash_api.cpp",
+        matches=("RuntimeError: FlashAttention only support fp16 and bf16 data type",),
+        differs=("RuntimeError: FlashAttention only supports Ampere GPUs or newer.",),
     ),
 )

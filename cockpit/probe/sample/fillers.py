@@ -171,7 +171,7 @@ def count_disk(
     return FilledDisk(_with_holders(largest, table), counter.is_whole, started_at)
 
 
-def tell(path: str, found: FilledDisk, table: ProcessTable, name: Callable[[int], str | None]) -> Dict[str, Any]:
+def describe_disk(path: str, found: FilledDisk, table: ProcessTable, name: Callable[[int], str | None]) -> Dict[str, Any]:
     """The disk at `path` as a part of a sample; `name` returns the name of a user."""
     fillers = []
     for filler in found.fillers:

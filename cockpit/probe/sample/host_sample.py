@@ -12,7 +12,7 @@ from . import host, infiniband
 from .classify import classify
 from .collector import REST_PER_CPU_S, Collector
 from .containers import find_container
-from .fillers import Fillers, tell
+from .fillers import Fillers, describe_disk
 from .gpus import Gpu, GpuReading, Nvml
 from .kernel_log import Kernel, Kill
 from .known_files import SHM
@@ -181,7 +181,7 @@ class Sampler:
             "shm": shm and shm.amount,
             "shm_users": shm and shm_users(shm.owners, self._users.name),
             "disks": self._disks.facts,
-            "filled": [tell(path, found, table, self._users.name) for path, found in self._fillers.known().items()],
+            "filled": [describe_disk(path, found, table, self._users.name) for path, found in self._fillers.known().items()],
             "gpus": with_xids(reading, self._kernel.xids),
             "processes": self._process_facts(table, verdicts, reading) if table else None,
             "memory_users": memory_users if table else None,

@@ -27,7 +27,7 @@ STEP_BYTES = 256 << 10
 """Bytes that are written at once. The next step follows when the reader has taken this one."""
 POLL_INTERVAL_S = 0.5
 """Seconds between two checks whether the log has grown."""
-QUIET_S = 2.0
+EMPTY_ANSWER_AFTER_S = 2.0
 """After so many seconds without new lines, an empty answer says that nothing was written."""
 
 Answer = Dict[str, Any]
@@ -101,7 +101,7 @@ def _send_lines(file: int, lines: int, send: Send, *, follow: bool) -> None:
             return
         time.sleep(POLL_INTERVAL_S)
         silence += POLL_INTERVAL_S
-        if silence >= QUIET_S:
+        if silence >= EMPTY_ANSWER_AFTER_S:
             send({"text": ""})
             silence = 0.0
 

@@ -55,15 +55,15 @@ class ProbeTimings(msgspec.Struct, frozen=True):
     """A probe that has run for so long works: its next exit counts as a first failure."""
     grace: float = 60.0
     """A host that is no longer a target is watched for so long."""
-    turn: float = 20.0
+    min_turn: float = 20.0
     """A probe runs at least for so long before it gives up its place to a host that waits."""
-    frozen: float = 5.0
+    frozen_after: float = 5.0
     """If this program stood still for longer, the silence of its probes does not count."""
-    most: int = 32
+    max_running: int = 32
     """The number of other hosts whose probes run at once."""
-    burst: int = 8
+    max_starts_per_tick: int = 8
     """The number of children started in one tick. Each takes a millisecond or two, in which nothing is drawn."""
-    answer: float = 20.0
+    answer_timeout: float = 20.0
     """For the answer to one question."""
 
 

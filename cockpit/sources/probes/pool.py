@@ -68,7 +68,7 @@ class ProbePool:
                 now = time.monotonic()
                 probes = (self._local_probe, *self._probes.values())
                 # If this program stood still, the silence of the probes was ours.
-                if now - last_turn > self._timings.frozen + self._timings.idle_tick:
+                if now - last_turn > self._timings.frozen_after + self._timings.idle_tick:
                     for probe in probes:
                         probe.shift_deadlines(now - last_turn)
                 for probe in probes:
@@ -134,7 +134,7 @@ class ProbePool:
         answers: list[bytes] = []  # the last one counts
         child = await self._start_question(host, words, entry, lambda lines: answers.extend(filter(_may_be_answer, lines)))
         try:
-            code = await wait_for_exit(child, f"the probe of {host}", self._timings.answer, MAX_ANSWER_BYTES)
+            code = await wait_for_exit(child, f"the probe of {host}", self._timings.answer_timeout, MAX_ANSWER_BYTES)
         finally:
             self._asked.discard(child)
         if answers:
@@ -194,8 +194,8 @@ class ProbePool:
                 self._drop(name)
         started = {probe: probe.child.started for probe in self._probes.values() if probe.child is not None}
         waiting = sum(probe.child is None and now >= probe.due for probe in self._probes.values())
-        free = self._timings.most - len(started)
-        needed = max(0, min(waiting - free, self._timings.burst))
+        free = self._timings.max_running - len(started)
+        needed = max(0, min(waiting - free, self._timings.max_starts_per_tick))
         # First the hosts whose samples are complete: they are not started again.
         complete = [probe for probe in started if probe.name in self._complete][:needed]
         for probe in complete:
@@ -204,7 +204,7 @@ class ProbePool:
         # Then the hosts that have run longest, if their turn is over: they wait for the next one.
         others = sorted(started.keys() - set(complete), key=lambda probe: started[probe])
         for probe in others[: needed - len(complete)]:
-            if now - started[probe] > self._timings.turn:
+            if now - started[probe] > self._timings.min_turn:
                 probe.yield_turn(now)
 
     def _drop(self, name: str) -> None:
@@ -217,7 +217,7 @@ class ProbePool:
     def _start_due(self, now: float) -> None:
         """Start the probes that are due, the longest overdue first."""
         running = sum(probe.child is not None for probe in self._probes.values())
-        places = max(0, min(self._timings.most - running, self._timings.burst))
+        places = max(0, min(self._timings.max_running - running, self._timings.max_starts_per_tick))
         due = sorted((probe for probe in self._probes.values() if probe.child is None and now >= probe.due), key=lambda probe: probe.due)
         for probe in due[:places] if not self._closed else ():
             self._start(probe)

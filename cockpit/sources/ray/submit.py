@@ -112,7 +112,7 @@ class Submissions:
     def __init__(self, dashboard: Dashboard) -> None:
         self._dashboard = dashboard
 
-    async def look(self) -> SubmissionList:
+    async def read(self) -> SubmissionList:
         """All submissions now."""
         entries = await self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=_READ_TIMEOUT_S)
         return SubmissionList(tuple(filter(None, map(_listed, entries))), self._dashboard.server_time)

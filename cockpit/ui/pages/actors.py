@@ -83,7 +83,7 @@ class ActorsPage(Page):
         self.dead: tuple[Actor, ...] | None = None
         self.dead_status = "loading"
 
-    async def ask(self, dead: Callable[[], Awaitable[tuple[Actor, ...]]]) -> None:
+    async def load_dead(self, dead: Callable[[], Awaitable[tuple[Actor, ...]]]) -> None:
         """Ask for the dead actors with their cause."""
         try:
             self.dead = await dead()
@@ -136,7 +136,7 @@ def _actors_section(key: str, title: str, actors: Sequence[Actor] | None, nothin
         text_column("JOB", 12, lambda actor, view: view.job_title(actor.job), rank=4, name=True),
     ]
     if waits:
-        columns.append(reason_column(36, lambda actor, view: cells.why(actor, view) or UNKNOWN))  # a long one in full only once
+        columns.append(reason_column(36, lambda actor, view: cells.wait_reason(actor, view) or UNKNOWN))  # a long one in full only once
     elif is_dead:
         columns.append(reason_column(26, lambda actor, _: actor.why or UNKNOWN))
     return Section(key, title, tuple(columns), actors, nothing, actor_search, cells.is_listed_long_ago, unknown=unknown)
@@ -191,7 +191,7 @@ def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
         Column("PLACED", 14, placed, grow=True),
         of_group("FOR", 6, cells.waiting_time, sort=lambda row, _: row.about.since, right=True, rank=1),
         Column("JOB", 12, lambda row, view: view.job_title(row.about.job), sort=lambda row, _: row.about.job, rank=3, name=True),
-        reason_column(14, lambda row, view: cells.why(row.about, view) if row.bundle is None else "", rank=4),
+        reason_column(14, lambda row, view: cells.wait_reason(row.about, view) if row.bundle is None else "", rank=4),
     )
     return Section(
         "groups",
@@ -199,7 +199,7 @@ def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
         columns,
         None if view.snapshot.placement_groups is None else rows,
         search=lambda row: f"{row.about.name} {row.about.id} {row.about.state} {row.about.job} {row.about.why}",
-        dim=lambda row, view: cells.is_listed_long_ago(row.about, view),
+        is_old=lambda row, view: cells.is_listed_long_ago(row.about, view),
         total=len(groups),
     )
 

@@ -122,11 +122,11 @@ def log_sections(thing: Any, view: View) -> tuple[Section[FactRow], ...]:
         if tail.log is None:
             return (paragraphs("log", "LOG", [f"{UNKNOWN}  {tail.why}"], view.width),)
         name = tail.log.title if tail.log.label in ("job", "out", "err", tail.log.file) else f"{tail.log.label}: {tail.log.title}"
-        age = f", read {cells.ago(tail.read_at, view)} ago" if view.now - tail.read_at > OLD_AFTER_S else ""
+        age = f", read {cells.time_since(tail.read_at, view)} ago" if view.now - tail.read_at > OLD_AFTER_S else ""
         title = f"LOG  {name}{age}  {tail.keys} opens it"
         rows = [FactRow(f"log:{number}", "", line) for number, line in enumerate(tail.lines)]
-    least, unknown = max(MIN_LOG_LINES, view.height // LOG_PART), "not read yet" if view.ago is None else "not recorded"
-    return (Section("log", title, (VALUE_COLUMN,), rows, "no lines yet", least=least, newest_last=True, fixed=True, unknown=unknown),)
+    min_rows, unknown = max(MIN_LOG_LINES, view.height // LOG_PART), "not read yet" if view.ago is None else "not recorded"
+    return (Section("log", title, (VALUE_COLUMN,), rows, "no lines yet", min_rows=min_rows, newest_last=True, fixed=True, unknown=unknown),)
 
 
 def process_sections(process: Process, view: View) -> Sequence[Section[Any]]:
@@ -307,11 +307,11 @@ def group_sections(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
 def _bundles(group: PlacementGroup) -> Section[Item[Bundle]]:
     columns: tuple[Column[Item[Bundle]], ...] = (
         Column("BUNDLES", 8, lambda row, _: row.key.rpartition(":")[2]),
-        Column("NEEDS", 24, lambda row, _: needs_words(row.of.needs), grow=True),
-        Column("NODE", 16, lambda row, view: view.node_title(row.of.node) if row.of.node else (("not placed", "warn"),), name=True),
+        Column("NEEDS", 24, lambda row, _: needs_words(row.value.needs), grow=True),
+        Column("NODE", 16, lambda row, view: view.node_title(row.value.node) if row.value.node else (("not placed", "warn"),), name=True),
     )
     rows = [Item(f"{group.key}:{number}", bundle) for number, bundle in enumerate(group.bundles)]
-    return Section("bundles", "BUNDLES", columns, rows, search=lambda row: f"{row.key} {row.of.node}")
+    return Section("bundles", "BUNDLES", columns, rows, search=lambda row: f"{row.key} {row.value.node}")
 
 
 def session_sections(session: Session, view: View) -> Sequence[Section[Any]]:

@@ -41,19 +41,19 @@ def _hidden_section(findings: Sequence[Finding]) -> Section[Any]:
 
     def of_item(column: Column[Finding]) -> Column[Any]:
         sort = column.sort
-        by = None if sort is None else lambda row, view: sort(row.of, view)
-        return replace(column, cell=lambda row, view: column.cell(row.of, view), sort=by, fold=1)
+        by = None if sort is None else lambda row, view: sort(row.value, view)
+        return replace(column, cell=lambda row, view: column.cell(row.value, view), sort=by, fold=1)
 
     columns = _section("hidden", "HIDDEN", findings, what="WHAT (x: show again)").columns
     rows = [Item(f"hidden:{finding.key}", finding, finding) for finding in findings]
-    return Section("hidden", "HIDDEN", tuple(map(of_item, columns)), rows, search=lambda row: _search(row.of))
+    return Section("hidden", "HIDDEN", tuple(map(of_item, columns)), rows, search=lambda row: _search(row.value))
 
 
 def worst_section(view: View) -> Iterator[Section[Finding]]:
     """The worst findings, with room left for the nodes; no section if nothing is wrong."""
     found = view.index.findings.visible
     if found:
-        yield replace(_section("worst", "FINDINGS", found), least=max(2, view.height // 8), more="press 6")
+        yield replace(_section("worst", "FINDINGS", found), min_rows=max(2, view.height // 8), more_hint="press 6")
 
 
 def about_section(key: str, view: View) -> Iterator[Section[Finding]]:

@@ -70,18 +70,18 @@ def _jobs_section(rows: list[Job] | None) -> Section[Job]:
 
 def _users_section(view: View) -> Section[Item[UserUsage]]:
     columns: tuple[Column[Item[UserUsage]], ...] = (
-        text_column("USERS", 22, lambda row, _: row.of.user or None, name=True),
-        number_column("JOBS", 5, lambda row, _: row.of.jobs, str),
-        number_column("GPUS", 5, lambda row, _: row.of.gpus or 0, count),
-        number_column("GPU-H", 6, lambda row, _: row.of.sums.had, gpu_hours),
-        _busy_column(lambda row, _: row.of.sums),
-        number_column("GPU MEM", 7, lambda row, _: row.of.gpu_memory),
-        number_column("HOST MEM", 8, lambda row, _: row.of.host_memory, rank=1),
-        Column("IDLE", 20, lambda row, _: ((idle_words(row.of.sums.idle), "dim"),), grow=True, rank=2),
+        text_column("USERS", 22, lambda row, _: row.value.user or None, name=True),
+        number_column("JOBS", 5, lambda row, _: row.value.jobs, str),
+        number_column("GPUS", 5, lambda row, _: row.value.gpus or 0, count),
+        number_column("GPU-H", 6, lambda row, _: row.value.sums.had, gpu_hours),
+        _busy_column(lambda row, _: row.value.sums),
+        number_column("GPU MEM", 7, lambda row, _: row.value.gpu_memory),
+        number_column("HOST MEM", 8, lambda row, _: row.value.host_memory, rank=1),
+        Column("IDLE", 20, lambda row, _: ((idle_words(row.value.sums.idle), "dim"),), grow=True, rank=2),
     )
     usage = view.history.usage
     rows = None if usage.begin is None else [Item(f"user:{used.user}", used) for used in usage.users()]
-    return Section("users", "USERS", columns, rows, "none seen", lambda row: row.of.user or "", unknown="not watched yet")
+    return Section("users", "USERS", columns, rows, "none seen", lambda row: row.value.user or "", unknown="not watched yet")
 
 
 def _busy_column(sums: Callable[[Row, View], HourSums], rank: int = 0) -> Column[Row]:

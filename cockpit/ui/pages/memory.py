@@ -87,7 +87,7 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     yield "killed first", _killed_first(node, view)
     yield "growth", UNKNOWN if trend is None else f"{_rate(trend.slope)} in the last two minutes"
     yield "forecast", _forecast(memory, line, trend)
-    yield "data from", f"{'probe on this node' if node.probed else 'Ray agent'}, {cells.ago(machine.seen, view)} ago"
+    yield "data from", f"{'probe on this node' if node.probed else 'Ray agent'}, {cells.time_since(machine.seen, view)} ago"
     if view.width < WIDE_COLUMNS:
         return
     if memory.shared is not None:
@@ -114,7 +114,7 @@ def _killed_first(node: Node, view: View) -> str:
     if newest is None:
         return order
     process, held = newest
-    owner, age = _owner_text(held.owner, view), cells.ago(process.started, view)
+    owner, age = _owner_text(held.owner, view), cells.time_since(process.started, view)
     worker = f"newest worker: pid {process.pid}, {owner}, {size(process.rss)}, {age} old"
     return f"{worker}. Ray's order: {order}" if view.width >= WIDE_COLUMNS else worker
 

@@ -49,7 +49,7 @@ class NodePage(Page):
         self.ray_error = ""
         self.asked_at: float | None = None
 
-    async def ask(self, processes: Callable[[str], Awaitable[tuple[Process, ...]]], now: float) -> None:
+    async def load_processes(self, processes: Callable[[str], Awaitable[tuple[Process, ...]]], now: float) -> None:
         """Ask Ray for its own processes on a node without a probe; expensive for Ray, so only while the page is open."""
         if self.node.id is None or self.node.probed:
             return
@@ -89,9 +89,9 @@ def _facts(node: Node, view: View) -> Pairs:
     yield "address", f"{node.host} {node.ip}{'  head' if node.head else ''}"
     yield "node id", node.id or "none: no raylet of this cluster runs here"
     yield from pod_facts(node, view)
-    yield "data from", f"{'probe on this node' if node.probed else 'Ray agent'}, {cells.ago(machine.seen, view)} ago"
+    yield "data from", f"{'probe on this node' if node.probed else 'Ray agent'}, {cells.time_since(machine.seen, view)} ago"
     if machine.gpus_seen is not None:
-        yield "GPUs", f"not seen for {cells.ago(machine.gpus_seen, view)}: NVML fails here, and their figures are as old"
+        yield "GPUs", f"not seen for {cells.time_since(machine.gpus_seen, view)}: NVML fails here, and their figures are as old"
 
     # Ray
     reserved = []
@@ -158,7 +158,7 @@ def _memory_section(page: NodePage, node: Node, view: View) -> Section[MemoryRow
     )
     unknown = (view.ago is None and page.ray_error) or NO_PROBE
     is_of_ray = page.ray_processes is not None and not node.probed and view.ago is None
-    title = f"HOST MEMORY of Ray processes, {cells.ago(page.asked_at, view)} ago," if is_of_ray else "HOST MEMORY"
+    title = f"HOST MEMORY of Ray processes, {cells.time_since(page.asked_at, view)} ago," if is_of_ray else "HOST MEMORY"
     rows = _memory_rows(page, node, view)
     return Section("node-memory", title, columns, rows, search=lambda row: f"{row.key} {row.user}", unknown=unknown)
 

@@ -129,7 +129,7 @@ def node_search(node: Node) -> str:
 def nodes_section(view: View) -> Section[Node]:
     """A row per node: the head, then the other living nodes as Ray lists them, then dead ones."""
     ordered = view.index.of(_living_first)
-    return Section("nodes", "NODES", node_columns(view), ordered, search=node_search, dim=cells.is_old, unknown="unknown yet")
+    return Section("nodes", "NODES", node_columns(view), ordered, search=node_search, is_old=cells.is_old, unknown="unknown yet")
 
 
 def _living_first(snapshot: Snapshot) -> Sequence[Node] | None:
@@ -253,7 +253,7 @@ def running_jobs_section(view: View) -> Section[Job]:
         *(past_columns if view.width >= JOB_PAST_WIDTH else ()),
         Column("ENTRYPOINT", 16, lambda job, _: shorten_command(job.entrypoint or UNKNOWN), grow=True, fold=MAX_TEXT_LINES),
     )
-    return Section("runs", "RUNNING JOBS", columns, rows, search=lambda job: f"{job.id} {job.entrypoint}", dim=cells.is_listed_long_ago)
+    return Section("runs", "RUNNING JOBS", columns, rows, search=lambda job: f"{job.id} {job.entrypoint}", is_old=cells.is_listed_long_ago)
 
 
 def _living_actors_by_job(snapshot: Snapshot) -> Counter[str | None]:

@@ -20,8 +20,8 @@ def pod_facts(node: Node, view: View) -> Pairs:
             yield "pod", node.pod
         return
     yield "pod", f"{pod.name}  {'head' if pod.head else f'worker of group {pod.group}' if pod.group else 'worker'}"
-    created = "creation time unknown" if pod.created is None else f"created {cells.ago(pod.created, view)} ago"
-    polled = f"Kubernetes was polled {cells.ago(view.snapshot.as_of.get('kubernetes'), view)} ago"
+    created = "creation time unknown" if pod.created is None else f"created {cells.time_since(pod.created, view)} ago"
+    polled = f"Kubernetes was polled {cells.time_since(view.snapshot.as_of.get('kubernetes'), view)} ago"
     yield "pod phase", f"{pod.phase or 'unknown'}, {created}; {polled}"
     if pod.unscheduled or pod.reason:
         yield "pod waits" if pod.phase == "Pending" else "pod message", _one_line(pod.unscheduled or pod.reason)
@@ -39,7 +39,7 @@ def _container_words(container: Container, view: View) -> str:
     words.append(plural(container.restarts, "restart"))
     if ended := container.ended:
         code = "" if ended.exit_code is None else f" (exit code {ended.exit_code})"
-        when = "" if ended.at is None else f" {cells.ago(ended.at, view)} ago"
+        when = "" if ended.at is None else f" {cells.time_since(ended.at, view)} ago"
         words.append(f"last ended{when}: {ended.reason or 'no reason given'}{code}")
     if container.memory_limit is not None:
         words.append(f"memory limit {size(container.memory_limit)}")

@@ -73,7 +73,7 @@ def _about(entry: PresetEntry, _: View) -> Cell:
 
 def _last(entry: PresetEntry, view: View) -> Cell:
     job = last_job(entry.name, view)
-    return "" if job is None else (*cells.state(job.status, view), (f" {cells.ago(job.ended or job.started, view)}", ""))
+    return "" if job is None else (*cells.state(job.status, view), (f" {cells.time_since(job.ended or job.started, view)}", ""))
 
 
 def _why(entry: PresetEntry, _: View) -> Cell:
@@ -94,7 +94,7 @@ def last_job(name: str, view: View) -> Job | None:
 def preset_sections(entry: PresetEntry, view: View) -> Sequence[Section[Any]]:
     """The sections of one preset: its facts, the needs of its job, and every line of the check."""
     # Deferred: only a person who opens a preset waits for the import of what reads commands.
-    from cockpit.check.groups import bundles
+    from cockpit.check.groups import describe_bundles
     from cockpit.check.result_text import SIGNS
 
     if entry.preset is None:
@@ -105,16 +105,16 @@ def preset_sections(entry: PresetEntry, view: View) -> Sequence[Section[Any]]:
 
     # The groups, in the order in which the framework makes them.
     columns: tuple[Column[Item[Group]], ...] = (
-        Column("ASKS FOR", 24, lambda row, _: row.of.name, name=True),
-        Column("STRATEGY", 14, lambda row, _: row.of.strategy or "one by one"),
-        Column("GPUS", 5, lambda row, _: count(row.of.amount("GPU")), right=True),
-        Column("CPUS", 5, lambda row, _: count(row.of.amount("CPU")), right=True),
-        Column("BUNDLES", 20, lambda row, _: bundles(row.of), grow=True),
+        Column("ASKS FOR", 24, lambda row, _: row.value.name, name=True),
+        Column("STRATEGY", 14, lambda row, _: row.value.strategy or "one by one"),
+        Column("GPUS", 5, lambda row, _: count(row.value.amount("GPU")), right=True),
+        Column("CPUS", 5, lambda row, _: count(row.value.amount("CPU")), right=True),
+        Column("BUNDLES", 20, lambda row, _: describe_bundles(row.value), grow=True),
     )
     groups = entry.checked.budget.groups
     rows = None if groups is None else [Item(f"group:{number}", group) for number, group in enumerate(groups)]
     nothing, unknown = "nothing beyond its own command", "unknown: the command can't be read"
-    asks = Section("groups", "ASKS FOR", columns, rows, nothing, lambda row: row.of.name, unknown=unknown)
+    asks = Section("groups", "ASKS FOR", columns, rows, nothing, lambda row: row.value.name, unknown=unknown)
 
     # The lines of the check, the worst first.
     pairs = [
@@ -134,7 +134,7 @@ def _facts(entry: PresetEntry, preset: Preset, view: View) -> Pairs:
         word = headline(entry.name, entry.checked)
         yield "check", word if len(word) > view.width - 20 else ((word, VERDICT_TONES[entry.checked.verdict]),)
     if job := last_job(entry.name, view):
-        yield "last launch", (*cells.state(job.status, view), (f"  {job.id}, {cells.ago(job.started, view)} ago", ""))
+        yield "last launch", (*cells.state(job.status, view), (f"  {job.id}, {cells.time_since(job.started, view)} ago", ""))
     if preset.job is not None:
         yield "entrypoint", preset.job.entrypoint
         yield "working_dir", preset.job.working_dir or "none: nothing is uploaded"

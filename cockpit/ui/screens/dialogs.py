@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rich.cells import chop_cells
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -18,6 +17,7 @@ from textual.widgets import Input, Label, OptionList
 
 from cockpit.config.address import Address
 from cockpit.text import clean
+from cockpit.ui.folding import fold_text
 from cockpit.ui.marks import Piece, Tone
 from cockpit.ui.styles import draw_pieces
 
@@ -54,7 +54,7 @@ class FoldedText(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         width = max(10, self.scrollable_content_region.width)
         lines = [(line, self.tone(line)) for line in map(clean, self.text.splitlines())]
-        self._lines = [(piece, tone) for line, tone in lines for piece in fold_line(line, width, self._hang)]
+        self._lines = [(piece, tone) for line, tone in lines for piece in fold_text(line, width, by_words=self._hang > 0, hang=self._hang)]
         self.virtual_size = Size(width, len(self._lines))
         self.refresh()
 
@@ -65,21 +65,6 @@ class FoldedText(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         number = y + self.scroll_offset.y
         return draw_pieces(self, self._lines[number : number + 1])
-
-
-def fold_line(line: str, width: int, hang: int = 0) -> list[str]:
-    """Split a line into pieces of at most `width` cells. With `hang`, split after words and indent all pieces but the first."""
-    pieces: list[str] = []
-    margin, rest = "", line
-    while rest or not pieces:
-        room = width - len(margin)
-        piece = (chop_cells(rest[: 4 * room], room) or [rest])[0]
-        if hang and len(piece) < len(rest) and piece.rfind(" ") > room // 2:
-            piece = piece[: piece.rfind(" ") + 1]
-        pieces.append(margin + piece)
-        rest = rest[len(piece) :]
-        margin = " " * min(width // 2, len(line) - len(line.lstrip()) + hang) if hang else ""
-    return pieces
 
 
 class TextScreen(ModalScreen[None]):

@@ -162,7 +162,7 @@ class LiveScreen(Screen[None]):
         if self.frozen_at is None and clock() - self.snapshot.taken > AGE_REDRAW_AFTER_S:
             self.draw()
         if isinstance(page, NodePage) and clock() - (page.asked_at or clock()) > NODE_PROCESSES_INTERVAL_S:
-            self._ask_processes(page)
+            self._load_processes(page)
         self._refresh_presets()
         self.refresh_log_tails()
 
@@ -177,11 +177,11 @@ class LiveScreen(Screen[None]):
     def on_table_opened(self) -> None:
         page = self.page_view.page
         if isinstance(page, NodePage) and page.asked_at is None:
-            self._ask_processes(page)
+            self._load_processes(page)
 
     @work(group="node", exclusive=True)
-    async def _ask_processes(self, page: NodePage) -> None:
-        await page.ask(self.services.monitor.node_processes, self.services.clock())
+    async def _load_processes(self, page: NodePage) -> None:
+        await page.load_processes(self.services.monitor.node_processes, self.services.clock())
         self.draw()
 
     # What keys do
@@ -210,7 +210,7 @@ class LiveScreen(Screen[None]):
             choice = self.choices.get(argument.strip("')"))
             if not isinstance(choice, Choice):
                 return None
-            kind = "remedy" if choice.is_remedy else "row-action" if choice.action.takes else "action"
+            kind = "remedy" if choice.is_remedy_of_finding else "row-action" if choice.action.takes else "action"
             return rank(kind), choice.action.title
         if name == "address" and self.snapshot.cluster.reachable is False:
             return 0, binding.description
@@ -247,7 +247,7 @@ class LiveScreen(Screen[None]):
             target = str(error)
         if isinstance(target, str):
             show_notice(self, target)
-        else:
+        elif self.is_active:  # help or a dialog may have been opened meanwhile
             self._open_plan(action, target, rows)
 
     def _open_plan(self, action: Action | Runbook, target: ActionTarget, rows: Mapping[str, Any]) -> None:
@@ -331,7 +331,7 @@ class LiveScreen(Screen[None]):
         self.draw()
         if page.wants_dead:
             self.page_view.table.go_to_top()  # dead actors are listed there
-            await page.ask(self.services.monitor.dead_actors)
+            await page.load_dead(self.services.monitor.dead_actors)
             self.draw()
 
     def action_hide(self) -> None:
@@ -391,6 +391,9 @@ class LiveScreen(Screen[None]):
         if not addresses:
             show_notice(self, if_none, "warning")
             return
+        if not self.is_active:  # help or a dialog may have been opened meanwhile
+            show_notice(self, f"{plural(len(addresses), 'Ray cluster answers', 'Ray clusters answer')}: press a to choose")
+            return
         from cockpit.ui.screens.dialogs import AddressDialog
 
         chosen = await self.app.push_screen_wait(AddressDialog(addresses))
@@ -447,6 +450,8 @@ class LiveScreen(Screen[None]):
         self._show_text(heading, stacks_text(stacks, self.app.size.width - 2, ascii=view.ascii))
 
     def _show_text(self, title: str, text: str) -> None:
+        if not self.is_active:  # help or a dialog may have been opened meanwhile
+            return
         from cockpit.ui.screens.dialogs import TextScreen
 
         self.app.push_screen(TextScreen(title, text))
@@ -528,6 +533,8 @@ class LiveScreen(Screen[None]):
         try:
             sampling = sample_all_hosts(self.services.monitor)
             snapshot = await await_with_notice(self, sampling, "Looking on each host how Ray was started …")
+            if not self.is_active:  # help or a dialog may have been opened meanwhile
+                return
             text = preset_of(jobs[0], snapshot, demo_env())
             question = f"Save job {jobs[0].id} as a preset. Name:"
             from cockpit.ui.screens.dialogs import NameDialog

@@ -79,6 +79,7 @@ class ActionDialog(ModalScreen["Receipt | None"]):
     ActionDialog Button { min-width: 14; margin-right: 2; }
     ActionDialog #hint { color: $text-muted; }
     """
+    AUTO_FOCUS = "#leave"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel"),
         Binding("n", "decline", "Cancel"),

@@ -21,7 +21,7 @@ from cockpit.config.document import InputError
 from cockpit.presets import Preset
 from cockpit.sources.source import SourceError
 from cockpit.text import age, plural
-from cockpit.ui.screens.plan import ActionDialog, PlanLines, Stage
+from cockpit.ui.screens.plan import LINES_AROUND, MIN_LINES, ActionDialog, PlanLines, Stage
 from cockpit.ui.services import RunbookFactory
 
 SIGNS: Final[dict[StepState, tuple[str, str]]] = {
@@ -39,6 +39,7 @@ class RecoverScreen(ActionDialog):
 
     DEFAULT_CSS = """
     RecoverScreen SelectionList { height: auto; max-height: 25vh; border: none; padding: 0; background: $panel; scrollbar-size: 0 1; }
+    RecoverScreen SelectionList:focus { border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "app.focus_next", "Next", show=False)]
 
@@ -102,7 +103,7 @@ class RecoverScreen(ActionDialog):
             self.receipt = next((receipt for step in recovery.steps if step.name == "launch" for receipt in step.receipts), None)
             self._show_stage("receipt", f"{self._title}: done", "\n".join(texts))
             return
-        state = [f"  {line}" for line in recovery.left]
+        state = [f"  {line}" for line in recovery.state_now]
         text = "\n".join([*texts, "", *(["State now"] if state else []), *state])
         self._first_step, self._has_stopped = failed.go_on, True
         self._skip = tuple(name for name in self._skip if NAMES.index(name) >= NAMES.index(self._first_step))
@@ -147,18 +148,31 @@ class RecoverScreen(ActionDialog):
                 yield f"      {step.error}"
 
     def _list_steps(self, steps: Sequence[Step]) -> None:
-        """List the steps. A step that the runbook itself skips, such as one before the first step, can't be ticked."""
+        """List the steps, and keep the cursor. A step that the runbook itself skips, such as one before the first, can't be ticked."""
         choices = self.query_one(SelectionList)
+        cursor = choices.highlighted
         with self.prevent(SelectionList.SelectedChanged):
             choices.clear_options()
             for step in steps:
                 is_skipped = step.state == "skipped"
                 text, is_fixed = Content(f"{step.title}: {step.will}"), is_skipped and step.name not in self._skip
                 choices.add_option(Selection(text, step.name, not is_skipped, disabled=is_fixed))
+        choices.highlighted = cursor
 
     def _show_stage(self, stage: Stage, title: str, text: str = "") -> None:
+        """Show another stage. While the user chooses steps, the focus stays on their list."""
+        choices = self.query_one(SelectionList)
+        is_choosing = self.focused is choices
+        choices.display = stage in ("looking", "plan")
         super()._show_stage(stage, title, text)
-        self.query_one(SelectionList).display = stage in ("looking", "plan")
+        if is_choosing and choices.display:
+            self.set_focus(choices)
+
+    def fit(self) -> None:
+        """Make the dialog as high as its lines and the list of steps need."""
+        choices = self.query_one(SelectionList)
+        steps = choices.option_count if choices.display else 0
+        self.query_one("#dialog").styles.height = max(MIN_LINES, self.query_one(PlanLines).count + steps + LINES_AROUND)
 
     def on_selection_list_selected_changed(self, event: SelectionList.SelectedChanged[str]) -> None:
         """Make another plan for the chosen steps."""
@@ -168,4 +182,3 @@ class RecoverScreen(ActionDialog):
         free = [step.name for step in self._recovery.steps if step.state != "skipped" or step.name in self._skip]
         self._skip = tuple(name for name in free if name not in event.selection_list.selected)
         self._plan_again()
-        self.set_focus(event.selection_list)

@@ -17,7 +17,7 @@ from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
 from cockpit.ui.cells import place
-from cockpit.ui.screens.dialogs import fold_line
+from cockpit.ui.folding import fold_text
 from cockpit.ui.view import View
 
 MIN_STACK_COLUMNS = 46
@@ -58,11 +58,11 @@ def _is_idle(frame: StackFrame) -> bool:
 
 async def read_stacks(ask: Callable[[Process], Awaitable[Sequence[StackThread]]], processes: Iterable[Process], view: View) -> list[Stack]:
     """Read the stacks of these processes. If one could not be read, its `error` has the reason."""
-    room = asyncio.Semaphore(MAX_REQUESTS)
+    slots = asyncio.Semaphore(MAX_REQUESTS)
 
     async def one(process: Process) -> Stack:
         try:
-            async with room:
+            async with slots:
                 return Stack(_title(process, view), tuple(thread.frames for thread in await ask(process)))
         except SourceError as error:
             return Stack(_title(process, view), error=str(error))
@@ -123,7 +123,7 @@ def stacks_text(stacks: Sequence[Stack], width: int, *, ascii: bool = False) -> 
     beside = 1 < len(columns) <= MAX_STACKS_ABREAST and room >= MIN_STACK_COLUMNS
     lines = [line for column in columns for line in (*column, "")]
     if beside:
-        wrapped = [[part for line in column for part in fold_line(line, room, STACK_HANG)] for column in columns]
+        wrapped = [[part for line in column for part in fold_text(line, room, hang=STACK_HANG)] for column in columns]
         between, rows = " | " if ascii else " │ ", zip_longest(*wrapped, fillvalue="")
         lines = [between.join(set_cell_size(part, room) for part in row).rstrip() for row in rows]
     return "\n".join([*lines, *(f"{each.title}: {each.error}" for each in stacks if each.error is not None)])

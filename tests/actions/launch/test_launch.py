@@ -80,7 +80,7 @@ def started(table: JobTable, name: str, status: str = "RUNNING", ago: float = 36
 
 
 def overtake(table: JobTable, metadata: dict[str, str], *, always: bool = False) -> None:
-    """Somebody else submits a job with the same id, with this metadata, just before our submission arrives."""
+    """Another operator submits a job with the same id and this metadata just before our submission arrives."""
 
     def twist(request: httpx.Request) -> None:
         if request.method == "POST" and (always or not table.jobs):
@@ -113,7 +113,7 @@ async def test_the_submission_is_the_preset_with_its_secrets_and_marks(table, pr
     assert (receipt.done[0].outcome or "").startswith("submitted; ")
 
 
-async def test_no_secret_leaves_for_any_eye(table, preset):
+async def test_no_secret_is_shown(table, preset):
     one = operator(table)
     made = await plan(one, preset)
     receipt = await one.perform(made)
@@ -190,18 +190,18 @@ async def test_the_same_plan_twice_is_one_job(table, preset):
 async def test_two_operators_in_the_same_moment_launch_one_job(table, preset):
     people = [operator(table) for _ in range(5)]
     plans = [await plan(one, preset) for one in people]
-    look, looked, all_have = launch.Submissions.look, [], asyncio.Event()
+    look, looked, all_have = launch.Submissions.read, [], asyncio.Event()
 
     async def together(self):
         seen = await look(self)
         looked.append(seen)
         if len(looked) == 5:
             all_have.set()
-        await all_have.wait()  # nobody submits before everybody has seen that nothing is there
+        await all_have.wait()  # no one submits before all have seen that no job exists
         return seen
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch.Submissions, "look", together)
+        patch.setattr(launch.Submissions, "read", together)
         receipts = await asyncio.gather(*(one.perform(made) for one, made in zip(people, plans, strict=True)))
     assert list(table.jobs) == ["ppo-20261121-1848"]
     assert table.posts() == 5
@@ -238,14 +238,14 @@ async def test_the_next_id_is_used_if_another_job_has_taken_the_first(table, pre
     assert (await launched(table, preset)).done[0].id == "ppo-20261121-1848-2"
 
 
-async def test_a_dashboard_at_which_every_id_is_taken_is_given_up(table, preset):
+async def test_a_dashboard_with_every_id_taken_is_an_error(table, preset):
     overtake(table, {}, always=True)
     receipt = await launched(table, preset)
     assert "ids for this job are taken" in (receipt.refused[0].reason or "")
     assert len(table.jobs) == launch.MAX_TAKEN_IDS
 
 
-async def test_a_dashboard_whose_minute_never_ends_is_given_up(table, preset, monkeypatch):
+async def test_a_dashboard_whose_minute_never_ends_is_an_error(table, preset, monkeypatch):
     monkeypatch.setattr(launch, "MINUTE_END_GUARD_S", launch.MINUTE_S)
     waited = []
 
@@ -266,7 +266,7 @@ async def test_a_second_job_is_reported_after_a_slow_submission(table, preset, m
     assert "stop one of the two" in receipt.notes[0]
 
 
-async def test_a_plan_that_another_has_replaced_is_not_carried_out(table, preset):
+async def test_a_plan_that_another_has_replaced_is_not_performed(table, preset):
     one = operator(table)
     old = await plan(one, preset)
     await plan(one, preset)

@@ -31,14 +31,14 @@ JOB = Job("by-hand", submission="by-hand", status="FAILED", started=NOW - 600)
 @pytest.fixture
 def table() -> JobTable:
     table = JobTable()
-    lay(table)
+    add_job(table)
     return table
 
 
-def lay(table: JobTable, **more: Any) -> None:
-    told = {"submission_id": "by-hand", "type": "SUBMISSION", "status": "FAILED", "start_time": int((NOW - 600) * 1000)}
+def add_job(table: JobTable, **more: Any) -> None:
+    record = {"submission_id": "by-hand", "type": "SUBMISSION", "status": "FAILED", "start_time": int((NOW - 600) * 1000)}
     about = {"entrypoint": ENTRYPOINT, "runtime_env": ENV, "metadata": {"team": "rl", "job_submission_id": "by-hand"}}
-    table.jobs["by-hand"] = {**told, **about, **more}
+    table.jobs["by-hand"] = {**record, **about, **more}
 
 
 def operator(table: JobTable) -> Launches:
@@ -68,7 +68,7 @@ async def test_it_is_submitted_unchanged_and_marked_with_its_origin(table):
     assert not {"cockpit_preset", "cockpit_file", "job_submission_id"} & made["metadata"].keys()
 
 
-async def test_no_secret_of_it_leaves_for_any_eye(table):
+async def test_no_secret_of_it_is_shown(table):
     one = operator(table)
     made = await plan(one)
     receipt = await one.perform(made)
@@ -105,8 +105,8 @@ async def test_the_required_labels_are_noted_unless_ray_chose_the_node(table):
 @pytest.mark.parametrize("twist", [None, httpx.Response(500, text="no state API")])
 async def test_the_plan_says_if_ray_no_longer_knows_the_reserved_resources(table, twist):
     table.twist = lambda request: twist if request.url.path == "/api/v0/actors" else None
-    (told,) = [note for note in (await plan(operator(table))).notes if "reserved" in note]
-    assert "this time nothing is reserved" in told
+    (note,) = [note for note in (await plan(operator(table))).notes if "reserved" in note]
+    assert "this time nothing is reserved" in note
 
 
 async def test_the_second_plan_of_the_same_job_sees_the_first_and_asks_for_its_name(table):
@@ -117,7 +117,7 @@ async def test_the_second_plan_of_the_same_job_sees_the_first_and_asks_for_its_n
     assert "job by-hand-20261121-1848 (by-hand launched again) is PENDING, launched 0s ago" in again.notes[0]
 
 
-async def test_a_job_that_was_made_of_another_is_made_of_the_first_again(table):
+async def test_a_relaunch_of_a_relaunch_names_the_first_job(table):
     await launched(table)
     table.jobs["by-hand-20261121-1848"]["status"] = "FAILED"
     table.now += 120
@@ -129,16 +129,16 @@ async def test_a_job_that_was_made_of_another_is_made_of_the_first_again(table):
 
 
 async def test_a_job_needs_its_name_if_it_still_runs_and_not_if_it_failed_at_once(table):
-    lay(table, start_time=int((NOW - 2) * 1000))
+    add_job(table, start_time=int((NOW - 2) * 1000))
     assert (await plan(operator(table), known(table, "by-hand"))).word is None
-    lay(table, status="RUNNING")
+    add_job(table, status="RUNNING")
     made = await plan(operator(table), known(table, "by-hand"))
     assert made.word == "by-hand"
     assert "job by-hand is RUNNING, launched 10m00s ago" in made.notes[0]
 
 
 async def test_a_job_that_has_run_but_seems_never_to_fit_needs_its_name(table):
-    lay(table, entrypoint="python -m openrlhf.cli.train_ppo_ray --actor.num_gpus_per_node 64")
+    add_job(table, entrypoint="python -m openrlhf.cli.train_ppo_ray --actor.num_gpus_per_node 64")
     here = replace(snapshot(), cluster=Cluster(reachable=True), nodes=(node(1),))
     one = Launches(Operator(dashboard(table), here))  # type: ignore[arg-type]
     made = await plan(one)
@@ -155,7 +155,7 @@ async def test_two_operators_and_a_double_press_make_one_job(table):
 
 
 async def test_its_uploaded_folder_is_used_again_while_ray_has_it(table):
-    lay(table, runtime_env={"working_dir": URI, "py_modules": [URI]})
+    add_job(table, runtime_env={"working_dir": URI, "py_modules": [URI]})
     with pytest.raises(NotMeantError, match=rf"no longer has the folder.*\({URI}\).*set its working_dir"):
         await plan(operator(table))
     table.packages[URI.removeprefix("gcs://")] = b""
@@ -170,7 +170,7 @@ async def test_its_uploaded_folder_is_used_again_while_ray_has_it(table):
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("facts", "expected"),
     [
         ({"runtime_env": {"env_vars": {"WANDB_API_KEY": "<redacted>"}}}, "hides the value of WANDB_API_KEY"),
         ({"runtime_env": {"working_dir": "/home/ana/ppo"}}, "a folder that Ray can't fetch"),
@@ -178,9 +178,9 @@ async def test_its_uploaded_folder_is_used_again_while_ray_has_it(table):
         ({"entrypoint": ""}, "does not report the entrypoint of job by-hand"),
     ],
 )
-async def test_a_job_that_can_not_be_reproduced_is_refused(table, told, said):
-    lay(table, **told)
-    with pytest.raises(NotMeantError, match=said):
+async def test_a_job_that_cannot_be_reproduced_is_refused(table, facts, expected):
+    add_job(table, **facts)
+    with pytest.raises(NotMeantError, match=expected):
         await plan(operator(table))
     assert list(table.jobs) == ["by-hand"]
     table.jobs.clear()
@@ -197,7 +197,7 @@ async def test_an_id_that_is_too_long_or_odd_leaves_room_for_the_time(table):
     assert receipt.done[0].id == f"x-{'y' * 77}-20261121-1848"
 
 
-async def test_metadata_of_a_job_never_makes_a_word_that_can_not_be_typed(table):
-    lay(table, metadata={"cockpit_again": " \u202e"})
+async def test_metadata_of_a_job_never_becomes_a_word_that_cannot_be_typed(table):
+    add_job(table, metadata={"cockpit_again": " \u202e"})
     await launched(table)
     assert (await plan(operator(table))).word == "job"

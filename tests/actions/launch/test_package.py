@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def lay(folder: Path, **files: str) -> None:
+def write_files(folder: Path, **files: str) -> None:
     """`sub__name_py` is sub/name.py."""
     for name, text in files.items():
         path = folder / name.replace("__", "/").replace("_", ".")
@@ -42,7 +42,7 @@ def unpacked(package: packing.Package) -> dict[str, bytes]:
 
 
 def test_a_folder_is_packed_with_its_modes_and_empty_folders(folder):
-    lay(folder, train_py="print(1)", lib__data_txt="x" * 5000)
+    write_files(folder, train_py="print(1)", lib__data_txt="x" * 5000)
     (folder / "outputs").mkdir()
     (folder / "train.py").chmod(0o755)
     package = pack(find_contents(folder))
@@ -57,8 +57,8 @@ def test_a_folder_is_packed_with_its_modes_and_empty_folders(folder):
 @pytest.mark.process
 def test_patterns_are_read_as_git_reads_them(folder):
     git = "*.log\n!keep.log\n/build/\n# data\ndata/*\n!data/small.txt\n"
-    lay(folder, a_log="", keep_log="", build__x_py="", src__build__y_py="")
-    lay(folder, data__big_txt="", data__small_txt="", src__b_log="", src__c_py="")
+    write_files(folder, a_log="", keep_log="", build__x_py="", src__build__y_py="")
+    write_files(folder, data__big_txt="", data__small_txt="", src__b_log="", src__c_py="")
     (folder / ".gitignore").write_text(git)
     (folder / "src" / ".gitignore").write_text("!b.log\nc.py\n")
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
@@ -72,7 +72,7 @@ def test_patterns_are_read_as_git_reads_them(folder):
 
 def test_rays_own_client_packs_the_same_and_ray_unpacks_it(folder, tmp_path):
     packaging = pytest.importorskip("ray._private.runtime_env.packaging")
-    lay(
+    write_files(
         folder, train_py="1", a_log="", keep_log="", _git__config="", data__big_bin="b", data__r_txt="r", src__deep__x_py="x", src__y_tmp=""
     )
     (folder / ".gitignore").write_text("*.log\n!keep.log\n")
@@ -99,28 +99,28 @@ def test_rays_own_client_packs_the_same_and_ray_unpacks_it(folder, tmp_path):
     assert packaging.is_zip_uri(package.uri)
 
 
-def test_rayignore_leaves_out_more_and_brings_nothing_back_and_the_runtime_envs_excludes_hold_too(folder):
-    lay(folder, a_py="", b_bin="", sub__c_bin="", sub__d_txt="")
+def test_rayignore_only_excludes_more_and_the_runtime_envs_excludes_apply_too(folder):
+    write_files(folder, a_py="", b_bin="", sub__c_bin="", sub__d_txt="")
     (folder / ".gitignore").write_text("b.bin\n")
     (folder / ".rayignore").write_text("!b.bin\n/sub/*.txt\n")
     assert names(folder) == [".gitignore", ".rayignore", "a.py", "sub/c.bin"]
     assert "b.bin" in names(folder, RAY_RUNTIME_ENV_IGNORE_GITIGNORE="1")
-    lay(folder, big_bin="", sub__big_bin="")
+    write_files(folder, big_bin="", sub__big_bin="")
     assert names(folder, "/big.bin") == [".gitignore", ".rayignore", "a.py", "sub/big.bin", "sub/c.bin"]
 
 
 def test_files_that_ray_excludes_are_left_out(folder):
-    lay(folder, _git__config="", _venv__bin__python="", a_py="", sub__b_py="")
+    write_files(folder, _git__config="", _venv__bin__python="", a_py="", sub__b_py="")
     (folder / "sub" / "__pycache__").mkdir()
     (folder / "sub" / "__pycache__" / "a.pyc").write_text("")
     assert names(folder) == ["a.py", "sub/b.py"]
     assert ".git/config" in names(folder, RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES="")
 
 
-def test_the_same_content_is_the_same_package_wherever_and_whenever_it_is_packed(tmp_path):
+def test_the_same_content_is_the_same_package_at_any_time_and_place(tmp_path):
     packages = []
     for number, name in enumerate(("one", "two")):
-        lay(tmp_path / name, b_py="2", a__c_py="3")
+        write_files(tmp_path / name, b_py="2", a__c_py="3")
         os.utime(tmp_path / name / "b.py", (number, number))
         packages.append(pack(find_contents(tmp_path / name)))
     assert packages[0].uri == packages[1].uri
@@ -130,10 +130,10 @@ def test_the_same_content_is_the_same_package_wherever_and_whenever_it_is_packed
 
 @pytest.mark.parametrize("change", ["content", "name", "mode", "empty folder"])
 def test_other_content_is_another_package(folder, change):
-    lay(folder, a_py="1", b_py="2")
+    write_files(folder, a_py="1", b_py="2")
     before = pack(find_contents(folder)).uri
     if change == "content":
-        lay(folder, a_py="12", b_py="")
+        write_files(folder, a_py="12", b_py="")
     elif change == "name":
         (folder / "a.py").rename(folder / "c.py")
     elif change == "mode":
@@ -143,8 +143,8 @@ def test_other_content_is_another_package(folder, change):
     assert pack(find_contents(folder)).uri != before
 
 
-def test_behind_links_lie_files_as_ray_packs_them(folder, tmp_path):
-    lay(tmp_path / "shared", reward_py="r", deep__x_py="x")
+def test_linked_files_are_packed_as_ray_packs_them(folder, tmp_path):
+    write_files(tmp_path / "shared", reward_py="r", deep__x_py="x")
     (folder / "reward.py").symlink_to(tmp_path / "shared" / "reward.py")
     (folder / "deep").symlink_to(tmp_path / "shared" / "deep")
     (folder / "gone").symlink_to(tmp_path / "nowhere")
@@ -155,8 +155,8 @@ def test_behind_links_lie_files_as_ray_packs_them(folder, tmp_path):
     assert unpacked(pack(contents)) == {"deep/x.py": b"x", "reward.py": b"r"}
 
 
-def test_files_that_can_not_be_packed_are_reported(folder):
-    lay(folder, a_py="")
+def test_files_that_cannot_be_packed_are_reported(folder):
+    write_files(folder, a_py="")
     os.mkfifo(folder / "pipe")
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "sock"))
@@ -174,7 +174,7 @@ def test_files_that_can_not_be_packed_are_reported(folder):
 
 
 def test_files_that_vanish_or_change_during_packing_are_reported(folder, monkeypatch):
-    lay(folder, a_py="1", b_log="2", c_txt="3")
+    write_files(folder, a_py="1", b_log="2", c_txt="3")
     contents = find_contents(folder)
     (folder / "a.py").unlink()
     copy = packing._copy
@@ -193,7 +193,7 @@ def test_files_that_vanish_or_change_during_packing_are_reported(folder, monkeyp
 
 
 def test_too_large_a_folder_is_refused_before_anything_is_read(folder):
-    lay(folder, train_py="1")
+    write_files(folder, train_py="1")
     (folder / "outputs").mkdir()
     for name in ("one.bin", "two.bin"):
         with (folder / "outputs" / name).open("wb") as file:
@@ -204,8 +204,8 @@ def test_too_large_a_folder_is_refused_before_anything_is_read(folder):
     assert f"`/outputs/` in {folder}/.rayignore" in str(error.value)
 
 
-def test_a_file_that_grows_without_end_is_given_up(folder, monkeypatch):
-    lay(folder, a_log="x")
+def test_a_file_that_grows_without_end_is_an_error(folder, monkeypatch):
+    write_files(folder, a_log="x")
     contents = find_contents(folder)
     with (folder / "a.log").open("wb") as file:
         file.truncate(packing.MAX_PACKAGE_BYTES + 1)
@@ -214,10 +214,10 @@ def test_a_file_that_grows_without_end_is_given_up(folder, monkeypatch):
 
 
 def test_packing_reports_its_progress_and_stops_when_its_caller_is_gone(folder):
-    lay(folder, a_py="1", b_py="2")
-    heard = []
-    pack(find_contents(folder), lambda *far: heard.append(far))
-    assert heard == [(0, 2), (1, 2)]
+    write_files(folder, a_py="1", b_py="2")
+    progress = []
+    pack(find_contents(folder), lambda *far: progress.append(far))
+    assert progress == [(0, 2), (1, 2)]
     with pytest.raises(StoppedError):
         find_contents(folder, stopped=lambda: True)
     with pytest.raises(StoppedError):

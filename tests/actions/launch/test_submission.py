@@ -51,7 +51,7 @@ def test_a_template_is_the_presets_own_or_its_name_and_the_time(tmp_path, name, 
     assert template_of(written(tmp_path, f"job:\n  entrypoint: python a.py\n  {line}\n", name)) == template
 
 
-def test_an_id_that_ray_would_make_a_ghost_of_is_refused(tmp_path):
+def test_an_id_that_ray_cannot_find_again_is_refused(tmp_path):
     with pytest.raises(InputError, match="can't be an id"):
         template_of(written(tmp_path, "job: {entrypoint: python a.py}", "x" * 120))
 
@@ -67,7 +67,7 @@ def test_the_hash_is_equal_for_the_same_job_and_independent_of_its_secrets(tmp_p
     assert content(written(tmp_path, text.format(mode="slow", key="abcdefabcdef1"))) != one
 
 
-def test_a_secret_is_hidden_however_it_is_written():
+def test_a_secret_is_hidden_in_every_spelling():
     hide = secret_hider(['pa"ss\\word', "line one\nline two", "abc"])
     assert hide('pa"ss\\word') == "•••"
     assert hide('{"env": "pa\\"ss\\\\word"}') == '{"env": "•••"}'
@@ -132,6 +132,6 @@ def test_a_conda_file_that_is_no_yaml_is_an_error(tmp_path):
         submission_of(preset, preset.job, None)
 
 
-async def test_a_folder_that_can_not_even_be_looked_at_is_a_sentence(tmp_path):
+async def test_an_inaccessible_folder_is_one_sentence(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         await pack_working_dir(JobSpec("x", working_dir=str(tmp_path / ("a" * 300))), lambda *_: None)

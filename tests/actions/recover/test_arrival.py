@@ -43,43 +43,43 @@ def dashboard(looks: Looks, session: str = SESSION, status: int = 200) -> Callab
     return answer
 
 
-async def whole(handle: Callable[[httpx.Request], httpx.Response], gpus: dict[str, float | None]) -> tuple[float, list[str]]:
-    told: list[str] = []
+async def await_cluster(handle: Callable[[httpx.Request], httpx.Response], gpus: dict[str, float | None]) -> tuple[float, list[str]]:
+    progress: list[str] = []
     ray = RayClient("http://head:8265", token=lambda: None, transport=MockTransport(handle))
     addresses = {"head": "10.0.0.1", "w1": "10.0.0.2"}
     try:
-        return await wait_for_all(ray, SESSION, gpus, addresses, lambda host, text: told.append(f"{host}: {text}")), told
+        return await wait_for_all(ray, SESSION, gpus, addresses, lambda host, text: progress.append(f"{host}: {text}")), progress
     finally:
         await ray.close()
 
 
 async def test_the_cluster_is_complete_when_all_nodes_have_joined_with_all_their_gpus():
     looks = [[node("10.0.0.1", 8)], [node("10.0.0.1", 8), node("10.0.0.2", 7)], [node("10.0.0.1", 8), node("10.0.0.2", 8)]]
-    found, told = await whole(dashboard(looks), {"head": 8.0, "w1": 8.0})
+    found, progress = await await_cluster(dashboard(looks), {"head": 8.0, "w1": 8.0})
     assert found == 16
-    assert [line for line in told if line.startswith("w1")] == ["w1: its node has not joined yet", "w1: 7 of 8 GPUs", "w1: joined"]
+    assert [line for line in progress if line.startswith("w1")] == ["w1: its node has not joined yet", "w1: 7 of 8 GPUs", "w1: joined"]
 
 
 async def test_a_dead_node_of_the_same_host_does_not_count():
     looks = [[node("10.0.0.1", 8), node("10.0.0.2", 8, "DEAD")], [node("10.0.0.1", 8), node("10.0.0.2", 8, "DEAD"), node("10.0.0.2", 8)]]
-    found, told = await whole(dashboard(looks), {"head": 8.0, "w1": None})
+    found, progress = await await_cluster(dashboard(looks), {"head": 8.0, "w1": None})
     assert found == 16
-    assert "w1: its node has not joined yet" in told
+    assert "w1: its node has not joined yet" in progress
 
 
 async def test_another_session_at_the_same_address_does_not_count(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(arrival, "JOIN_TIMEOUT_S", 0.6)
     looks = [[node("10.0.0.1", 8), node("10.0.0.2", 8)]]
     with pytest.raises(StepError, match="does not serve session_"):
-        await whole(dashboard(looks, "session_2026-11-20_01-17-58_164160_1"), {"head": 8.0, "w1": 8.0})
+        await await_cluster(dashboard(looks, "session_2026-11-20_01-17-58_164160_1"), {"head": 8.0, "w1": 8.0})
 
 
 async def test_the_missing_gpus_are_in_the_error_after_the_timeout(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(arrival, "JOIN_TIMEOUT_S", 0.6)
     with pytest.raises(StepError, match=r"cluster not complete after 1 s: w1: 4 of 8 GPUs"):
-        await whole(dashboard([[node("10.0.0.1", 8), node("10.0.0.2", 4)]]), {"head": 8.0, "w1": 8.0})
+        await await_cluster(dashboard([[node("10.0.0.1", 8), node("10.0.0.2", 4)]]), {"head": 8.0, "w1": 8.0})
 
 
 async def test_a_token_that_is_missing_is_not_waited_for():
     with pytest.raises(StepError, match="token"):
-        await whole(dashboard([[]], status=401), {"head": 8.0, "w1": 8.0})
+        await await_cluster(dashboard([[]], status=401), {"head": 8.0, "w1": 8.0})

@@ -28,15 +28,15 @@ START = RayStart(
     RayNode("head", flags={"port": 6400, "num_gpus": 8}), (RayNode("w1", "10.0.0.2", {"num_gpus": 4}),), env={"A": "b"}, python="/py"
 )
 NAMES = {"head": "login-1", "w1": "w1"}
-"""The preset's head is what we run on, and is called so."""
+"""This host is the preset's head; its own name is `login-1`."""
 
 
-def said(host: str, role: str, **facts: Any) -> Target:
+def survey_of(host: str, role: str, **facts: Any) -> Target:
     usual = {"ray_version": "2.60.0", "python_version": "3.11.7", "ray": "/venv/bin/ray", "user": "train", "rays": []}
     return Target("host", host, name=role, part=role, facts={**usual, **facts})
 
 
-HEAD, WORKER = said("login-1", "head", gcs="10.0.0.1:6400"), said("w1", "worker")
+HEAD, WORKER = survey_of("login-1", "head", gcs="10.0.0.1:6400"), survey_of("w1", "worker")
 
 
 def plan(*targets: Target, **more: Any) -> Plan:
@@ -66,34 +66,34 @@ def test_workers_get_the_address_of_the_head_and_each_host_the_ray_that_was_foun
     assert {(one["ray"], one["user"]) for one in requests.values()} == {("/venv/bin/ray", "train")}
 
 
-def test_a_plan_that_is_printed_shows_nothing_of_the_environment():
+def test_a_printed_plan_shows_nothing_of_the_environment():
     requests = start_requests(START, NAMES, {"HF_TOKEN": "hf_secret"}, {})
     assert requests["w1"]["env"] == {"HF_TOKEN": "hf_secret"}
     assert "hf_secret" not in repr(plan(requests=requests))
 
 
-def test_sessions_are_this_clusters_by_where_their_gcs_is():
+def test_the_gcs_decides_whether_a_session_is_this_clusters():
     ours, theirs = "session_2026-11-21_01-00-00_000001_1", "session_2026-11-21_02-00-00_000002_2"
-    head = said("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": ours, "gcs": "10.0.0.1:6400"}])
-    worker = said("w1", "worker", rays=[{"session": theirs, "gcs": "10.9.9.9:6400"}, {"session": ours, "gcs": "10.0.0.1:6400"}])
+    head = survey_of("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": ours, "gcs": "10.0.0.1:6400"}])
+    worker = survey_of("w1", "worker", rays=[{"session": theirs, "gcs": "10.9.9.9:6400"}, {"session": ours, "gcs": "10.0.0.1:6400"}])
     assert sessions_of(START, NAMES, {"login-1": head, "w1": worker}) == (ours,)
 
 
 @pytest.mark.parametrize(("job", "port", "refused"), [("41", 6400, True), ("42", 6400, False), (None, 6400, False), ("41", 6379, False)])
-def test_the_ray_of_another_job_on_a_node_that_both_share_is_refused(job: str | None, port: int, refused: bool):
+def test_another_jobs_ray_on_a_shared_node_is_refused(job: str | None, port: int, refused: bool):
     rays = [{"session": "session_1", "gcs": f"10.0.0.1:{port}", "here": True, "slurm": job}]
-    surveyed = {"login-1": said("login-1", "head", gcs="10.0.0.1:6400", rays=rays), "w1": WORKER}
-    told = "session_1 on login-1, with the same port 6400, belongs to Slurm job 41, and is not touched: "
+    surveyed = {"login-1": survey_of("login-1", "head", gcs="10.0.0.1:6400", rays=rays), "w1": WORKER}
+    reason = "session_1 on login-1, with the same port 6400, belongs to Slurm job 41, and is not touched: "
     change = "set ray.head.port in the preset to another port"
-    assert why_another_jobs(replace(START, slurm="42"), NAMES, surveyed) == (told + change if refused else None)
-    assert why_another_jobs(START, NAMES, surveyed) is None, "but those of hosts that are named"
+    assert why_another_jobs(replace(START, slurm="42"), NAMES, surveyed) == (reason + change if refused else None)
+    assert why_another_jobs(START, NAMES, surveyed) is None, "but not on named hosts"
 
 
 @pytest.mark.parametrize(
     ("gcs", "here", "ours"),
     [
-        ("127.0.0.1:6400", True, True),  # whatever has the head's port is in the way
-        ("127.0.0.1:6400", False, False),  # of a container, where 127.0.0.1 is another place
+        ("127.0.0.1:6400", True, True),  # any Ray with the head's port is in the way
+        ("127.0.0.1:6400", False, False),  # of a container, where 127.0.0.1 is another host
         ("10.9.9.9:6400", False, False),  # the head's host is a worker of another cluster too
         ("10.0.0.1:6380", True, False),
         ("10.0.0.1:6400", True, True),
@@ -101,7 +101,7 @@ def test_the_ray_of_another_job_on_a_node_that_both_share_is_refused(job: str | 
 )
 def test_on_the_head_the_port_decides_whether_a_session_is_this_clusters(gcs: str, here: bool, ours: bool):
     old = "session_2026-11-21_01-00-00_000001_1"
-    head = said("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": old, "gcs": gcs, "here": here}])
+    head = survey_of("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": old, "gcs": gcs, "here": here}])
     assert sessions_of(START, NAMES, {"login-1": head}) == ((old,) if ours else ())
 
 
@@ -117,7 +117,7 @@ def test_on_the_head_the_port_decides_whether_a_session_is_this_clusters(gcs: st
     ],
 )
 def test_a_session_whose_own_raylet_has_another_gcs_is_never_stopped(host, gcs, addresses, another):
-    """Anybody may call a process raylet, and name any session and the preset's GCS."""
+    """Any user may call a process raylet and name any session and the preset's GCS."""
     meant = Target("process", host, pid=7, part="raylet", session="session_1", facts={"gcs": gcs})
     reason = why_another_ray(START, NAMES, {"login-1": HEAD}, [meant], addresses)
     assert (reason is not None) == another
@@ -128,9 +128,9 @@ def test_a_session_whose_own_raylet_has_another_gcs_is_never_stopped(host, gcs, 
     ("answered", "sentence"),
     [
         (plan(HEAD, WORKER), None),
-        (plan(HEAD, said("w1", "worker", ray_version=None, python_version=None)), None),
-        (plan(HEAD, said("w1", "worker", ray_version="2.44.1")), "w1 has Ray 2.44.1, but the head login-1 has 2.60.0"),
-        (plan(HEAD, said("w1", "worker", python_version="3.11.6")), "w1 has Python 3.11.6, but the head login-1 has 3.11.7"),
+        (plan(HEAD, survey_of("w1", "worker", ray_version=None, python_version=None)), None),
+        (plan(HEAD, survey_of("w1", "worker", ray_version="2.44.1")), "w1 has Ray 2.44.1, but the head login-1 has 2.60.0"),
+        (plan(HEAD, survey_of("w1", "worker", python_version="3.11.6")), "w1 has Python 3.11.6, but the head login-1 has 3.11.7"),
         (plan(HEAD, unreached=(Unreached("w1", "w1: connection refused"),)), "w1: connection refused"),
         (plan(HEAD, refused=(Target("host", "w1", reason="num_gpus is 8, but NVML finds 7"),)), "w1: num_gpus is 8, but NVML finds 7"),
         (plan(HEAD, refused=(Target("host", "w1", reason="w1: no `ray` command is on the PATH"),)), "w1: no `ray` command is on the PATH"),
@@ -141,8 +141,12 @@ def test_the_reasons_against_a_start_are_one_sentence_and_unknown_versions_are_n
     assert why_not(START, NAMES, answered) == sentence
 
 
-def test_gpus_that_can_not_be_counted_are_unknown():
-    targets = [said("a", "head", num_gpus=8, gpus=8), said("b", "worker", gpus=8, gpus_visible=2), said("c", "worker", gpus=None)]
+def test_uncountable_gpus_are_unknown():
+    targets = [
+        survey_of("a", "head", num_gpus=8, gpus=8),
+        survey_of("b", "worker", gpus=8, gpus_visible=2),
+        survey_of("c", "worker", gpus=None),
+    ]
     assert expected_gpus(targets) == {"a": 8.0, "b": 2.0, "c": None}
 
 
@@ -156,13 +160,13 @@ def test_gpus_that_can_not_be_counted_are_unknown():
         ("::", False, "http://10.0.0.1:8265"),
     ],
 )
-def test_the_dashboard_is_asked_where_it_will_answer(listens: str | None, near: bool, url: str):
+def test_the_dashboard_is_asked_at_its_future_address(listens: str | None, near: bool, url: str):
     flags = {"dashboard_host": listens} if listens else {}
     assert dashboard_of(RayStart(RayNode("head", flags=flags)), "10.0.0.1", near=near) == url
 
 
 @pytest.mark.parametrize(("flags", "far"), [({}, False), ({"dashboard_host": "127.0.0.1"}, False), ({"dashboard_host": "0.0.0.0"}, True)])
-def test_a_dashboard_that_answers_on_the_head_alone_is_known(flags: dict[str, Any], far: bool):
+def test_a_dashboard_that_listens_only_on_the_head_is_recognized(flags: dict[str, Any], far: bool):
     assert listens_far(RayStart(RayNode("head", flags=flags))) is far
 
 

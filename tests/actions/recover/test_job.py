@@ -27,8 +27,8 @@ from tests.world import node, snapshot
 PRESET = Preset("ppo", Path("ppo.yaml"), ray=RayStart(RayNode("head"), (RayNode("10.0.0.1"),)), job=JobSpec("python train.py"))
 
 
-class Door:
-    """An executor with one plan, which has a name for each host in `called`."""
+class FakeExecutor:
+    """An executor with one plan; `called` has the name of each host."""
 
     def __init__(self, plan: Plan, called: dict[str, str]) -> None:
         self._plan, self._called, self.asked = plan, called, 0
@@ -43,22 +43,22 @@ class Door:
 
 
 def quiet(*_: object) -> None:
-    """Nobody listens."""
+    """Ignores all progress."""
 
 
 NAMED = {"head": "login-1", "10.0.0.1": "w1"}
 NOTHING = Plan("start", "Start Ray")
 
 
-def deeds(
+def job_steps(
     called: dict[str, str] = NAMED, plan: Plan = NOTHING, preset: Preset = PRESET, followed: str | None = None
-) -> tuple[RecoverySteps, Door]:
-    """`followed`: the session for which the dashboard answers. Two hosts are called `login-1` and `w1`, unless `called` says otherwise."""
+) -> tuple[RecoverySteps, FakeExecutor]:
+    """`followed`: the session of the answering dashboard. By default two hosts are called `login-1` and `w1`."""
 
     async def wait_until_complete() -> None:
         pass
 
-    executor: Any = Door(plan, called)
+    executor: Any = FakeExecutor(plan, called)
     config = Config(slurm=named_allocation("42", "n[1-2]"))
     monitor: Any = SimpleNamespace(wait_until_complete=wait_until_complete, choice=SimpleNamespace(), config=config)
     monitor.poller = SimpleNamespace(snapshot=Snapshot(cluster=Cluster("http://head:8265", session=followed)))
@@ -66,21 +66,21 @@ def deeds(
 
 
 async def test_a_refused_launch_fails_with_the_reason_and_submits_nothing():
-    executor: Any = Door(Plan("launch", "Launch", refused=(Target("job", "Ray", reason="it can never fit"),)), {})
+    executor: Any = FakeExecutor(Plan("launch", "Launch", refused=(Target("job", "Ray", reason="it can never fit"),)), {})
     nobody: Any = SimpleNamespace()
     with pytest.raises(StepError, match="it can never fit"):
         await JobSteps(nobody, executor, PRESET).launch(quiet, quiet)
 
 
 async def test_one_host_under_two_names_is_refused_before_it_is_asked_anything():
-    runbook, executor = deeds({"head": "login-1", "10.0.0.1": "login-1"})
+    runbook, executor = job_steps({"head": "login-1", "10.0.0.1": "login-1"})
     with pytest.raises(StepError, match=r"head and 10\.0\.0\.1 are the same host"):
         await runbook.survey(quiet)
     assert executor.asked == 0
 
 
 async def test_each_request_contains_the_slurm_job_of_the_hosts_and_wait_fails_if_the_head_has_not_answered():
-    runbook, executor = deeds()
+    runbook, executor = job_steps()
     await runbook.survey(quiet)
     assert {host: request["slurm"] for host, request in executor.chosen.requests.items()} == {"login-1": "42", "w1": "42"}
     with pytest.raises(StepError, match="no Ray is known to run on the head"):
@@ -98,13 +98,13 @@ def head_with_ray(**more: Any) -> Target:
 
 
 async def test_the_plan_says_on_which_nodes_of_a_slurm_job_head_and_workers_run():
-    runbook, _ = deeds(CALLED, preset=ANYWHERE)
+    runbook, _ = job_steps(CALLED, preset=ANYWHERE)
     await runbook.survey(quiet)
     assert runbook.describe_placement() == ("Slurm job 42: the head runs on gpu1, workers on login-1",)
-    for workers, told in ((["gpu2", "gpu3"], "workers on gpu2, gpu3"), ([], "no workers")):
+    for workers, workers_text in ((["gpu2", "gpu3"], "workers on gpu2, gpu3"), ([], "no workers")):
         runbook.names = {name: name for name in ("gpu1", *workers)}
-        assert runbook.describe_placement() == (f"Slurm job 42: the head runs on gpu1, {told}",)
-    named, _ = deeds()
+        assert runbook.describe_placement() == (f"Slurm job 42: the head runs on gpu1, {workers_text}",)
+    named, _ = job_steps()
     await named.survey(quiet)
     assert named.describe_placement() == ()
 
@@ -118,22 +118,22 @@ async def test_the_plan_says_on_which_nodes_of_a_slurm_job_head_and_workers_run(
         (None, False, "no Ray on the nodes of Slurm job 42 answers: continue with --from start, without --skip wait"),
     ],
 )
-async def test_the_ray_of_yesterdays_job_is_not_taken_for_that_of_todays(followed: str | None, runs: bool, reason: str | None):
-    runbook, _ = deeds(CALLED, Plan("start", "Start Ray", targets=(head_with_ray(),) if runs else ()), ANYWHERE, followed)
+async def test_yesterdays_ray_is_not_taken_for_todays(followed: str | None, runs: bool, reason: str | None):
+    runbook, _ = job_steps(CALLED, Plan("start", "Start Ray", targets=(head_with_ray(),) if runs else ()), ANYWHERE, followed)
     await runbook.survey(quiet)
-    told = runbook.why_not_followed()
-    assert told is None if reason is None else told is not None and told.startswith(reason)
+    found = runbook.why_not_followed()
+    assert found is None if reason is None else found is not None and found.startswith(reason)
 
 
 async def test_the_ray_of_another_job_on_its_nodes_is_refused_before_anything_is_planned():
-    runbook, _ = deeds(CALLED, Plan("start", "Start Ray", targets=(head_with_ray(slurm="41"),)), ANYWHERE)
+    runbook, _ = job_steps(CALLED, Plan("start", "Start Ray", targets=(head_with_ray(slurm="41"),)), ANYWHERE)
     with pytest.raises(StepError, match="belongs to Slurm job 41, and is not touched"):
         await runbook.survey(quiet)
 
 
 async def test_hosts_are_unreachable_if_none_answers():
     silent = Plan("start", "Start Ray", unreached=(Unreached("login-1", "login-1: no route"), Unreached("w1", "w1: no route")))
-    runbook, _ = deeds(plan=silent)
+    runbook, _ = job_steps(plan=silent)
     assert await runbook.survey(quiet) == "login-1: no route; w1: no route"
     assert not runbook.has_answers
 
@@ -141,24 +141,24 @@ async def test_hosts_are_unreachable_if_none_answers():
 async def test_a_running_part_of_ray_is_fixed_by_the_step_stop_and_other_obstacles_by_hand():
     half = Target("host", "w1", live=True, session="session_1", reason="only a part of that Ray runs here: raylet, without gcs_server")
     for refused, begin in ((half, "stop"), (replace(half, live=False), None)):
-        runbook, _ = deeds(plan=Plan("start", "Start Ray", refused=(refused,)))
+        runbook, _ = job_steps(plan=Plan("start", "Start Ray", refused=(refused,)))
         await runbook.survey(quiet)
         with pytest.raises(StepError) as failed:
             await runbook.check_hosts(quiet, quiet)
         assert failed.value.begin == begin
-        assert runbook.left() == (("only some parts of Ray run on w1 (session_1)", "not started on login-1") if begin else ())
+        assert runbook.describe_state() == (("only some parts of Ray run on w1 (session_1)", "not started on login-1") if begin else ())
 
 
 async def test_the_state_after_a_failure_names_hosts_where_ray_runs():
-    runbook, _ = deeds(plan=Plan("start", "Start Ray", targets=(replace(head_with_ray(), host="login-1"),)))
+    runbook, _ = job_steps(plan=Plan("start", "Start Ray", targets=(replace(head_with_ray(), host="login-1"),)))
     await runbook.survey(quiet)
-    assert runbook.left() == (f"Ray runs on login-1 ({OURS})", "not started on w1")
+    assert runbook.describe_state() == (f"Ray runs on login-1 ({OURS})", "not started on w1")
     runbook.stopped.append(OURS)
-    assert runbook.left() == (f"stopped: {OURS}",)
+    assert runbook.describe_state() == (f"stopped: {OURS}",)
 
 
-class Look:
-    """Stands where the monitor does: one job, how it goes on, and what it writes."""
+class FakeMonitor:
+    """Stands for the monitor: one job, its next states and its log lines."""
 
     def __init__(self, states: Sequence[Job], lines: Sequence[str], actors: tuple[Actor, ...] = ()) -> None:
         self._states, self._lines = [*states], lines
@@ -180,39 +180,39 @@ RAYS = (
 )
 
 
-async def followed(look: Look) -> str:
-    nobody: Any = SimpleNamespace()
-    monitor: Any = look
-    return "".join(await JobSteps(monitor, nobody, PRESET).follow(quiet))
+async def followed(fake: FakeMonitor) -> str:
+    executor: Any = SimpleNamespace()
+    monitor: Any = fake
+    return "".join(await JobSteps(monitor, executor, PRESET).follow(quiet))
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("POLL_INTERVAL_S", 0.01), ("SETTLE_S", 0.2), ("PROGRESS_TIMEOUT_S", 1.0)):
         monkeypatch.setattr(f"cockpit.actions.recover.job.{name}", seconds)
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 async def test_rays_own_lines_in_a_jobs_log_are_no_progress():
     with pytest.raises(StepError, match=r"showed no progress within 1 s$"):
-        await followed(Look([RUNS], RAYS))
-    assert await followed(Look([RUNS], [*RAYS, "loading the model"])) == "job ppo-1 is RUNNING; last log line: loading the model"
+        await followed(FakeMonitor([RUNS], RAYS))
+    assert await followed(FakeMonitor([RUNS], [*RAYS, "loading the model"])) == "job ppo-1 is RUNNING; last log line: loading the model"
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 async def test_live_actors_are_progress_and_rays_own_are_not():
     trainers = tuple(Actor(str(one), "Trainer", state="ALIVE", job="02000000", needs={"GPU": 8.0}) for one in range(2))
-    assert await followed(Look([RUNS], RAYS, trainers)) == "job ppo-1 is RUNNING, 2 actors with 16 GPUs"
+    assert await followed(FakeMonitor([RUNS], RAYS, trainers)) == "job ppo-1 is RUNNING, 2 actors with 16 GPUs"
     with pytest.raises(StepError, match="showed no progress"):
-        await followed(Look([RUNS], RAYS, (replace(trainers[0], internal=True),)))
+        await followed(FakeMonitor([RUNS], RAYS, (replace(trainers[0], internal=True),)))
 
 
-@pytest.mark.usefixtures("hasty")
-async def test_a_first_line_that_is_a_tracebacks_is_no_progress_and_the_job_is_to_be_launched_again():
+@pytest.mark.usefixtures("short_pauses")
+async def test_a_traceback_as_first_line_is_no_progress_and_the_job_must_be_launched_again():
     message = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n" + "\n".join(RAYS)
     failed = replace(RUNS, status="FAILED", message=message)
     with pytest.raises(StepError) as error:
-        await followed(Look([RUNS, RUNS, RUNS, failed], [*RAYS, "Traceback (most recent call last):", "ValueError: no such model"]))
+        await followed(FakeMonitor([RUNS, RUNS, RUNS, failed], [*RAYS, "Traceback (most recent call last):", "ValueError: no such model"]))
     assert (
         str(error.value) == "job ppo-1 is FAILED: Job entrypoint command failed with exit code 1; last log line: ValueError: no such model"
     )
@@ -237,10 +237,10 @@ class Started:
         self.poller.snapshot = self._seen(4 if self.asked > 2 else None)
 
     async def wait_until_complete(self, _: float) -> None:
-        """At once."""
+        """Returns at once."""
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 async def test_a_check_waits_until_a_new_ray_reports_its_used_resources():
     monitor: Any = Started()
     nobody: Any = SimpleNamespace()
@@ -250,8 +250,8 @@ async def test_a_check_waits_until_a_new_ray_reports_its_used_resources():
     assert monitor.asked == 3
 
 
-@pytest.mark.usefixtures("hasty")
-async def test_a_mistake_in_the_command_is_not_called_a_lack_of_room(monkeypatch):
+@pytest.mark.usefixtures("short_pauses")
+async def test_an_error_in_the_command_is_not_reported_as_missing_resources(monkeypatch):
     mistake = Line("never", "--reward.remote_url is missing")
 
     async def look(*_: Any) -> CheckOutcome:

@@ -28,7 +28,7 @@ PRESET = Preset("ppo", Path("ppo.yaml"), ray=RayStart(RayNode("head"), env={"HF_
 
 
 class Scripted(Recovery):
-    """A recovery whose steps only note their names, and fail as given."""
+    """A recovery whose steps only note their names or fail as given."""
 
     def __init__(self, fails: dict[str, Exception] | None = None, preset: Preset = PRESET, **more: Any) -> None:
         nobody: Any = SimpleNamespace(choice=SimpleNamespace())
@@ -37,12 +37,12 @@ class Scripted(Recovery):
         self._fails = fails or {}
 
     def _function_of(self, name: str) -> Any:
-        async def deed(hear: OnProgress, show: Show) -> Lines:
+        async def deed(on_progress: OnProgress, show: Show) -> Lines:
             show(Plan(name, name))
             show(Receipt(name, name))
-            hear("head", Progress("half way"))
+            on_progress("head", Progress("half way"))
             await asyncio.sleep(0.01)
-            hear("head", Progress(f"it wrote {TOKEN}"))
+            on_progress("head", Progress(f"it wrote {TOKEN}"))
             self.done.append(name)
             if name in self._fails:
                 raise self._fails[name]
@@ -65,7 +65,7 @@ def states(steps: Sequence[Step]) -> list[str]:
     return [step.state for step in steps]
 
 
-async def test_every_step_is_done_in_its_order():
+async def test_the_steps_run_in_order():
     recovery = Scripted()
     seen = await changes(recovery)
     assert tuple(recovery.done) == NAMES
@@ -80,7 +80,7 @@ async def test_every_step_is_done_in_its_order():
 @pytest.mark.parametrize("begin", NAMES)
 @pytest.mark.parametrize("preset", [PRESET, replace(PRESET, job=None)], ids=["job", "no job"])
 @pytest.mark.parametrize("follow", [True, False])
-async def test_nothing_before_the_step_to_go_on_at_is_ever_done(begin, preset, follow):
+async def test_no_step_before_the_first_requested_one_runs(begin, preset, follow):
     left = [step.name for step in steps_of(job=preset.job is not None, follow=follow) if NAMES.index(step.name) >= NAMES.index(begin)]
     if not left:
         with pytest.raises(StepError, match=f"no step left to run: --from {begin} and --skip leave out all of them"):
@@ -113,7 +113,7 @@ async def test_a_failed_step_keeps_its_receipts_and_names_the_step_to_repeat():
     assert recovery["clean"].go_on == "clean"
 
 
-async def test_a_bug_is_not_taken_for_a_failed_step():
+async def test_a_bug_is_no_failed_step():
     with pytest.raises(ZeroDivisionError):
         await changes(Scripted({"clean": ZeroDivisionError()}))
 
@@ -131,7 +131,7 @@ async def test_without_a_job_the_last_step_is_wait():
     assert [step.name for step in Scripted(follow=False).steps][-1] == "launch"
 
 
-def test_a_preset_without_a_cluster_can_not_be_recovered():
+def test_a_preset_without_a_cluster_cannot_be_recovered():
     with pytest.raises(StepError, match="has no `ray` section"):
         Scripted(preset=Preset("job", Path("job.yaml"), job=JobSpec("python train.py")))
 
@@ -146,7 +146,7 @@ def test_a_preset_without_a_cluster_can_not_be_recovered():
         ("config.yaml:1", ("COMPLETING", "gpu[1-2]"), "Slurm job 42 (COMPLETING) no longer has gpu1, gpu2"),
     ],
 )
-async def test_nodes_that_no_step_proves_to_be_the_jobs_are_asked_of_slurm(monkeypatch, reach, listed, reason):
+async def test_slurm_is_asked_for_nodes_that_no_step_can_attribute_to_the_job(monkeypatch, reach, listed, reason):
     async def read_job(job: str) -> SlurmJob:
         assert (job, listed is not None) == ("42", True)
         return SlurmJob(job, job, listed[0], None, listed[1])
@@ -162,7 +162,7 @@ async def test_nodes_that_no_step_proves_to_be_the_jobs_are_asked_of_slurm(monke
     assert str(failed.value) == reason
 
 
-async def test_hosts_that_a_preset_names_are_not_asked_of_slurm(monkeypatch):
+async def test_slurm_is_not_asked_for_hosts_that_a_preset_names(monkeypatch):
     monkeypatch.setattr("cockpit.actions.recover.runbook.read_job", None)
     await check_allocation(Config(slurm=named_allocation("42", "gpu[1-2]")), RayStart(RayNode("gpu1")))
 
@@ -181,4 +181,4 @@ async def test_leaving_a_run_cancels_the_running_step():
     await anext(steps)
     await steps.aclose()
     await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
-    assert recovery.done == [], "what was under way has been cancelled"
+    assert recovery.done == [], "the running step was cancelled"

@@ -14,11 +14,11 @@ import pytest
 from cockpit.probe.actions.host_state import HostScanner
 from cockpit.probe.sample.processes import ProcessScanner, ProcessTable
 from cockpit.probe.sample.sessions import SessionScanner
-from tests.probe.actions.grounds import Ground
+from tests.probe.actions.cleaning import Cleaner
 
 
 @pytest.fixture
-def ground(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ground]:
+def cleaner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cleaner]:
     """A short path: the name of a Unix socket has at most 107 bytes. This machine's own temp dirs and processes are left out."""
     temp = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
     known = SessionScanner._find_temp_dirs
@@ -27,7 +27,7 @@ def ground(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ground]:
     )
     scan = ProcessScanner.scan
     monkeypatch.setattr(ProcessScanner, "scan", lambda scanner: without_others(scan(scanner)))
-    yield Ground(temp)
+    yield Cleaner(temp)
     shutil.rmtree(temp)
 
 

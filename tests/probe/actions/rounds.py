@@ -31,8 +31,8 @@ from cockpit.probe.actions import kill  # noqa: F401 the same
 from cockpit.probe.actions.perform import perform
 from cockpit.probe.sample.proc import TICKS_PER_SECOND, boot_time
 from cockpit.probe.sample.processes import lives, read_stat
-from tests.probe.actions.grown import EVIL, LAUNCHER, RAY, RECORD, SETSID, TEMP, USER, WAYS, Node, Session, World
-from tests.probe.actions.real import RealRay
+from tests.probe.actions.generated_host import EVIL, LAUNCHER, RAY, RECORD, SETSID, TEMP, USER, WAYS, GeneratedHost, Node, Session
+from tests.probe.actions.real_ray import RealRay
 
 Answer = dict[str, Any]
 ROOM = 400
@@ -50,8 +50,8 @@ class Round:
     """One generated host with real processes."""
 
     def __init__(self, seed: int, held: ExitStack, real: RealRay | None = None) -> None:
-        self.world = World(seed)
-        self.random = self.world.random
+        self.generated = GeneratedHost(seed)
+        self.random = self.generated.random
         self.held, self.real = held, real
         self.user = USER if self.random.random() < 0.2 and real is None else 0
         self.ticks: dict[int, int] = {}
@@ -62,7 +62,7 @@ class Round:
 
     def _stage(self) -> mmap.mmap:
         Path(STAGE).unlink(missing_ok=True)
-        Path(STAGE).write_bytes(b"".join(node.packed() for node in self.world.nodes).ljust(ROOM * RECORD.size, b"\0"))
+        Path(STAGE).write_bytes(b"".join(node.packed() for node in self.generated.nodes).ljust(ROOM * RECORD.size, b"\0"))
         Path(STAGE).chmod(0o666)
         with Path(STAGE).open("r+b") as file:
             return self.held.enter_context(mmap.mmap(file.fileno(), 0))
@@ -84,22 +84,22 @@ class Round:
     # The course of a round
 
     def play(self) -> Answer:
-        for session in self.world.sessions:
+        for session in self.generated.sessions:
             self._make(session)
-        self._start(self.world.nodes[LAUNCHER])
-        wait(lambda: all(self.fact(node.at, READY) for node in self.world.nodes), "all processes have started", self.tale)
+        self._start(self.generated.nodes[LAUNCHER])
+        wait(lambda: all(self.fact(node.at, READY) for node in self.generated.nodes), "all processes have started", self.description)
         self.outer = self._numbers_outside()
-        for node in self.world.nodes:
+        for node in self.generated.nodes:
             found = read_stat(self.pid(node))
             self.ticks[node.at] = found.ticks if found else -1
-        for session in self.world.sessions:
+        for session in self.generated.sessions:
             self._record(session)
-        self._end(node for node in self.world.nodes if node.dies)
-        for session in self.world.sessions:
+        self._end(node for node in self.generated.nodes if node.dies)
+        for session in self.generated.sessions:
             if session.life != "live":
                 self.sockets[session.path].close()
-        self._reuse([node for node in self.world.nodes if node.dies], "keep")
-        for session in self.world.sessions:
+        self._reuse([node for node in self.generated.nodes if node.dies], "keep")
+        for session in self.generated.sessions:
             for forgery in sorted(session.forgeries):
                 self._forge(session, forgery)
         return self._ended()
@@ -125,8 +125,8 @@ class Round:
 
     def _numbers_outside(self) -> dict[int, int]:
         """By record, for processes in their own PID namespace."""
-        first = {session.container for session in self.world.sessions if session.container >= 0}
-        apart = {node.at for node in self.world.nodes if node.at in first or (node.session and node.session.container >= 0)}
+        first = {session.container for session in self.generated.sessions if session.container >= 0}
+        apart = {node.at for node in self.generated.nodes if node.at in first or (node.session and node.session.container >= 0)}
         found: dict[int, int] = {}
         for name in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError, StopIteration):
@@ -164,7 +164,7 @@ class Round:
         raise WrongError(f"pid {pid} could not be had again")
 
     def _filled(self, text: str) -> str:
-        for other in self.world.nodes:
+        for other in self.generated.nodes:
             text = text.replace(f"@{other.at}@", str(self.fact(other.at, PID)))
         return text
 
@@ -172,7 +172,7 @@ class Round:
         nodes = [node for node in nodes if node.at != LAUNCHER]
         for node in nodes:
             os.kill(self.pid(node), signal.SIGKILL)
-        wait(lambda: not any(self.alive(node) for node in nodes), "those have ended", self.tale)
+        wait(lambda: not any(self.alive(node) for node in nodes), "those have ended", self.description)
 
     def _reuse(self, gone: list[Node], truth: str) -> None:
         """Starts other processes that reuse some of their pids."""
@@ -181,10 +181,10 @@ class Round:
             self._newcomer(self.random.choice((("postgres",), ("python", "train.py"))), {}, truth, self.pid(node))
 
     def _newcomer(self, argv: tuple[str, ...], env: dict[str, str], truth: str, pid: int | None = None, uid: int = 0) -> Node:
-        new = self.world.add(*argv, comm=argv[0].rpartition("/")[2], env=env, truth=truth, flags=SETSID, uid=uid)
+        new = self.generated.add(*argv, comm=argv[0].rpartition("/")[2], env=env, truth=truth, flags=SETSID, uid=uid)
         self.stage[new.at * RECORD.size : (new.at + 1) * RECORD.size] = new.packed()
         self._start(new, pid)
-        wait(lambda: self.fact(new.at, READY), "the newcomer has started", self.tale)
+        wait(lambda: self.fact(new.at, READY), "the newcomer has started", self.description)
         found = read_stat(self.pid(new))
         assert found
         self.ticks[new.at] = found.ticks
@@ -194,13 +194,13 @@ class Round:
 
     def _forge(self, session: Session, forgery: str) -> None:
         logs, sockets = f"{session.path}/logs", f"{session.path}/sockets"
-        others = [other for other in self.world.sessions if other is not session]
+        others = [other for other in self.generated.sessions if other is not session]
         if forgery == "pid of the raylet":
-            pid = self.pid(self.world.nodes[session.raylet])
+            pid = self.pid(self.generated.nodes[session.raylet])
             if session.life != "live" and session.container < 0 and is_free(pid):
                 words = (
                     f"{RAY}/core/src/ray/raylet/raylet",
-                    f"--session_dir={session.said}",
+                    f"--session_dir={session.named_path}",
                     "--raylet_socket_name=x",
                     f"--node_id={'e' * 56}",
                 )
@@ -226,11 +226,11 @@ class Round:
     # The action
 
     def _ended(self) -> Answer:
-        request = {"act": "kill", "grace": 0.1, "force": self.random.random() < 0.1, **self._told(), **self._meant()}
+        request = {"act": "kill", "grace": 0.1, "force": self.random.random() < 0.1, **self._job_states(), **self._meant()}
         plan = self._ask({**request, "stage": "plan"})
-        if not self._needed(self._due(request, self.world.must_end)) <= {target["pid"] for target in plan["targets"]}:
+        if not self._needed(self._due(request, self.generated.must_end)) <= {target["pid"] for target in plan["targets"]}:
             plan = self._ask({**request, "stage": "plan"})  # on a busy machine, a scan may find a process stuck and report it
-        self._compare(plan, self._due(request, self.world.must_end), self._due(request, self.world.may_end))
+        self._compare(plan, self._due(request, self.generated.must_end), self._due(request, self.generated.may_end))
         targets = plan["targets"]
         lost, fresh = self._meddle(targets)
         done = self._ask({**request, "stage": "do", "targets": targets})
@@ -240,28 +240,28 @@ class Round:
             self._ask({**again, "stage": "do", "targets": self._ask({**again, "stage": "plan"})["targets"]})
             if any(self.alive(node) for node in fresh):
                 raise WrongError("an orphan that came after the plan was not found by the next one")
-        return {"processes": sum(1 for _ in self.world.living()), "ended": len(done["done"]), "refused": len(done["refused"])}
+        return {"processes": sum(1 for _ in self.generated.living()), "ended": len(done["done"]), "refused": len(done["refused"])}
 
     def _due(self, request: Answer, ends: Callable[[Node], bool]) -> set[int]:
         """The records of left-over processes that this user may end; if some are named, only those and their descendants."""
-        left = {node.at for node in self.world.living() if ends(node)}
+        left = {node.at for node in self.generated.living() if ends(node)}
         if "named" not in request:
-            return {at for at in left if self.world.nodes[at].uid == self.user}
+            return {at for at in left if self.generated.nodes[at].uid == self.user}
         named = {pid for pid, _ in request["named"]}
-        mine = {at for at in left if self.user in (0, self.world.nodes[at].uid)}
-        return {at for at in mine if named & set(line(self.pid(self.world.nodes[at])))}
+        mine = {at for at in left if self.user in (0, self.generated.nodes[at].uid)}
+        return {at for at in mine if named & set(line(self.pid(self.generated.nodes[at])))}
 
-    def _told(self) -> Answer:
-        told = [session for session in self.world.sessions if session.told]
-        jobs = [{"session": one.name, "running": sorted(one.running_jobs), "ended": sorted(one.ended_jobs)} for one in told]
+    def _job_states(self) -> Answer:
+        reporting = [session for session in self.generated.sessions if session.reports_jobs]
+        jobs = [{"session": one.name, "running": sorted(one.running_jobs), "ended": sorted(one.ended_jobs)} for one in reporting]
         if self.real and self.real.living:
-            self.world.has_untold_ray = self.random.random() < 0.3
-            jobs += [] if self.world.has_untold_ray else self.real.words()
-        return {"jobs": jobs, "past": [self._past(node) for node in self.world.living() if node.known]}
+            self.generated.has_silent_ray = self.random.random() < 0.3
+            jobs += [] if self.generated.has_silent_ray else self.real.words()
+        return {"jobs": jobs, "past": [self._past(node) for node in self.generated.living() if node.known]}
 
     def _past(self, node: Node) -> list[Any]:
         assert node.session
-        worker, raylet = self.world.nodes[node.worker], self.world.nodes[node.session.raylet]
+        worker, raylet = self.generated.nodes[node.worker], self.generated.nodes[node.session.raylet]
         until = int((time.time() - boot_time()) * TICKS_PER_SECOND)
         seen = [
             self.pid(worker), self.ticks[worker.at], self.pid(raylet), self.ticks[raylet.at], node.session.path, node.job, until, node.uid,
@@ -272,12 +272,12 @@ class Round:
         """In some rounds, a few processes of any kind are named."""
         if self.random.random() < 0.8 or self.real:
             return {}
-        living = list(self.world.living())
+        living = list(self.generated.living())
         return {"named": [[self.pid(node), None] for node in self.random.sample(living, min(3, len(living)))], "pids": True}
 
     def _compare(self, plan: Answer, must: set[int], may: set[int]) -> None:
         planned = {target["pid"] for target in plan["targets"]}
-        needed, allowed = self._needed(must), {self.pid(self.world.nodes[at]) for at in may}
+        needed, allowed = self._needed(must), {self.pid(self.generated.nodes[at]) for at in may}
         if self.real and not self.real.living:
             allowed |= {pid for pid, _ in self.real.left | self.real.hidden}
         if not needed <= planned <= allowed:
@@ -288,33 +288,33 @@ class Round:
     def _needed(self, must: set[int]) -> set[int]:
         """The pids of these records, and of the left-over processes of a real Ray."""
         left = {pid for pid, ticks in self.real.left if lives(pid, ticks)} if self.real and not self.real.living else set()
-        return {self.pid(self.world.nodes[at]) for at in must} | left
+        return {self.pid(self.generated.nodes[at]) for at in must} | left
 
     def _meddle(self, targets: list[Answer]) -> tuple[set[int], list[Node]]:
         """Changes between plan and execution: some processes end, their pids are reused, and there are new orphans."""
-        ended = [node for node in self.world.living() if any(self.pid(node) == target["pid"] for target in targets)]
+        ended = [node for node in self.generated.living() if any(self.pid(node) == target["pid"] for target in targets)]
         ended = self.random.sample(ended, min(len(ended), self.random.choice((0, 0, 1, 2))))
         self._end(ended)
         for node in ended:
             node.dies = True
         self._reuse(ended, "keep")
         fresh = []
-        dead = [one for one in self.world.sessions if self._is_plainly_dead(one)]
+        dead = [one for one in self.generated.sessions if self._is_plainly_dead(one)]
         if dead and self.random.random() < 0.3 and self.user == 0:
             fresh.append(self._newcomer(("python", "late.py"), {"RAY_RAYLET_PID": f"@{dead[0].raylet}@"}, "late"))
         return {self.pid(node) for node in ended}, fresh
 
     def _is_plainly_dead(self, session: Session) -> bool:
-        plain = session.life != "live" and session.uid == 0 and session.container < 0 and session.tells
-        return plain and read_stat(self.pid(self.world.nodes[session.raylet])) is None
+        plain = session.life != "live" and session.uid == 0 and session.container < 0 and session.has_logs
+        return plain and read_stat(self.pid(self.generated.nodes[session.raylet])) is None
 
     def _check(self, done: Answer, targets: list[Answer], lost: set[int]) -> None:
         """The planned processes that are still left over must have ended. No other process may have got a signal."""
         meant = {(target["pid"], target["ticks"]) for target in targets}
         refused = {one["pid"] for one in done["refused"]}
-        for node in self.world.living():
+        for node in self.generated.living():
             planned = (self.pid(node), self.ticks[node.at]) in meant
-            if planned and self.world.must_end(node) and self.alive(node):
+            if planned and self.generated.must_end(node) and self.alive(node):
                 raise WrongError(f"{node.argv} {self.pid(node)} is still there: {done}")
             if planned and self.alive(node) and self.pid(node) not in refused:
                 raise WrongError(f"{node.argv} {self.pid(node)} was neither ended nor refused: {done}")
@@ -338,8 +338,8 @@ class Round:
             finally:
                 os._exit(0)
         os.close(its)
-        with os.fdopen(mine, "rb") as said:
-            answer: Answer = json.loads(said.read() or b"{}")
+        with os.fdopen(mine, "rb") as reply:
+            answer: Answer = json.loads(reply.read() or b"{}")
         if "refused" not in answer:
             raise WrongError(f"no answer: {answer}")
         return answer
@@ -353,16 +353,20 @@ class Round:
         perform(json.dumps(request), lines.append)
         os.write(to, json.dumps(lines[-1]).encode())
 
-    def tale(self) -> str:
+    def description(self) -> str:
         """A readable description of all processes."""
-        return "\n".join(self._told_of(node) for node in self.world.nodes)
+        return "\n".join(self._describe(node) for node in self.generated.nodes)
 
-    def _told_of(self, node: Node) -> str:
+    def _describe(self, node: Node) -> str:
         of = node.session
-        session = f"{of.name[-4:]} {of.life}{' told' if of.told else ''} {of.way} {sorted(of.forgeries)} apart {of.container}" if of else ""
+        session = (
+            f"{of.name[-4:]} {of.life}{' jobs-known' if of.reports_jobs else ''} {of.way} {sorted(of.forgeries)} apart {of.container}"
+            if of
+            else ""
+        )
         marks = f"{'dies ' if node.dies else ''}{'known ' if node.known else ''}flags {node.flags} uid {node.uid} job {node.job}"
         env = {name: self._filled(value)[:40] for name, value in node.env.items() if name != "PATH"}
-        fate = self.world.fate(node)
+        fate = self.generated.fate(node)
         who = f"{node.at}: pid {self.pid(node)} below {node.parent} {' '.join(node.argv)[-60:]!r}"
         stat = read_stat(self.pid(node))
         marks += f" parent {stat.parent} session {stat.leader} terminal {stat.terminal}" if stat else " is gone"
@@ -406,11 +410,11 @@ def line(pid: int) -> list[int]:
     return found
 
 
-def wait(fact: Callable[[], object], what: str, tale: Callable[[], str]) -> None:
+def wait(fact: Callable[[], object], what: str, describe: Callable[[], str]) -> None:
     until = time.monotonic() + 60
     while not fact():
         if time.monotonic() > until:
-            raise WrongError(f"it never came about that {what}\n{tale()}")
+            raise WrongError(f"it never came about that {what}\n{describe()}")
         time.sleep(0.0005)
 
 
@@ -477,7 +481,7 @@ def one_round(seed: int, real: RealRay | None = None) -> Answer:
         try:
             return round_.play()
         except WrongError as wrong:
-            return {"wrong": str(wrong), "forest": round_.tale()}
+            return {"wrong": str(wrong), "forest": round_.description()}
         finally:
             sweep()
 

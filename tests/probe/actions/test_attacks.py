@@ -1,4 +1,4 @@
-"""Attacks by another user: to make root remove files that he can't remove himself, or to prevent root from acting."""
+"""Attacks by another user: to make root remove files that the user cannot remove, or to prevent root from acting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cockpit.probe.actions.clean import shm
 from cockpit.probe.actions.clean.request import Cleaning
 from cockpit.probe.actions.host_state import HostScanner
 from cockpit.probe.actions.stop import everything
-from tests.probe.actions.grounds import NAME, OTHER, Ground, age, program, session, what, write
+from tests.probe.actions.cleaning import NAME, OTHER, Cleaner, age, names_of, program, session, write
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users"), pytest.mark.process]
 
@@ -37,7 +37,7 @@ def moves(source: Path, target: Path) -> None:
     subprocess.run(["/usr/bin/python3", "-c", script], check=True, user=MALLORY, group=MALLORY, extra_groups=[], cwd="/")
 
 
-class Moving(Ground):
+class Moving(Cleaner):
     """A user moves a folder into the session at the moment when its removal has begun."""
 
     def __init__(self, temp: Path, source: Path, target: Path) -> None:
@@ -51,34 +51,34 @@ class Moving(Ground):
 
 
 @pytest.mark.parametrize("owner", [0, ALICE])
-def test_a_folder_that_is_moved_into_a_dead_session_while_it_is_removed_stays(ground: Ground, owner: int):
-    ground.temp.chmod(0o777)
-    path = session(ground.temp)
-    dear = shared(ground.temp / "live", owner)
+def test_a_folder_that_is_moved_into_a_dead_session_while_it_is_removed_stays(cleaner: Cleaner, owner: int):
+    cleaner.temp.chmod(0o777)
+    path = session(cleaner.temp)
+    dear = shared(cleaner.temp / "live", owner)
     for folder in (path, path / "logs", path / "sockets"):
         folder.chmod(0o777)
-    planned = ground.plan()["targets"]
-    answer = Moving(ground.temp, ground.temp / "live", path / "sockets" / "live").do(planned)
+    planned = cleaner.plan()["targets"]
+    answer = Moving(cleaner.temp, cleaner.temp / "live", path / "sockets" / "live").do(planned)
     assert not dear.exists()
     assert (path / "sockets" / "live" / "inner" / "work.py").exists()
     assert "it belongs to another user, or was moved there after the check" in answer["failed"][0]["error"]
 
 
-def test_another_users_folder_in_a_dead_session_stays_and_is_reported(ground: Ground):
-    ground.temp.chmod(0o777)
-    path = session(ground.temp)
-    shared(ground.temp / "live", ALICE)
+def test_another_users_folder_in_a_dead_session_stays_and_is_reported(cleaner: Cleaner):
+    cleaner.temp.chmod(0o777)
+    path = session(cleaner.temp)
+    shared(cleaner.temp / "live", ALICE)
     path.chmod(0o777)
-    moves(ground.temp / "live", path / "live")
+    moves(cleaner.temp / "live", path / "live")
     age(path)
-    planned = ground.plan()
+    planned = cleaner.plan()
     assert any(note.endswith(f"live is kept: it belongs to {ALICE}") for note in planned["notes"])
-    ground.do(planned["targets"])
+    cleaner.do(planned["targets"])
     assert (path / "live" / "inner" / "work.py").exists()
     assert not (path / "logs" / "raylet.out").exists()
 
 
-def test_endless_files_of_one_user_in_dev_shm_do_not_protect_other_users_files(ground: Ground, monkeypatch: pytest.MonkeyPatch):
+def test_endless_files_of_one_user_in_dev_shm_do_not_protect_other_users_files(cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shm, "MAX_FILES", 10)
     mark = secrets.token_hex(3)
     made = [Path(f"/dev/shm/psm_{mark}{number:02x}") for number in range(30)]
@@ -91,7 +91,7 @@ def test_endless_files_of_one_user_in_dev_shm_do_not_protect_other_users_files(g
             age(path)
         answer: dict[str, Any] = {"targets": [], "refused": [], "notes": []}
         scanner = HostScanner({})
-        shm.plan(Cleaning(ground.request(), scanner, ground.tell, answer), scanner.scan(0))
+        shm.plan(Cleaning(cleaner.request(), scanner, cleaner.tell, answer), scanner.scan(0))
     finally:
         for path in (*made, ours):
             path.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ def test_endless_files_of_one_user_in_dev_shm_do_not_protect_other_users_files(g
 
 
 def test_another_users_raylet_does_not_choose_the_ray_stop_that_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """His session's name comes first; root's `ray stop` would have run as him, and ended nothing of root's."""
+    """The attacker's session sorts first; root's `ray stop` would have run as the attacker and ended nothing of root's."""
     installed = Path(f"/tmp/attack{os.getpid()}") / "ray/core/src/ray/raylet"
     installed.mkdir(parents=True)
     try:
@@ -127,12 +127,12 @@ def test_another_users_raylet_does_not_choose_the_ray_stop_that_is_run(tmp_path:
         shutil.rmtree(f"/tmp/attack{os.getpid()}")
 
 
-def test_a_second_dead_session_does_not_wait_for_the_first(ground: Ground):
-    """A session that another user fills again and again stays; the others are removed."""
-    first, second = session(ground.temp), session(ground.temp, OTHER)
+def test_a_second_dead_session_does_not_wait_for_the_first(cleaner: Cleaner):
+    """A session that another user keeps filling stays; the others are removed."""
+    first, second = session(cleaner.temp), session(cleaner.temp, OTHER)
     shared(first / "logs" / "his", MALLORY)
     age(first)
-    answer = ground.do(ground.plan()["targets"])
-    assert what(answer["done"]) == [OTHER]
-    assert what(answer["failed"]) == [NAME]
+    answer = cleaner.do(cleaner.plan()["targets"])
+    assert names_of(answer["done"]) == [OTHER]
+    assert names_of(answer["failed"]) == [NAME]
     assert not second.exists()

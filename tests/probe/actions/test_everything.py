@@ -35,22 +35,22 @@ def stand_in(folder: Path, script: str) -> RayCommand:
 
 
 def test_its_output_is_reported_line_by_line_and_its_summary_is_kept(tmp_path: Path):
-    told: list[str] = []
+    progress: list[str] = []
     command = stand_in(tmp_path, 'echo "$@"; echo Stopped all 3 Ray processes.; echo some advice')
-    assert run(command, {"grace": 0}, told.append) == "Stopped all 3 Ray processes. (`ray stop` ended with exit code 0)"
-    assert "stop --grace-period 1" in told
+    assert run(command, {"grace": 0}, progress.append) == "Stopped all 3 Ray processes. (`ray stop` ended with exit code 0)"
+    assert "stop --grace-period 1" in progress
 
 
 @pytest.mark.parametrize("script", ["exec sleep 1000", "exec >&- 2>&-; exec sleep 1000"])
 def test_a_command_that_does_not_end_is_killed_and_this_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str):
-    monkeypatch.setattr(everything, "SLACK_S", 0.0)
-    monkeypatch.setattr(everything, "QUIET_S", 0.2)
-    told: list[str] = []
-    assert run(stand_in(tmp_path, script), {"grace": 1}, told.append).endswith("(`ray stop` did not end in time)")
-    assert ("`ray stop` is still running" in told) == (script == "exec sleep 1000")
+    monkeypatch.setattr(everything, "EXTRA_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(everything, "STILL_RUNNING_AFTER_S", 0.2)
+    progress: list[str] = []
+    assert run(stand_in(tmp_path, script), {"grace": 1}, progress.append).endswith("(`ray stop` did not end in time)")
+    assert ("`ray stop` is still running" in progress) == (script == "exec sleep 1000")
 
 
-def test_a_command_that_can_not_be_started_is_a_sentence(tmp_path: Path):
+def test_a_command_that_cannot_be_started_is_one_sentence(tmp_path: Path):
     with pytest.raises(NoWayError, match="can't be started"):
         run(RayCommand(str(tmp_path / "ray"), None), {}, lambda *_: None)
 

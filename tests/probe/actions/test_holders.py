@@ -61,7 +61,7 @@ def test_the_open_files_of_a_process_with_too_much_mapped_are_found(tmp_path: Pa
 
 
 def test_a_file_that_is_mapped_and_closed_meanwhile_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """As whoever maps a file does: it was open before it was mapped."""
+    """A program that maps a file opens it first."""
     file = tmp_path / NAME / "x"
     file.parent.mkdir()
     file.write_bytes(b"x" * 4096)

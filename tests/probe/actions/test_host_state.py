@@ -12,7 +12,7 @@ from cockpit.probe.actions.stop.steps import Stopping
 from cockpit.probe.sample.gpus import GpuReading
 from cockpit.probe.sample.process_kinds import KindVerdict
 from cockpit.probe.sample.sessions import Sessions
-from tests.probe.forests import SESSION, process, raylet, table, worker
+from tests.probe.process_tables import SESSION, process, raylet, table, worker
 
 pytestmark = pytest.mark.process
 
@@ -69,8 +69,8 @@ ELDERS = KindVerdict(
     ],
 )
 def test_a_process_of_several_possible_sessions_is_left_over_if_none_of_them_runs_its_job(jobs, kind):
-    said = [{"session": session, "running": running, "ended": ended} for session, running, ended in jobs]
-    assert apply_job_states({210: ELDERS}, said)[210].kind == kind
+    states = [{"session": session, "running": running, "ended": ended} for session, running, ended in jobs]
+    assert apply_job_states({210: ELDERS}, states)[210].kind == kind
 
 
 def test_a_running_job_outweighs_every_sign_of_death():

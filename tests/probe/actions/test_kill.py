@@ -20,7 +20,7 @@ from cockpit.probe.sample.gpus import GpuReading
 from cockpit.probe.sample.process_kinds import KindVerdict, ProcessFacts
 from cockpit.probe.sample.processes import read_stat
 from cockpit.sources.probes import payload
-from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
+from tests.probe.orphans import Orphan, dead_session, ended_pid, left_variables
 from tests.probe.waiting import until
 from tests.pythons import python_or_skip
 
@@ -73,10 +73,10 @@ def orphan(tmp_path):
     raylet = ended_pid()
     with ExitStack() as kept:
 
-        def begin(*command: str, user: int | None = None) -> Alone:
+        def begin(*command: str, user: int | None = None) -> Orphan:
             if not (tmp_path / str(user) / "ray").exists():
                 dead_session(tmp_path / str(user) / "ray", raylet, user=user)
-            process = Alone(*(command or ("sleep", "60")), environ=left_variables(tmp_path / str(user), raylet), user=user)
+            process = Orphan(*(command or ("sleep", "60")), environ=left_variables(tmp_path / str(user), raylet), user=user)
             kept.callback(process.close)
             return process
 
@@ -87,7 +87,7 @@ def orphan(tmp_path):
 def action(start):
     """The answer of a new acting probe."""
 
-    def ask(stage: str, *processes: subprocess.Popen | Alone, gpus: dict[str, str] | None = None, **more: object) -> dict:
+    def ask(stage: str, *processes: subprocess.Popen | Orphan, gpus: dict[str, str] | None = None, **more: object) -> dict:
         named = {"named": [[process.pid, None] for process in processes]} if processes else {}
         return answer(start("act", json.dumps({"act": "kill", "stage": stage, "grace": 5, **named, **more}), **(gpus or {})))
 
@@ -273,7 +273,7 @@ def test_an_undecided_process_is_reported_also_without_gpu_memory():
     """An orphan may be among them, so `nothing on 1 host` alone would be wrong."""
     process = SimpleNamespace(alive=True, origin=SimpleNamespace(readable=True), details=SimpleNamespace(uid=0, pids=(7,)))
     verdict = KindVerdict("unknown", ("only Ray knows whether job train still runs",), undecided="job")
-    for kind, told in ((verdict, [f"1 process can't be classified{BELOW}"]), (verdict._replace(undecided=None), [])):
+    for kind, expected in ((verdict, [f"1 process can't be classified{BELOW}"]), (verdict._replace(undecided=None), [])):
         look = SimpleNamespace(
             doubts=[],
             table={7: process},
@@ -284,7 +284,7 @@ def test_an_undecided_process_is_reported_also_without_gpu_memory():
             target=lambda pid, kind=kind: {"what": "process", "pid": pid, "kind": kind.kind, "why": list(kind.why), "gpus": []},
         )
         plan = kill.plan({"named": None}, SimpleNamespace(scan=lambda look=look: look), print)
-        assert (plan["targets"], plan["unknown"], len(plan["refused"])) == ([], told, len(told))
+        assert (plan["targets"], plan["unknown"], len(plan["refused"])) == ([], expected, len(expected))
 
 
 # GPU memory
@@ -339,8 +339,8 @@ def test_processes_are_ended_even_if_nvml_hangs_before(action, orphan, gpus, sta
     assert plan["targets"][0]["gpus"] == []
     assert [note for note in plan["notes"] if "NVML has not answered" in note], plan
     unnamed = action("plan", gpus=gpus)["unknown"]
-    told = "NVML has not answered for 3 s: the processes that hold GPU memory are unknown"
-    assert told in unnamed, "another Ray here may add a sentence"
+    expected = "NVML has not answered for 3 s: the processes that hold GPU memory are unknown"
+    assert expected in unnamed, "another Ray here may add a sentence"
     done = action("do", targets=plan["targets"], gpus=gpus)
     assert done["done"], done
     assert done["freed"] == {"gpu": None}
@@ -369,7 +369,7 @@ time.sleep(60)
 
 
 def test_an_orphan_that_only_a_watching_probe_knows_is_ended_only_with_its_evidence(start, action, run):
-    """In a session of its own, with nothing of Ray in its environment, its parents dead."""
+    """In its own session, with nothing of Ray in its environment, its parents dead."""
     words = ["/ray/raylet", "-c", RAYLET, WORKER, "--raylet_socket_name=/x"]
     raylet = run(*words, executable=sys.executable, environ={"PYTHON": sys.executable})
     lonely = int(raylet.stdout.readline())

@@ -13,9 +13,9 @@ pytestmark = pytest.mark.process
 
 
 def lines(request: Any) -> list[dict[str, Any]]:
-    said: list[dict[str, Any]] = []
-    perform(request if isinstance(request, str) else json.dumps(request), said.append)
-    return said
+    answers: list[dict[str, Any]] = []
+    perform(request if isinstance(request, str) else json.dumps(request), answers.append)
+    return answers
 
 
 @pytest.mark.parametrize("text", ["no json", "[]", '{"act": ["kill"], "stage": "plan"}', '{"act": "unheard of"}'])

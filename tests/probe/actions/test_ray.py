@@ -21,7 +21,7 @@ from cockpit.probe.actions import ray
 from cockpit.probe.actions.host_state import HostScanner
 from cockpit.probe.actions.ray import gcs
 from cockpit.sources.probes import payload
-from tests.probe.actions.grounds import program
+from tests.probe.actions.cleaning import program
 
 pytestmark = pytest.mark.process
 
@@ -140,8 +140,8 @@ def test_the_payload_contains_the_program(raylet: Raylet, seen: Path):
     request = json.dumps({"act": "ray", "stage": "plan", "verb": "kill_actor", "ids": [ACTOR], "session": SESSION})
     text = payload.program(["--no-lifeline", "act", request], acting=True)
     with raylet():
-        said = subprocess.run([sys.executable, "-"], input=text, capture_output=True, check=True, cwd="/").stdout
-    assert json.loads(said.splitlines()[-1])["notes"] == ["it was asked"]
+        output = subprocess.run([sys.executable, "-"], input=text, capture_output=True, check=True, cwd="/").stdout
+    assert json.loads(output.splitlines()[-1])["notes"] == ["it was asked"]
     assert "class Gcs" in (seen / "stdin").read_text()
 
 
@@ -167,10 +167,10 @@ def test_a_session_that_does_not_live_here_is_not_asked(raylet: Raylet, seen: Pa
 
 def test_if_there_are_several_sessions_one_must_be_named(raylet: Raylet, seen: Path):
     with raylet(), raylet(OTHER):
-        said = refusal(seen, session=None)
-    assert "choose one by its address" in said
-    assert SESSION in said
-    assert OTHER in said
+        error = refusal(seen, session=None)
+    assert "choose one by its address" in error
+    assert SESSION in error
+    assert OTHER in error
 
 
 def test_do_acts_in_the_session_of_its_plan(raylet: Raylet, seen: Path):
@@ -183,8 +183,8 @@ def test_a_program_that_hangs_is_ended(raylet: Raylet, python: Path, seen: Path,
     monkeypatch.setattr(ray, "PROGRAM_TIMEOUT_S", 0.5)
     stand_in(python, seen, "sleep 1000")
     with raylet():
-        said = ask(stage="do", targets=[TARGET])["error"]
-    assert said.endswith("within 0.5 s: whether anything has ended is unknown")
+        error = ask(stage="do", targets=[TARGET])["error"]
+    assert error.endswith("within 0.5 s: whether anything has ended is unknown")
     assert not Path(f"/proc/{(seen / 'pid').read_text().strip()}").exists()
 
 
@@ -197,19 +197,19 @@ def test_a_dead_actors_process_is_awaited(
         done = {**TARGET, "node": NODE, "pid": pid, "outcome": "Ray reported DEAD 0.2 s after the request"}
         answer = json.dumps({"done": [done], "refused": [], "failed": [], "notes": []})
         stand_in(python, seen, f"{script.format(pid=pid)}\necho '{answer}'")
-        said = ask(stage="do", targets=[TARGET])
-    assert said["done"][0]["outcome"] == (
+        answer = ask(stage="do", targets=[TARGET])
+    assert answer["done"][0]["outcome"] == (
         "Ray reported DEAD 0.2 s after the request" + (f", and its process {pid} has ended" if ends else "")
     )
-    assert said["notes"] == ([] if ends else [f"process {pid} of that actor still runs 0.5 s after Ray reported it dead"])
+    assert answer["notes"] == ([] if ends else [f"process {pid} of that actor still runs 0.5 s after Ray reported it dead"])
 
 
 def test_pids_of_another_node_are_not_searched_here(raylet: Raylet, python: Path, seen: Path):
     done = {**TARGET, "node": "cd" * 28, "pid": os.getpid(), "outcome": "Ray reported DEAD 0.2 s after the request"}
     stand_in(python, seen, f"echo '{json.dumps({'done': [done], 'refused': [], 'failed': [], 'notes': []})}'")
     with raylet():
-        said = ask(stage="do", targets=[TARGET])
-    assert (said["done"][0]["outcome"], said["notes"]) == ("Ray reported DEAD 0.2 s after the request", [])
+        answer = ask(stage="do", targets=[TARGET])
+    assert (answer["done"][0]["outcome"], answer["notes"]) == ("Ray reported DEAD 0.2 s after the request", [])
 
 
 def test_a_python_that_fails_is_quoted_and_one_that_is_gone_is_named(raylet: Raylet, python: Path, seen: Path):

@@ -1,4 +1,4 @@
-"""Attacks on a removal: by links, other names, mounts, races, depth; each tries to lose a file outside, or to bring the removal down."""
+"""Attacks on a removal by links, other names, mounts, races and depth: each tries to lose an outside file or to break the removal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cockpit.probe.actions.removal import Removal, Survey
 from cockpit.probe.sample.sizes import ProtectedFiles
 from cockpit.probe.sample.tree import MovedError
 from cockpit.probe.trust import FOLDER
-from tests.probe.actions.grounds import NAME, age, files_in, listening, session, what, write
+from tests.probe.actions.cleaning import NAME, age, files_in, listening, names_of, session, write
 
 pytestmark = pytest.mark.process
 
@@ -29,7 +29,7 @@ ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Iterator[Path]:
-    """A folder with something in it that must survive, and does."""
+    """A folder with content that must survive, and does."""
     folder = tmp_path / "outside"
     write(folder / "precious")
     write(folder / "below" / "more")
@@ -39,7 +39,7 @@ def outside(tmp_path: Path) -> Iterator[Path]:
 
 @contextmanager
 def meanwhile(deed: Callable[[], None]) -> Iterator[None]:
-    """Does it again and again in a thread, until the block is left."""
+    """Repeats an action in a thread until the block is left."""
     over = threading.Event()
     rounds = [0]
 
@@ -59,14 +59,14 @@ def meanwhile(deed: Callable[[], None]) -> Iterator[None]:
 
 
 class Everything:
-    """All folders, with those of the owner."""
+    """Contains every folder of every owner."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
 def empty(folder: Path, check: Callable[[bool], None] = lambda _fully: None) -> Removal:
-    """Removes everything in it, without checks whether it is alive."""
+    """Removes everything in a folder without checking whether it is alive."""
     removal = Removal(folder.name, ProtectedFiles(), (), (), check, lambda *_: None, Everything())
     top = os.open(folder, FOLDER)
     try:
@@ -79,62 +79,62 @@ def empty(folder: Path, check: Callable[[bool], None] = lambda _fully: None) -> 
 # Links and other names
 
 
-def test_links_are_removed_and_never_followed(ground, outside):
-    path = session(ground.temp)
+def test_links_are_removed_and_never_followed(cleaner, outside):
+    path = session(cleaner.temp)
     for number, target in enumerate((outside, outside / "precious", "/", "..", ".", "loop5", outside / "absent")):
         os.symlink(target, path / f"loop{number}")
         os.symlink(target, path / "logs" / f"loop{number}")
     age(path)
-    assert what(ground.clean()["done"]) == [NAME]
+    assert names_of(cleaner.clean()["done"]) == [NAME]
     assert not path.exists()
 
 
-def test_a_link_is_no_session_folder(ground, outside):
-    shutil.move(session(ground.temp), outside / NAME)
-    os.symlink(outside / NAME, ground.temp / NAME)
-    assert ground.plan() | {"notes": []} == {"targets": [], "refused": [], "notes": []}
-    assert ground.plan(sessions=[NAME])["targets"] == []
+def test_a_link_is_no_session_folder(cleaner, outside):
+    shutil.move(session(cleaner.temp), outside / NAME)
+    os.symlink(outside / NAME, cleaner.temp / NAME)
+    assert cleaner.plan() | {"notes": []} == {"targets": [], "refused": [], "notes": []}
+    assert cleaner.plan(sessions=[NAME])["targets"] == []
 
 
-def test_a_session_folder_that_a_link_or_another_folder_replaced_after_the_plan_stays(ground, outside):
-    path = session(ground.temp)
-    planned = ground.plan()
+def test_a_session_folder_that_a_link_or_another_folder_replaced_after_the_plan_stays(cleaner, outside):
+    path = session(cleaner.temp)
+    planned = cleaner.plan()
     shutil.move(path, outside / NAME)
     os.symlink(outside / NAME, path)
-    assert ground.do(planned["targets"])["failed"][0]["error"] == "it is no longer a folder: it was replaced"
+    assert cleaner.do(planned["targets"])["failed"][0]["error"] == "it is no longer a folder: it was replaced"
     assert (outside / NAME / "logs" / "raylet.out").exists()
     path.unlink()
     precious = write(path / "precious")
     age(path)
-    assert ground.do(planned["targets"])["refused"][0]["reason"] == "it was replaced after the plan was made"
+    assert cleaner.do(planned["targets"])["refused"][0]["reason"] == "it was replaced after the plan was made"
     assert precious.exists()
 
 
-def test_a_temp_dir_that_a_link_replaced_after_the_plan_loses_nothing_there(ground, outside):
-    session(ground.temp)
-    planned = ground.plan()
-    ground.temp.rename(f"{ground.temp}.was")
+def test_a_temp_dir_that_a_link_replaced_after_the_plan_loses_nothing_there(cleaner, outside):
+    session(cleaner.temp)
+    planned = cleaner.plan()
+    cleaner.temp.rename(f"{cleaner.temp}.was")
     there = age(write(outside / NAME / "precious").parent)
-    ground.temp.symlink_to(outside)
+    cleaner.temp.symlink_to(outside)
     try:
-        assert ground.do(planned["targets"])["done"] == []
+        assert cleaner.do(planned["targets"])["done"] == []
         assert (there / "precious").exists()
     finally:
-        ground.temp.unlink()
-        Path(f"{ground.temp}.was").rename(ground.temp)
+        cleaner.temp.unlink()
+        Path(f"{cleaner.temp}.was").rename(cleaner.temp)
 
 
-def test_a_file_with_other_names_loses_only_the_one_in_the_session_and_frees_nothing(ground, outside):
-    path = session(ground.temp)
-    before = ground.plan()["targets"][0]["size"]
-    other = write(ground.temp / "other", 1 << 20)
+def test_a_file_with_other_names_loses_only_the_one_in_the_session_and_frees_nothing(cleaner, outside):
+    path = session(cleaner.temp)
+    before = cleaner.plan()["targets"][0]["size"]
+    other = write(cleaner.temp / "other", 1 << 20)
     os.link(other, path / "linked")
     write(path / "twice", 1 << 20)
     os.link(path / "twice", path / "logs" / "twice")
     age(path)
-    planned = ground.plan()
+    planned = cleaner.plan()
     assert planned["targets"][0]["size"] == before + (2 << 20)
-    assert ground.do(planned["targets"])["freed"]["disk"] == before + (1 << 20)
+    assert cleaner.do(planned["targets"])["freed"]["disk"] == before + (1 << 20)
     assert other.stat().st_nlink == 1
     assert other.stat().st_size == 1 << 20
 
@@ -150,16 +150,16 @@ def mount(kind: str, outside: Path, point: Path, mounts: list[Path]) -> None:
 
 @ROOT
 @pytest.mark.parametrize("kind", ["tmpfs", "bind", "file"])
-def test_a_session_in_which_something_is_mounted_stays(ground, outside, mounts, kind):
-    path = session(ground.temp)
+def test_a_session_in_which_something_is_mounted_stays(cleaner, outside, mounts, kind):
+    path = session(cleaner.temp)
     point = path / "logs" / "a b\n\\c"
     point.touch() if kind == "file" else point.mkdir()
     age(path)
-    planned = ground.plan()
+    planned = cleaner.plan()
     mount(kind, outside, point, mounts)
     expected = f"something is mounted in it, at {str(point).replace(chr(92), chr(92) * 2)}: unmount that first"
-    assert ground.plan()["refused"][0]["reason"] == expected
-    assert ground.do(planned["targets"])["refused"][0]["reason"] == expected
+    assert cleaner.plan()["refused"][0]["reason"] == expected
+    assert cleaner.do(planned["targets"])["refused"][0]["reason"] == expected
     assert (path / "logs" / "raylet.out").exists()
 
 
@@ -245,13 +245,13 @@ def test_a_name_exchanged_for_a_link_all_the_time_loses_nothing_outside(tmp_path
 
 
 @pytest.mark.parametrize("moved", ["a", "a/b", "a/b/c"])
-def test_a_folder_that_is_moved_out_midway_keeps_its_remaining_files(ground, outside, monkeypatch, moved):
-    path = session(ground.temp)
+def test_a_folder_that_is_moved_out_midway_keeps_its_remaining_files(cleaner, outside, monkeypatch, moved):
+    path = session(cleaner.temp)
     for number in range(50):
         write(path / "a" / "b" / "c" / f"{number}", 10)
         write(path / "a" / "b" / f"{number}", 10)
     age(path)
-    planned = ground.plan()
+    planned = cleaner.plan()
     unlink = os.unlink
     left: list[int] = []
 
@@ -262,19 +262,19 @@ def test_a_folder_that_is_moved_out_midway_keeps_its_remaining_files(ground, out
             left.append(sum(file.is_file() for file in (outside / "saved").rglob("*")))
 
     monkeypatch.setattr("cockpit.probe.actions.removal.os.unlink", rescue)
-    (failed,) = ground.do(planned["targets"])["failed"]
+    (failed,) = cleaner.do(planned["targets"])["failed"]
     monkeypatch.undo()
     assert "was moved" in failed["error"]
     assert left[0] >= 20
     assert sum(file.is_file() for file in (outside / "saved").rglob("*")) == left[0]
 
 
-def test_a_session_that_comes_alive_midway_loses_no_more(ground, monkeypatch):
-    path = session(ground.temp)
+def test_a_session_that_comes_alive_midway_loses_no_more(cleaner, monkeypatch):
+    path = session(cleaner.temp)
     for number in range(2000):
         (path / "logs" / f"{number}.log").touch()
     age(path)
-    planned = ground.plan()
+    planned = cleaner.plan()
     unlink = os.unlink
     removed: list[str] = []
     with ExitStack() as raylet, monkeypatch.context() as patched:
@@ -286,7 +286,7 @@ def test_a_session_that_comes_alive_midway_loses_no_more(ground, monkeypatch):
                 raylet.enter_context(listening(path / "sockets" / "raylet"))
 
         patched.setattr("cockpit.probe.actions.removal.os.unlink", come_alive)
-        (failed,) = ground.do(planned["targets"])["failed"]
+        (failed,) = cleaner.do(planned["targets"])["failed"]
     assert failed["error"].startswith("stopped midway: it is alive: a raylet listens on its socket; before that, ")
     assert 1000 < len(os.listdir(path / "logs")) < 2000
     assert (path / "sockets" / "raylet").exists()
@@ -304,9 +304,9 @@ def test_the_sockets_are_removed_last_and_only_after_one_more_check(tmp_path):
     assert not list((tmp_path / "folder").iterdir())
 
 
-def test_a_writer_that_never_stops_ends_in_a_sentence(ground):
-    path = session(ground.temp)
-    planned = ground.plan()
+def test_a_writer_that_never_stops_ends_in_a_sentence(cleaner):
+    path = session(cleaner.temp)
+    planned = cleaner.plan()
 
     def fill() -> None:
         try:
@@ -315,8 +315,8 @@ def test_a_writer_that_never_stops_ends_in_a_sentence(ground):
             (path / "logs").mkdir(parents=True, exist_ok=True)
 
     with meanwhile(fill):
-        answer = ground.do(planned["targets"])
-    assert [*answer["failed"], *answer["done"]], "it ended, whoever won"
+        answer = cleaner.do(planned["targets"])
+    assert [*answer["failed"], *answer["done"]], "it ended in either case"
     assert not (path / "runtime_resources").exists()
 
 
@@ -324,8 +324,8 @@ def test_a_writer_that_never_stops_ends_in_a_sentence(ground):
 
 
 @ROOT
-def test_pipes_sockets_devices_and_odd_names_are_removed_without_opening(ground):
-    path = session(ground.temp)
+def test_pipes_sockets_devices_and_odd_names_are_removed_without_opening(cleaner):
+    path = session(cleaner.temp)
     os.mkfifo(path / "pipe")
     os.mknod(path / "zero", stat.S_IFCHR | 0o600, os.makedev(1, 5))
     os.mknod(path / "disk", stat.S_IFBLK | 0o600, os.makedev(7, 250))
@@ -334,37 +334,37 @@ def test_pipes_sockets_devices_and_odd_names_are_removed_without_opening(ground)
     for name in (b"line\nbreak", b"\xff\xfe.pt", b" ", b"-rf", b"a" * 255, b"\\"):
         os.close(os.open(os.fsencode(path) + b"/logs/" + name, os.O_CREAT))
     age(path)
-    assert what(ground.clean()["done"]) == [NAME]
+    assert names_of(cleaner.clean()["done"]) == [NAME]
     assert not path.exists()
 
 
 @ROOT
-def test_many_folders_of_another_user_are_not_entered_and_some_are_named(ground):
-    path = session(ground.temp)
+def test_many_folders_of_another_user_are_not_entered_and_some_are_named(cleaner):
+    path = session(cleaner.temp)
     for number in range(30):
         write(path / "logs" / f"theirs{number}" / "deep" / "file")
         os.chown(path / "logs" / f"theirs{number}", 65534, 65534)
     age(path)
-    planned = ground.plan()
-    told = [note for note in planned["notes"] if "nobody" in note]
-    assert len(told) == 10
+    planned = cleaner.plan()
+    notes = [note for note in planned["notes"] if "nobody" in note]
+    assert len(notes) == 10
     assert any("the same applies to 20 more" in note for note in planned["notes"])
-    assert planned["targets"][0]["files"] == 3, "what lies in them is not counted"
+    assert planned["targets"][0]["files"] == 3, "their content is not counted"
 
 
-def test_too_many_checkpoints_are_left_to_a_person(ground, monkeypatch):
+def test_too_many_checkpoints_are_left_to_a_person(cleaner, monkeypatch):
     monkeypatch.setattr("cockpit.probe.sample.sizes.MAX_PROTECTED_CHARS", 100)
-    path = session(ground.temp)
+    path = session(cleaner.temp)
     for number in range(10):
         write(path / "logs" / f"model{number}.pt")
     age(path)
-    planned = ground.plan()
+    planned = cleaner.plan()
     assert planned["targets"] == []
     assert "too many files in it look like checkpoints" in str(planned["refused"])
 
 
-def test_a_tree_deeper_than_the_longest_path_is_removed(ground):
-    path = session(ground.temp)
+def test_a_tree_deeper_than_the_longest_path_is_removed(cleaner):
+    path = session(cleaner.temp)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     here = os.open(path, FOLDER)
     for _ in range(5000):
@@ -377,23 +377,23 @@ def test_a_tree_deeper_than_the_longest_path_is_removed(ground):
     age(path)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
     try:
-        planned = ground.plan()
+        planned = cleaner.plan()
         assert planned["targets"][0]["files"] == 4
-        assert what(ground.do(planned["targets"])["done"]) == [NAME]
+        assert names_of(cleaner.do(planned["targets"])["done"]) == [NAME]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert not path.exists()
 
 
 @ROOT
-def test_an_unremovable_file_is_named_and_all_others_are_removed(ground):
-    path = session(ground.temp)
+def test_an_unremovable_file_is_named_and_all_others_are_removed(cleaner):
+    path = session(cleaner.temp)
     stuck = write(path / "logs" / "stuck")
     if subprocess.run(["chattr", "+i", str(stuck)], check=False, capture_output=True).returncode:
         pytest.skip("no immutable files on this file system")
     age(path)
     try:
-        (failed,) = ground.clean()["failed"]
+        (failed,) = cleaner.clean()["failed"]
     finally:
         subprocess.run(["chattr", "-i", str(stuck)], check=True)
     assert failed["error"].startswith("logs/stuck could not be removed: Operation not permitted; 3 files removed, ")
@@ -401,18 +401,18 @@ def test_an_unremovable_file_is_named_and_all_others_are_removed(ground):
 
 
 @ROOT
-def test_a_folder_that_may_not_be_read_leaves_the_size_unknown_and_stays(ground):
+def test_a_folder_that_may_not_be_read_leaves_the_size_unknown_and_stays(cleaner):
     """Root can read everything, so another user counts and removes here."""
-    path = session(ground.temp)
+    path = session(cleaner.temp)
     write(path / "closed" / "x")
-    for file in (ground.temp, path, *path.rglob("*")):
+    for file in (cleaner.temp, path, *path.rglob("*")):
         os.chown(file, 65534, 65534)
     (path / "closed").chmod(0)
     age(path)
     os.seteuid(65534)
     try:
-        planned = ground.plan()
-        answer = ground.do(planned["targets"])
+        planned = cleaner.plan()
+        answer = cleaner.do(planned["targets"])
     finally:
         os.seteuid(0)
     assert (planned["targets"][0]["size"], planned["targets"][0]["files"]) == (None, None)
@@ -422,12 +422,12 @@ def test_a_folder_that_may_not_be_read_leaves_the_size_unknown_and_stays(ground)
 
 
 @ROOT
-def test_a_plain_user_can_not_remove_another_users_session(ground):
-    path = session(ground.temp)
-    os.chmod(ground.temp, 0o777)
+def test_a_plain_user_cannot_remove_another_users_session(cleaner):
+    path = session(cleaner.temp)
+    os.chmod(cleaner.temp, 0o777)
     os.seteuid(65534)
     try:
-        planned = ground.plan(sessions=[NAME])
+        planned = cleaner.plan(sessions=[NAME])
     finally:
         os.seteuid(0)
     assert planned["targets"] == []
@@ -437,10 +437,10 @@ def test_a_plain_user_can_not_remove_another_users_session(ground):
 def test_progress_is_reported_a_few_times_a_second(tmp_path):
     for number in range(3000):
         write(tmp_path / "folder" / f"{number % 10}" / f"{number}", 1)
-    told: list[float] = []
+    times: list[float] = []
     top = os.open(tmp_path / "folder", FOLDER)
     began = time.monotonic()
-    Survey("folder", top, lambda *_: told.append(time.monotonic()))
-    Removal("folder", ProtectedFiles(), (), (), lambda _: None, lambda *_: told.append(time.monotonic()), Everything()).empty(top, 3000)
+    Survey("folder", top, lambda *_: times.append(time.monotonic()))
+    Removal("folder", ProtectedFiles(), (), (), lambda _: None, lambda *_: times.append(time.monotonic()), Everything()).empty(top, 3000)
     os.close(top)
-    assert 2 <= len(told) <= 2 + (time.monotonic() - began) * 5
+    assert 2 <= len(times) <= 2 + (time.monotonic() - began) * 5

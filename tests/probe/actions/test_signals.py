@@ -46,10 +46,10 @@ def run():
     """Starts a process, waits for its first line if `said`, and ends it after the test."""
     with ExitStack() as kept:
 
-        def begin(*command: str, said: bool = False, **more: object) -> subprocess.Popen:
-            process = kept.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE if said else None, **more))
+        def begin(*command: str, prints: bool = False, **more: object) -> subprocess.Popen:
+            process = kept.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE if prints else None, **more))
             kept.callback(process.kill)
-            if said:
+            if prints:
                 process.line = process.stdout.readline()
             return process
 
@@ -58,7 +58,7 @@ def run():
 
 @pytest.fixture(params=["pidfd", "old Python", "no pidfd"])
 def way(request, monkeypatch):
-    """Each way there is to hold a process."""
+    """Each way to hold a process."""
     if request.param == "old Python":
         monkeypatch.delattr(os, "pidfd_open", raising=False)
         monkeypatch.delattr(signal, "pidfd_send_signal", raising=False)
@@ -89,7 +89,7 @@ def test_a_process_that_honours_term_is_never_killed(run, way):
 
 
 def test_a_process_that_ignores_term_is_killed_after_the_grace_and_not_before(run, way):
-    process = run(sys.executable, "-c", STUBBORN, said=True)
+    process = run(sys.executable, "-c", STUBBORN, prints=True)
     began = time.monotonic()
     found = ending(process, 0.4)
     assert time.monotonic() - began > 0.4
@@ -99,7 +99,7 @@ def test_a_process_that_ignores_term_is_killed_after_the_grace_and_not_before(ru
 
 
 def test_with_only_term_a_process_that_ignores_it_stays_and_is_reported_and_force_kills_it_at_once(run):
-    process = run(sys.executable, "-c", STUBBORN, said=True)
+    process = run(sys.executable, "-c", STUBBORN, prints=True)
     found = ending(process, 0.2, last=None)
     assert not found.gone
     assert "last signal: SIGTERM" in found.text
@@ -115,7 +115,7 @@ def test_a_stopped_process_is_continued_so_that_term_ends_it(run, way):
     assert ending(process, 20.0).text.startswith("ended by SIGTERM")
 
 
-def test_this_program_and_its_ancestors_can_not_be_held():
+def test_this_program_and_its_ancestors_cannot_be_held():
     for pid in (os.getpid(), os.getppid(), 1):
         with pytest.raises(ProtectedError):
             open_handle(pid, read_stat(pid).ticks)
@@ -138,7 +138,7 @@ def test_a_zombie_has_ended(run, way):
 
 def test_a_process_whose_main_thread_has_ended_is_alive(run, way):
     """It looks like a zombie but keeps all its resources: a process that hangs in a driver often has such a live thread."""
-    process = run(sys.executable, "-c", LEADERLESS, said=True)
+    process = run(sys.executable, "-c", LEADERLESS, prints=True)
     until(lambda: b" Z " in Path(f"/proc/{process.pid}/stat").read_bytes(), "the main thread ends")
     one = held(process)
     assert one.state() is not None
@@ -146,11 +146,11 @@ def test_a_process_whose_main_thread_has_ended_is_alive(run, way):
 
 
 def test_a_process_that_hangs_in_the_kernel_is_reported(run, tmp_path):
-    """A parent in vfork waits as one in a driver does."""
+    """A parent in vfork waits like a process in a driver."""
     compiler = shutil.which("cc") or pytest.skip("no C compiler here")
     (tmp_path / "hanging.c").write_text(HANGING)
     subprocess.run([compiler, "-w", "-o", tmp_path / "hanging", tmp_path / "hanging.c"], check=True)
-    process = run(str(tmp_path / "hanging"), said=True)
+    process = run(str(tmp_path / "hanging"), prints=True)
     try:
         until(lambda: read_stat(process.pid).state == "D", "it hangs")
         found = ending(process, 0.2, last=None)

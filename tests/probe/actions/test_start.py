@@ -25,7 +25,7 @@ from cockpit.probe.sample.gpus import GpuReading
 from cockpit.probe.sample.network import listening_sockets
 from cockpit.probe.sample.sessions import Sessions
 from cockpit.sources.probes import payload
-from tests.probe import forests
+from tests.probe import process_tables
 from tests.probe.actions.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, plan_and_do, raylet, request, run_stage, stand_in
 from tests.probe.waiting import until
 
@@ -95,7 +95,7 @@ def test_the_start_goes_on_if_its_caller_is_killed_midway(notes: Path, gcs: str)
         until((notes / "begun").exists)
         os.killpg(probe.pid, signal.SIGKILL)
     done = run_stage(start.do, {**asked, "targets": plan["targets"]})
-    assert [one["outcome"] for one in done["done"]] == [f"already runs: {SESSION}"], "whoever comes next waits for it"
+    assert [one["outcome"] for one in done["done"]] == [f"already runs: {SESSION}"], "the next start waits for it"
     assert Path(f"/proc/{int((notes / 'pid').read_text())}").exists()
 
 
@@ -298,15 +298,17 @@ WRONG_TOKEN = "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: 
     ],
 )
 def test_causes_are_found_in_rays_output(text: str, cause: str):
-    said = Outcome(1, text, "/log").sentence
-    assert said.startswith(cause)
-    assert text.splitlines()[-1].strip()[:100] in said
+    sentence = Outcome(1, text, "/log").sentence
+    assert sentence.startswith(cause)
+    assert text.splitlines()[-1].strip()[:100] in sentence
 
 
 @pytest.mark.parametrize(("owner", "user", "counts"), [(7, 7, True), (7, 666, False), (666, 7, False), (7, 0, True)])
 def test_a_raylet_counts_for_its_session_only_as_its_owner_or_root(owner, user, counts):
-    one = forests.raylet(uid=user)
-    look = HostState(forests.table(one), {}, GpuReading(), Sessions(of={100: forests.folder(forests.SESSION, 100, uid=owner)}))
+    one = process_tables.raylet(uid=user)
+    look = HostState(
+        process_tables.table(one), {}, GpuReading(), Sessions(of={100: process_tables.folder(process_tables.SESSION, 100, uid=owner)})
+    )
     assert is_of_its_owner(look, one) is counts
 
 

@@ -29,8 +29,8 @@ from cockpit.probe.sample.proc import user_name
 from cockpit.probe.sample.process_kinds import Driver, ProcessFacts, SessionFolder
 from cockpit.probe.sample.processes import ScannedProcess, read_stat
 from cockpit.probe.sample.sessions import Sessions
-from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
-from tests.probe.forests import FOLDERS, NODE, OTHER, RAY, SESSION, gcs, left, process, raylet, table, worker
+from tests.probe.orphans import Orphan, dead_session, ended_pid, left_variables
+from tests.probe.process_tables import FOLDERS, NODE, OTHER, RAY, SESSION, gcs, left, process, raylet, table, worker
 
 pytestmark = pytest.mark.process
 
@@ -198,7 +198,7 @@ def test_job_states_of_an_ended_session_do_not_count(tmp_path: Path):
     session = dead_session(tmp_path / "ray", raylet_pid)
     request = {"targets": [], "grace": 1, "jobs": [{"session": session.name, "running": ["02000000"], "ended": []}]}
     scanner = HostScanner(request)
-    with closing(Alone("sleep", "600", environ=left_variables(tmp_path, raylet_pid))) as child:
+    with closing(Orphan("sleep", "600", environ=left_variables(tmp_path, raylet_pid))) as child:
         assert scanner.scan().verdicts[child.pid].kind == "child", "its job runs, Ray says"
         Stopping(request, scanner, lambda *_: None, session.name).sweep()
         assert child.poll() is not None

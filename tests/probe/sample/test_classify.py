@@ -8,7 +8,22 @@ import pytest
 
 from cockpit.probe.sample.process_kinds import SeenWorker, SocketListener
 from cockpit.probe.sample.processes import ScannedProcess
-from tests.probe.forests import NODE, OTHER, RAY, SESSION, USER, folder, gcs, judged, kinds, left, process, raylet, worker, worker_log
+from tests.probe.process_tables import (
+    NODE,
+    OTHER,
+    RAY,
+    SESSION,
+    USER,
+    folder,
+    gcs,
+    judged,
+    kinds,
+    left,
+    process,
+    raylet,
+    worker,
+    worker_log,
+)
 
 EVIL = 666
 ROOT = 0
@@ -314,17 +329,17 @@ def test_an_orphan_stays_one_under_any_reaper(parent):
 
 
 @pytest.mark.parametrize(
-    ("now", "said"),
+    ("now", "expected"),
     [
         (process(100, "postgres"), "now postgres"),
         (raylet(ticks=9000), "started later"),
         (process(100, "raylet", state="Z"), DEAD.replace(" (", ", a zombie (")),
     ],
 )
-def test_a_raylet_is_dead_if_its_pid_belongs_to_another_process_or_a_zombie(now, said):
+def test_a_raylet_is_dead_if_its_pid_belongs_to_another_process_or_a_zombie(now, expected):
     found = judged(now, left(210, ticks=2100))[210]
     assert found.kind == "orphan"
-    assert said in found.why[0]
+    assert expected in found.why[0]
 
 
 def test_a_process_of_a_submitted_job_in_a_dead_session_is_an_orphan():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cockpit.probe.sample.containers import ContainerRef, find_container, why_probed_inside
-from tests.probe.forests import judged, process, table
+from tests.probe.process_tables import judged, process, table
 
 ID = "0123456789ab" + "c" * 52
 CONMON = f"/usr/bin/conmon --api-version 1 -c {ID} -u {ID} -r /usr/bin/runc -n train --exit-dir /run/libpod/exits"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.sample import fillers as module
-from cockpit.probe.sample.fillers import Filler, Fillers, count_disk, tell
+from cockpit.probe.sample.fillers import Filler, Fillers, count_disk, describe_disk
 from cockpit.probe.sample.origin import ProcessOrigin
 from cockpit.probe.sample.process_kinds import SessionFolder
 from cockpit.probe.sample.processes import Details, ProcessScanner, ScannedProcess
@@ -45,7 +45,7 @@ def write(path: Path, mib: float = 8) -> Path:
     return path
 
 
-def looked(disk: Path, *, temps: tuple[str, ...] = (), scan: bool = False) -> dict[str, Filler]:
+def fillers_of(disk: Path, *, temps: tuple[str, ...] = (), scan: bool = False) -> dict[str, Filler]:
     """The fillers of `disk`, by their path in it."""
     table = ProcessScanner().scan() if scan else {}
     found = count_disk(str(disk), temps or (f"{disk}/ray",), table, never_pause, (SessionFolder(f"{disk}/ray/{NAME}", uid=0),))
@@ -57,9 +57,9 @@ def test_files_that_belong_together_are_summed_and_the_largest_comes_first(disk)
     write(disk / "run" / "one" / "global_step_1" / "a.pt")
     write(disk / "run" / "one" / "global_step_2" / "a.pt", 4)
     write(disk / "home" / ".cache" / "vllm" / "x", 2)
-    found = looked(disk)
-    told = [(path, one.files.kind, one.size // MIB, one.number) for path, one in found.items()]
-    assert told == [
+    found = fillers_of(disk)
+    listed = [(path, one.files.kind, one.size // MIB, one.number) for path, one in found.items()]
+    assert listed == [
         (str(log.relative_to(disk)), "driver_log", 20, 1),
         ("run/one", "checkpoints", 12, 2),
         ("home/.cache/vllm", "cache", 2, 1),
@@ -72,7 +72,7 @@ def test_unknown_files_are_named_by_the_narrowest_folder_that_holds_nearly_all_o
         write(disk / "data" / "alice" / "deep" / "er" / f"{number}.bin", 2)
     write(disk / "data" / "bob" / "x.bin", 0.1)
     large = write(disk / "dump.sql", 8)
-    assert [(path, one.files.kind) for path, one in looked(disk).items()] == [("data/alice/deep/er", "folder"), ("dump.sql", "file")]
+    assert [(path, one.files.kind) for path, one in fillers_of(disk).items()] == [("data/alice/deep/er", "folder"), ("dump.sql", "file")]
     assert large.exists()
 
 
@@ -83,7 +83,7 @@ def test_links_are_not_followed_other_disks_not_entered_and_hard_links_counted_o
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", disk / "inner"], check=True)
     write(disk / "inner" / "x.bin", 16)
     os.link(write(disk / "a" / "one.bin"), disk / "a" / "two.bin")
-    found = looked(disk)
+    found = fillers_of(disk)
     subprocess.run(["umount", disk / "inner"], check=True)
     assert [(path, one.size // MIB) for path, one in found.items()] == [("a/one.bin", 8)] or list(found) == ["a/two.bin"]
 
@@ -104,7 +104,7 @@ def test_a_process_that_writes_a_file_is_named_and_a_file_without_a_name_is_foun
     code = f"a = open({str(log)!r}, 'wb'); a.write(b'x' * (8 << 20)); b = open({str(gone)!r}, 'wb'); b.write(b'x' * (16 << 20))"
     code += f"; a.flush(); b.flush(); import os, sys; os.unlink({str(gone)!r}); print(flush=True); sys.stdin.read()"
     with living(code) as pid:
-        found = looked(disk, scan=True)
+        found = fillers_of(disk, scan=True)
     assert [(path, one.files.kind, one.holder) for path, one in found.items()] == [("gone.bin", "deleted", pid), ("out.log", "file", pid)]
 
 
@@ -112,7 +112,7 @@ def test_the_run_of_checkpoints_is_known_by_the_process_that_was_started_with_th
     write(disk / "ckpt" / "run1" / "global_step_5" / "a.pt")
     write(disk / "ckpt" / "run10" / "global_step_5" / "a.pt")
     with living("import sys; print(flush=True); sys.stdin.read()", f"trainer.default_local_dir={disk}/ckpt/run1") as pid:
-        found = looked(disk, scan=True)
+        found = fillers_of(disk, scan=True)
     assert found["ckpt/run1"].holder == pid
     assert found["ckpt/run10"].holder is None
 
@@ -130,15 +130,15 @@ def test_a_count_that_reaches_a_limit_is_not_whole(disk, monkeypatch):
 def test_a_name_that_is_no_utf_8_can_be_sent(disk):
     write(disk / "a" / os.fsdecode(b"\xff\x1b.bin"), 20)
     found = count_disk(str(disk), (), {}, never_pause)
-    (told,) = tell(str(disk), found, {}, str)["fillers"]
-    assert told["path"] == f"{disk}/a/\\xff\x1b.bin"
+    (filler,) = describe_disk(str(disk), found, {}, str)["fillers"]
+    assert filler["path"] == f"{disk}/a/\\xff\x1b.bin"
 
 
 def test_a_log_is_known_only_in_a_session_s_folder_and_with_its_owner(disk):
     write(disk / "else" / NAME / "logs" / "job-driver-train1.log", 20)
     planted = write(disk / "ray" / NAME / "logs" / "job-driver-train2.log")
     os.chown(planted, 1001, 1001)
-    assert {(path, one.files.kind, one.files.job, one.files.session) for path, one in looked(disk).items()} == {
+    assert {(path, one.files.kind, one.files.job, one.files.session) for path, one in fillers_of(disk).items()} == {
         (f"else/{NAME}/logs/job-driver-train1.log", "file", "", ""),
         (f"ray/{NAME}/logs/job-driver-train2.log", "file", "", ""),
     }
@@ -147,7 +147,7 @@ def test_a_log_is_known_only_in_a_session_s_folder_and_with_its_owner(disk):
 def test_a_session_s_folder_may_be_reached_by_a_link(disk):
     log = write(disk / "big" / NAME / "logs" / "job-driver-train1.log")
     (disk / "ray").symlink_to(disk / "big")
-    assert looked(disk)[str(log.relative_to(disk))].files.job == "train1"
+    assert fillers_of(disk)[str(log.relative_to(disk))].files.job == "train1"
 
 
 def test_a_huge_folder_leaves_time_for_those_after_it(disk, monkeypatch):
@@ -203,7 +203,7 @@ def test_an_answer_has_its_age_and_is_dropped_after_three_intervals_or_when_the_
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 2.9 * module.RECOUNT_INTERVAL_S)
     (found,) = fillers.known().values()
-    assert time.time() - tell(str(disk), found, {}, str)["seen"] == pytest.approx(2.9 * module.RECOUNT_INTERVAL_S, abs=20)
+    assert time.time() - describe_disk(str(disk), found, {}, str)["seen"] == pytest.approx(2.9 * module.RECOUNT_INTERVAL_S, abs=20)
     monkeypatch.setattr(time, "monotonic", lambda: now + 3.1 * module.RECOUNT_INTERVAL_S)
     assert not fillers.known()
     fillers._count(str(disk), 0.9)

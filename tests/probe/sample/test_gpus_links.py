@@ -24,8 +24,9 @@ class Nvml:
     NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY, NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY, NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS = 161, 162, 215
 
     def __init__(self, **values: Any) -> None:
-        told = {"count": 2, "states": [1, 0], "replays": [5, 0], "recoveries": [1, 0], "events": [None, None], **values}
-        self.fields = {91: [told["count"]], 165: told["states"], 161: told["replays"], 162: told["recoveries"], 215: told["events"]}
+        counts = {"count": 2, "states": [1, 0], "replays": [5, 0], "recoveries": [1, 0], "events": [None, None], **values}
+        numbers = {165: "states", 161: "replays", 162: "recoveries", 215: "events"}
+        self.fields = {91: [counts["count"]], **{number: counts[name] for number, name in numbers.items()}}
 
     def nvmlDeviceGetFieldValues(self, _: object, fields: list[tuple[int, int]]) -> list[SimpleNamespace]:  # noqa: N802 NVML's name
         values = [self.fields[number][link] if link < len(self.fields[number]) else None for number, link in fields]
@@ -39,12 +40,12 @@ class Nvml:
 
 
 def nvlinks(nvml: Any) -> tuple[int | None, ...]:
-    told = read_links(nvml, None)
-    return told["nvlinks"], told["nvlinks_active"], told["nvlink_errors"]
+    links = read_links(nvml, None)
+    return links["nvlinks"], links["nvlinks_active"], links["nvlink_errors"]
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "expected"),
     [
         ({}, (2, 1, 6)),
         ({"count": 0}, (0, 0, None)),
@@ -57,8 +58,8 @@ def nvlinks(nvml: Any) -> tuple[int | None, ...]:
         ({"count": 10**6}, (10**6, None, 6)),
     ],
 )
-def test_links_and_their_errors_are_counted_and_a_field_that_a_generation_lacks_is_unknown_and_never_0(values, told):
-    assert nvlinks(Nvml(**values)) == told
+def test_links_and_their_errors_are_counted_and_a_field_that_a_generation_lacks_is_unknown_and_never_0(values, expected):
+    assert nvlinks(Nvml(**values)) == expected
 
 
 def test_an_older_driver_is_asked_link_by_link():
@@ -73,10 +74,10 @@ def test_at_most_the_possible_number_of_links_is_read():
 
 
 def test_functions_and_fields_that_an_old_pynvml_lacks_are_unknown():
-    told = read_links(SimpleNamespace(NVMLError=NvmlError), None)
-    assert set(told.values()) == {None}
+    links = read_links(SimpleNamespace(NVMLError=NvmlError), None)
+    assert set(links.values()) == {None}
 
 
 def test_one_unknown_number_of_pcie_leaves_the_others():
-    told = read_links(Nvml(), None)
-    assert (told["pcie_width"], told["pcie_replays"], told["pcie_generation"]) == (16, None, None)
+    links = read_links(Nvml(), None)
+    assert (links["pcie_width"], links["pcie_replays"], links["pcie_generation"]) == (16, None, None)

@@ -8,7 +8,7 @@ import pytest
 
 from cockpit.probe.sample import host
 from cockpit.probe.sample.network import addresses
-from tests.probe.forests import raylet
+from tests.probe.process_tables import raylet
 
 GIB = 1 << 30
 MEMINFO = f"MemTotal: {64 * GIB // 1024} kB\nMemFree: 1 kB\nMemAvailable: {40 * GIB // 1024} kB\nSwapTotal: 999 kB\n"

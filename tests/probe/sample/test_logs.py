@@ -59,7 +59,7 @@ def test_the_last_lines_are_searched_at_the_end_of_the_log_and_sent_in_steps(tem
     assert read_text(temp, "a.out", 5) == ("third\n", None)
     assert read_text(temp, "a.out")[0] == "first\nsecond\nthird\n"
     (folder / "a.out").write_text("x" * 100 + "end")
-    assert read_text(temp, "a.out", 5) == ("end", None), "of a very long line, only the end is read"
+    assert read_text(temp, "a.out", 5) == ("end", None), "only the end of a very long line is read"
 
 
 def test_names_that_match_are_listed(temp, folder, monkeypatch):
@@ -123,16 +123,16 @@ def test_a_name_that_is_no_session_here_has_no_logs(temp, folder, session):
 
 def test_a_followed_log_continues_with_new_lines_and_after_truncation_from_its_beginning(temp, folder, monkeypatch):
     monkeypatch.setattr(logs, "POLL_INTERVAL_S", 0.001)
-    monkeypatch.setattr(logs, "QUIET_S", 0.0)
+    monkeypatch.setattr(logs, "EMPTY_ANSWER_AFTER_S", 0.0)
     path = folder / "a.out"
     path.write_text("one\n")
-    heard, steps = [], iter(["two\n", "", None])
+    received, steps = [], iter(["two\n", "", None])
 
     class LeftError(Exception):
         pass
 
-    def hear(answer):
-        heard.append(answer["text"])
+    def receive(answer):
+        received.append(answer["text"])
         if answer["text"]:
             return
         step = next(steps)
@@ -145,5 +145,5 @@ def test_a_followed_log_continues_with_new_lines_and_after_truncation_from_its_b
             path.write_text("anew\n")
 
     with pytest.raises(LeftError):
-        read_log([str(temp)], NAME, "a.out", -1, hear, follow=True)
-    assert [text for text in heard if text] == ["one\n", "two\n", "anew\n"]
+        read_log([str(temp)], NAME, "a.out", -1, receive, follow=True)
+    assert [text for text in received if text] == ["one\n", "two\n", "anew\n"]

@@ -84,7 +84,7 @@ def test_if_there_are_too_many_processes_those_of_root_and_ours_are_listed_first
     many = {pid: one._replace(details=one.details._replace(uid=0 if pid > 9 else 4711)) for pid, one in table(10).items()}
     monkeypatch.setattr(sampler, "_judge", lambda *_: dict.fromkeys(many, NO_SIGN))
     sampler._processes.facts = many
-    told = sampler.sample()
-    read = read_line(json.dumps(told).encode(), Sample)
+    sample = sampler.sample()
+    read = read_line(json.dumps(sample).encode(), Sample)
     assert {10, 11} < {process.pid for process in read.processes or ()}
     assert [fault.text.partition(" (")[0] for fault in read.faults if fault.source == "processes"] == ["7 processes are not listed"]

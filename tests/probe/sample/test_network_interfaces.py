@@ -18,7 +18,7 @@ def row(name: str, to: str = "00000000", flags: str = "0003", metric: int = 0, m
     return f"{name}\t{to}\t0100000A\t{flags}\t0\t0\t{metric}\t{mask}\t0\t0\t0\n"
 
 
-def told(proc: Path, *rows: str) -> Interfaces | None:
+def read(proc: Path, *rows: str) -> Interfaces | None:
     net = proc / "7" / "net"
     net.mkdir(parents=True, exist_ok=True)
     (net / "dev").write_text(DEV)
@@ -40,12 +40,12 @@ def told(proc: Path, *rows: str) -> Interfaces | None:
     ],
 )
 def test_the_default_route_is_the_one_that_the_kernel_prefers(tmp_path, rows, default):
-    assert told(tmp_path, *rows) == Interfaces(("lo", "eth0"), default)
+    assert read(tmp_path, *rows) == Interfaces(("lo", "eth0"), default)
 
 
 def test_unreadable_addresses_are_unknown(tmp_path):
     assert read_interfaces(7, str(tmp_path)) is None
-    told(tmp_path)
+    read(tmp_path)
     (tmp_path / "7" / "net" / "route").unlink()
     assert read_interfaces(7, str(tmp_path)) == Interfaces(("lo", "eth0"))
 
@@ -53,7 +53,7 @@ def test_unreadable_addresses_are_unknown(tmp_path):
 def test_a_very_long_table_is_not_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "MAX_ROUTES_BYTES", 256)
     routes = [row("eth0"), *(row("eth0", f"{number:08X}", mask="FFFFFFFF", metric=-1) for number in range(100))]
-    assert told(tmp_path, *routes) == Interfaces(("lo", "eth0"), "eth0")
+    assert read(tmp_path, *routes) == Interfaces(("lo", "eth0"), "eth0")
     (tmp_path / "7" / "net" / "dev").write_text(DEV * 100)
     assert read_interfaces(7, str(tmp_path)) is None, "some interfaces would be missing"
 

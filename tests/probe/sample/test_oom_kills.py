@@ -20,7 +20,7 @@ from cockpit.probe.sample.oom_kills import KillScanner
 from cockpit.probe.sample.past import ProcessHistory
 from cockpit.probe.sample.proc import TICKS_PER_SECOND
 from cockpit.probe.sample.process_kinds import ProcessFacts
-from tests.probe.forests import process, raylet, table, worker
+from tests.probe.process_tables import process, raylet, table, worker
 from tests.probe.silent_kernel import SilentKernel
 
 RECORDED = Path(__file__).parents[2] / "recorded"
@@ -262,8 +262,8 @@ def test_without_the_log_a_counter_reports_a_kill_and_its_limit(tmp_path):
 
 def test_in_a_slurm_job_the_cgroup_and_limit_of_the_job_count(tmp_path):
     (tmp_path / "self").mkdir()
-    told, job = tmp_path / "self" / "cgroup", tmp_path / "cgroups" / "system.slice" / "slurmstepd.scope" / "job_42"
-    told.write_text("0::/system.slice/slurmstepd.scope/job_42/step_3/user/task_0\n")
+    cgroup, job = tmp_path / "self" / "cgroup", tmp_path / "cgroups" / "system.slice" / "slurmstepd.scope" / "job_42"
+    cgroup.write_text("0::/system.slice/slurmstepd.scope/job_42/step_3/user/task_0\n")
     job.mkdir(parents=True)
     (job / "memory.events").write_text("oom 0\noom_kill 0\n")
     (job / "memory.max").write_text("3145728000\n")
@@ -317,10 +317,12 @@ def test_in_cgroup_version_1_the_end_of_a_step_hides_no_kill_of_another_step(tmp
     assert kernel.read() == []
 
 
-@pytest.mark.parametrize("told", ["0::/\n", "4:memory:/slurm/uid_0/job_42/step_0\n0::/\n", "0::/user.slice/job_x/step_1\n", "0::/../job_1"])
-def test_outside_of_slurm_the_kills_of_a_container_count(tmp_path, told):
+@pytest.mark.parametrize(
+    "cgroup_text", ["0::/\n", "4:memory:/slurm/uid_0/job_42/step_0\n0::/\n", "0::/user.slice/job_x/step_1\n", "0::/../job_1"]
+)
+def test_outside_of_slurm_the_kills_of_a_container_count(tmp_path, cgroup_text):
     (tmp_path / "self").mkdir()
-    (tmp_path / "self" / "cgroup").write_text(told)
+    (tmp_path / "self" / "cgroup").write_text(cgroup_text)
     assert find_counters(str(tmp_path), "/c")[-2:] == (
         Counter("/c/memory.events", ("/c",)),
         Counter("/c/memory/memory.oom_control", ("/c/memory",)),
@@ -349,8 +351,8 @@ def test_the_limit_is_reported_only_for_the_process_that_it_killed():
     log[0].setblocking(False)
     for record in RECORDS.splitlines():
         log[1].send(record.encode())
-    told = [(kill["pid"], kill.get("limit"), kill.get("slurm")) for kill in kernel.read() or ()]
-    assert told == [(1192, 3072000 << 10, "42"), (7, None, None), (1192, None, None)]
+    kills = [(kill["pid"], kill.get("limit"), kill.get("slurm")) for kill in kernel.read() or ()]
+    assert kills == [(1192, 3072000 << 10, "42"), (7, None, None), (1192, None, None)]
 
 
 def test_a_cgroup_with_the_name_of_a_slurm_job_is_no_slurm_job():
@@ -380,7 +382,7 @@ def test_a_killed_process_was_rays_if_it_was_seen_as_such_shortly_before():
     past.learn(there, classify(there, ProcessFacts()), 100 * second)
     assert past.was_rays(200, 99 * second) is None, "nobody looked yet"
     assert [past.was_rays(pid, 103 * second) for pid in (100, 200, 300, 400)] == [True, True, False, False]
-    assert past.was_rays(200, 500 * second) is False, "another one has its pid"
+    assert past.was_rays(200, 500 * second) is False, "another process has its pid"
     past.learn(table(), {}, 104 * second)
     assert past.was_rays(200, 103 * second) is True
     past.learn(table(), {}, 3800 * second)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cockpit.probe.sample.origin import trace
-from tests.probe.forests import NODE, RAY, SESSION, worker_log
+from tests.probe.process_tables import NODE, RAY, SESSION, worker_log
 
 PYTHON = "/env/bin/python3"
 

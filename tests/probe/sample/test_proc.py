@@ -1,4 +1,4 @@
-"""A question to many, one of which hangs."""
+"""A question to many processes, one of which hangs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from threading import Event
 from cockpit.probe.sample.proc import Batch
 
 
-def test_a_batch_that_was_given_up_asks_nobody_after_the_hanging_one():
+def test_a_cancelled_batch_asks_no_process_after_the_hanging_one():
     goes_on = Event()
     asked: list[int] = []
 

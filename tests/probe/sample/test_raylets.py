@@ -19,7 +19,7 @@ from cockpit.probe.sample.cgroups import parse_slurm_job
 from cockpit.probe.sample.processes import ScannedProcess, read_stat
 from cockpit.probe.sample.raylets import Fact, ServiceReader, frameworks, python_version, ray_version
 from cockpit.probe.sample.roots import resolve_links
-from tests.probe.forests import SESSION, process, raylet, table
+from tests.probe.process_tables import SESSION, process, raylet, table
 
 pytestmark = pytest.mark.process
 
@@ -101,17 +101,17 @@ def test_training_frameworks_beside_ray_are_reported_and_new_ones_are_found_whil
     rays = ServiceReader()
     with living_raylet(package) as one:
 
-        def told() -> Mapping[str, str] | None:
+        def read() -> Mapping[str, str] | None:
             return rays.read(table(one))[one.identity]["frameworks"]
 
-        assert told() == {"openrlhf": "0.8.5.post1", "verl": "0.5.0.dev0"}
+        assert read() == {"openrlhf": "0.8.5.post1", "verl": "0.5.0.dev0"}
         (site / "verl-0.5.0.dev0-py3.10.egg-info").rmdir()
         (site / "verl-0.6.1.dist-info").mkdir()
-        assert told() == {"openrlhf": "0.8.5.post1", "verl": "0.6.1"}
+        assert read() == {"openrlhf": "0.8.5.post1", "verl": "0.6.1"}
         (site / "openrlhf-0.9.0.dist-info").mkdir()
-        assert told() == {"verl": "0.6.1"}, "one of the two was removed by halves"
+        assert read() == {"verl": "0.6.1"}, "one of the two was removed incompletely"
         shutil.rmtree(site)
-        assert told() is None
+        assert read() is None
 
 
 def test_nothing_is_known_of_an_ended_process():
@@ -220,10 +220,10 @@ def test_the_slurm_job_is_read_from_the_cgroups(cgroups: str, job: str | None):
     assert parse_slurm_job(cgroups) == job
 
 
-@pytest.mark.parametrize(("uid", "told"), [(os.geteuid(), ("10.0.0.9:6379", "42")), (4711, (None, None))])
-def test_gcs_address_and_slurm_job_are_believed_only_of_our_own_raylet(monkeypatch: pytest.MonkeyPatch, uid: int, told: object):
+@pytest.mark.parametrize(("uid", "expected"), [(os.geteuid(), ("10.0.0.9:6379", "42")), (4711, (None, None))])
+def test_gcs_address_and_slurm_job_are_believed_only_of_our_own_raylet(monkeypatch: pytest.MonkeyPatch, uid: int, expected: object):
     monkeypatch.setattr(raylets, "read_environ", lambda _: {"SLURM_JOB_ID": "42"})
     planted = raylet(os.getpid(), uid=uid)
     argv = (*planted.details.argv, "--gcs-address=10.0.0.9:6379")
     started = raylets._read_started(planted._replace(details=planted.details._replace(argv=argv)))
-    assert (started["gcs"], started["slurm"]) == told
+    assert (started["gcs"], started["slurm"]) == expected

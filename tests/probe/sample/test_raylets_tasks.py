@@ -13,7 +13,7 @@ from cockpit.probe.sample import raylets as tasks
 from cockpit.probe.sample.cgroups import cgroup_folders
 from cockpit.probe.sample.processes import ProcessScanner
 from cockpit.probe.sample.raylets import TaskLimit, task_limits
-from tests.probe.forests import process, raylet, table
+from tests.probe.process_tables import process, raylet, table
 
 HERE = os.getpid()
 NOBODYS = 64_123

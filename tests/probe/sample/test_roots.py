@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cockpit.probe.sample.roots import list_folder, root_of
-from tests.probe.forests import process
+from tests.probe.process_tables import process
 
 
 def test_a_folder_below_the_root_is_listed_also_through_a_link_up_to_a_number_of_names(tmp_path):

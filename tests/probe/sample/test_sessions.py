@@ -18,7 +18,7 @@ from cockpit.probe.sample.process_kinds import SocketListener
 from cockpit.probe.sample.processes import ProcessScanner, ProcessTable, read_stat
 from cockpit.probe.sample.session_folder import answers
 from cockpit.probe.sample.sessions import SessionScanner, date_writes
-from tests.probe.forests import RAY, process, raylet, table
+from tests.probe.process_tables import RAY, process, raylet, table
 
 pytestmark = pytest.mark.process
 
@@ -82,7 +82,7 @@ def test_the_end_of_the_latest_raylets_log_shows_whether_it_got_sigterm(temp, wo
 
 
 def test_a_file_system_that_denies_its_own_entry_proves_nothing(temp, monkeypatch):
-    """A user who may write there can mount a file system of his own over one entry."""
+    """A user who may write there can mount another file system over one entry."""
 
     def is_gone(folder, name, users):
         raise FileNotFoundError(name)
@@ -151,7 +151,7 @@ def test_only_logs_of_the_sessions_owner_name_its_raylets(temp):
 
 @needs_root
 def test_logs_read_for_one_owner_do_not_count_for_another(temp):
-    """His logs, moved into root's session in place of its own."""
+    """The attacker's logs were moved into root's session in place of root's."""
     path = session(temp)
     (path / "logs" / "raylet.out").write_text("[2026-11-21 18:34:52,499 I 77 77] (raylet) main.cc:1: x\n")
     for each in (path, path / "logs" / "raylet.out"):
@@ -178,12 +178,12 @@ mkdir -p /mnt/his/logs /mnt/tmp/ray/$0
 mount -t overlay overlay -o lowerdir=/usr:/mnt/his /mnt/tmp/ray/$0
 exec -a raylet bash -c 'kill -STOP $$' --raylet_socket_name=x --session_dir=/mnt/tmp/ray/$0
 """
-"""Root's /usr is mounted over his files, so through his process it looks like a folder of root with logs in it."""
+"""Root's /usr is mounted over the attacker's files: through the attacker's process it looks like root's folder with logs."""
 
 
 @pytest.fixture
 def his_raylet() -> Iterator[int]:
-    """The pid of a process of a user in a mount namespace of his own."""
+    """The pid of a user's process in its own mount namespace."""
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "unshare", "--user", "--map-root-user", "--mount"]
     with subprocess.Popen([*words, "bash", "-c", PLANTED, NAME], stdin=subprocess.DEVNULL, start_new_session=True) as program:
         try:
@@ -344,7 +344,7 @@ def test_the_last_write_of_each_job_is_read_in_a_live_session_with_the_rotated_l
     (path / "logs" / "job-driver-raysubmit_a.log").write_text("more")
     assert date_writes([logs])["raysubmit_a"] > 1001
     monkeypatch.setattr(sessions, "MAX_JOBS", 1)
-    assert list(date_writes([logs])) == ["raysubmit_a"], "the latest are told of, when there are too many"
+    assert list(date_writes([logs])) == ["raysubmit_a"], "only the latest are reported if there are too many"
 
 
 def dashboard(session: Path, pid: int, port: int, retries: int = 0, host: str = "0.0.0.0"):

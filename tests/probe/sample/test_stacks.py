@@ -78,7 +78,7 @@ def test_a_py_spy_that_others_may_write_is_not_run_as_root(run: Run, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("output", "expected"),
     [
         (
             "Permission Denied: Try running again with elevated permissions by going 'sudo env \"PATH=$PATH\" !!'",
@@ -89,8 +89,8 @@ def test_a_py_spy_that_others_may_write_is_not_run_as_root(run: Run, tmp_path: P
         ("", "no output"),
     ],
 )
-def test_an_error_of_py_spy_becomes_a_sentence(said: str, told: str):
-    assert told in stacks._explain(said, 7)
+def test_an_error_of_py_spy_becomes_a_sentence(output: str, expected: str):
+    assert expected in stacks._explain(output, 7)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it becomes another user")

@@ -8,7 +8,7 @@ import pytest
 
 from cockpit.probe.sample.raylets import ServiceReader, gcs_address
 from cockpit.probe.sample.start_flags import MAX_CHARS, head_flags, raylet_flags
-from tests.probe.forests import SESSION, gcs, process, raylet, table
+from tests.probe.process_tables import SESSION, gcs, process, raylet, table
 
 RESOURCES = (
     "node:10.0.0.1,1,node:__internal_head__,1,accelerator_type:H100,1,CPU,4,GPU,8,fast_disk,2.5,memory,21,object_store_memory,80000000"

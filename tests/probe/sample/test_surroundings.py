@@ -16,7 +16,7 @@ from cockpit.probe.sample import network, surroundings
 from cockpit.probe.sample.network import read_addresses
 from cockpit.probe.sample.proc import namespace_id
 from cockpit.probe.sample.surroundings import find_loopback_line, rdma_devices, read_surroundings
-from tests.probe.forests import process
+from tests.probe.process_tables import process
 
 HERE = os.getpid()
 LOCAL = "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"

@@ -13,7 +13,7 @@ import pytest
 from cockpit.probe.sample import network, temp_dirs
 from cockpit.probe.sample.processes import ProcessTable
 from cockpit.probe.sample.sessions import SessionScanner
-from tests.probe.forests import gcs, process, raylet, table
+from tests.probe.process_tables import gcs, process, raylet, table
 
 NAME = "session_2026-11-21_08-02-10_714202_8139"
 LATEST, CURRENT = "session_latest", "ray_current_cluster"

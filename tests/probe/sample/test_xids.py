@@ -69,7 +69,7 @@ def test_the_xids_of_a_day_are_kept_by_bus_and_an_unreadable_log_reports_none(tm
     assert [xid["code"] for xid in kernel.xids[BUS]] == [79]
     log.write_text("")
     kernel.read()
-    assert len(kernel.xids[BUS]) == 1, "what was told stays told"
+    assert len(kernel.xids[BUS]) == 1, "reported xids stay"
     unreadable = Kernel(str(tmp_path / "absent"), ())
     unreadable.read()
     assert (unreadable.is_readable, unreadable.xids) == (False, None)

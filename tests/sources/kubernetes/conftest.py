@@ -1,4 +1,4 @@
-"""The stand-in of the API server with what was recorded in it, and what cockpit and other clients need to ask it."""
+"""The stand-in of the API server with recorded answers, and what clients need to ask it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sources.kubernetes.recorded import RECORDED, TOKEN
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What it serves."""
+    """The folder that it serves."""
     kubernetes.lay_out(tmp_path, "127.0.0.1", token=TOKEN)
     kubernetes.write(tmp_path, "pods", json.loads((RECORDED / "pods.json").read_text())["items"])
     kubernetes.write(tmp_path, "rayclusters", [json.loads((RECORDED / "raycluster.json").read_text())])
@@ -33,7 +33,7 @@ async def server(folder: Path) -> AsyncIterator[int]:
 
 @pytest.fixture
 def account(folder: Path) -> Path:
-    """As Kubernetes lays it into a pod."""
+    """A service account as Kubernetes writes it into a pod."""
     made = folder / "account"
     made.mkdir()
     shutil.copy(folder / "tls.crt", made / "ca.crt")
@@ -43,11 +43,11 @@ def account(folder: Path) -> Path:
 
 @pytest.fixture
 def env_of_pod(server: int) -> dict[str, str]:
-    """Where a pod finds the API server."""
+    """The variables by which a pod finds the API server."""
     return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server)}
 
 
 @pytest.fixture
 def kubeconfig(folder: Path, server: int) -> Path:
-    """As a user has one."""
+    """A user's kubeconfig."""
     return kubernetes.write_kubeconfig(folder, "127.0.0.1", TOKEN, server)

@@ -1,4 +1,4 @@
-"""What the recorded answers of an API server are about."""
+"""The names in the recorded answers of an API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stand-in of the API server is asked as it would be really: by kubectl, and over TLS with the token of a service account."""
+"""A stand-in of the API server is asked like a real one: by kubectl, and over TLS with a service account's token."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def uids(folder: Path) -> set[str]:
     return {pod["metadata"]["uid"] for pod in kubernetes.read(folder, "pods")}
 
 
-async def test_the_pod_that_is_meant_is_deleted_once_and_one_made_anew_under_its_name_stays(api: KubernetesApi, folder: Path):
+async def test_the_meant_pod_is_deleted_once_and_a_new_one_of_that_name_stays(api: KubernetesApi, folder: Path):
     before = uids(folder)
     for uid, reason in (("0e1c7f5a-0000-0000-0000-000000000000", "Conflict"), (UID, None), (UID, "NotFound")):
         if reason is None:
@@ -56,7 +56,7 @@ async def test_the_pod_that_is_meant_is_deleted_once_and_one_made_anew_under_its
         assert (UID in uids(folder)) is (reason == "Conflict")
 
 
-async def test_a_right_that_is_lacking_is_named(api: KubernetesApi, folder: Path):
+async def test_a_missing_right_is_named(api: KubernetesApi, folder: Path):
     (folder / "rights").write_text("list pods")
     assert len(await list_pods(api)) == 5
     with pytest.raises(
@@ -67,20 +67,20 @@ async def test_a_right_that_is_lacking_is_named(api: KubernetesApi, folder: Path
     assert set((await read_ray_cluster(api)).lacks) == {"raycluster", "rayjobs"}
 
 
-async def test_a_probe_that_kubectl_may_not_send_names_the_right_and_the_role_that_has_it(api: KubernetesApi, folder: Path):
+async def test_a_probe_that_kubectl_may_not_start_names_the_right_and_the_role_that_has_it(api: KubernetesApi, folder: Path):
     if str(folder) not in os.environ.get("KUBECONFIG", ""):
         pytest.skip("only kubectl sends probes")
     (folder / "rights").write_text("list pods\nget pods")
     with pytest.raises(SourceError) as refused:
         await ask_program("Kubernetes", "kubectl", "exec", "-n", "default", WORKER, "--", "true")
-    told = why_it_ended(WORKER, 1, str(refused.value), spoke=False)
-    assert 'cannot create resource "pods/exec"' in told
-    assert told.endswith("; packaging/kubernetes-role.yaml has the Role that allows it")
+    reason = why_it_ended(WORKER, 1, str(refused.value), spoke=False)
+    assert 'cannot create resource "pods/exec"' in reason
+    assert reason.endswith("; packaging/kubernetes-role.yaml has the Role that allows it")
 
 
 @pytest.mark.parametrize("lacking", [None, *EVERYTHING])
-async def test_each_right_of_the_role_is_needed_and_no_other(api: KubernetesApi, folder: Path, lacking: str | None):
-    """The RayCluster that a RayJob has made, one that a person has, a command in a pod, a pod deleted."""
+async def test_the_role_has_exactly_the_needed_rights(api: KubernetesApi, folder: Path, lacking: str | None):
+    """A RayCluster that a RayJob made, one made by a person, a command in a pod, and a deletion."""
     (folder / "rights").write_text("\n".join(right for right in EVERYTHING if right != lacking))
     refused = {**(await read_ray_cluster(api)).lacks}
     (cluster,) = kubernetes.read(folder, "rayclusters")
@@ -99,14 +99,14 @@ async def test_each_right_of_the_role_is_needed_and_no_other(api: KubernetesApi,
     assert bool(refused) is (lacking is not None), refused
 
 
-async def test_without_the_right_token_nothing_is_told_and_no_token_is_printed(api: KubernetesApi, folder: Path):
+async def test_a_wrong_token_gets_no_facts_and_no_token_is_printed(api: KubernetesApi, folder: Path):
     (folder / "token").write_text("another")
     with pytest.raises(SourceError, match="Unauthorized") as refused:
         await check_ray_cluster(api)
     assert TOKEN not in str(refused.value)
 
 
-async def test_a_token_that_was_renewed_is_used_at_once(env_of_pod: dict[str, str], folder: Path, account: Path):
+async def test_a_renewed_token_is_used_at_once(env_of_pod: dict[str, str], folder: Path, account: Path):
     api = KubernetesApi(PLACE, ServiceAccount(env_of_pod, account))
     await check_ray_cluster(api)
     for place in (folder, account):
@@ -114,7 +114,7 @@ async def test_a_token_that_was_renewed_is_used_at_once(env_of_pod: dict[str, st
     await check_ray_cluster(api)
 
 
-async def test_a_token_goes_to_nobody_but_whom_the_clusters_authority_vouches_for(env_of_pod: dict[str, str], folder: Path, account: Path):
+async def test_a_token_is_sent_only_to_a_server_with_the_clusters_certificate(env_of_pod: dict[str, str], folder: Path, account: Path):
     other = folder / "other"
     other.mkdir()
     kubernetes.make_certificate(other, "127.0.0.1")
@@ -124,14 +124,14 @@ async def test_a_token_goes_to_nobody_but_whom_the_clusters_authority_vouches_fo
     assert not (folder / "asked").exists()
 
 
-@pytest.mark.parametrize(("missing", "said"), [("token", "no token of a service account"), ("ca.crt", "certificate can't be read")])
-async def test_a_pod_without_a_service_account_says_so(env_of_pod: dict[str, str], account: Path, missing: str, said: str):
+@pytest.mark.parametrize(("missing", "expected"), [("token", "no token of a service account"), ("ca.crt", "certificate can't be read")])
+async def test_a_pod_without_a_service_account_says_so(env_of_pod: dict[str, str], account: Path, missing: str, expected: str):
     os.unlink(account / missing)
-    with pytest.raises(SourceError, match=said):
+    with pytest.raises(SourceError, match=expected):
         await check_ray_cluster(KubernetesApi(PLACE, ServiceAccount(env_of_pod, account)))
 
 
-async def test_without_an_api_server_or_kubectl_there_is_a_sentence(account: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_without_an_api_server_or_kubectl_there_is_one_sentence(account: Path, monkeypatch: pytest.MonkeyPatch):
     env = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
     with pytest.raises(SourceError, match=r"can't be reached at https://127\.0\.0\.1:1:"):
         await check_ray_cluster(KubernetesApi(PLACE, ServiceAccount(env, account)))

@@ -1,4 +1,4 @@
-"""Kubernetes' official client reads of the stand-in what cockpit reads: the one speaks, and the other hears, no dialect of its own."""
+"""Kubernetes' official client reads the same facts from the stand-in as cockpit: both sides speak the real protocol."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ ANOTHER = "0e1c7f5a-0000-0000-0000-000000000000"
 
 
 @pytest.fixture(params=["kubeconfig", "service account"])
-async def theirs(
+async def official(
     request: pytest.FixtureRequest, kubeconfig: Path, env_of_pod: dict[str, str], account: Path
 ) -> AsyncIterator[client.ApiClient]:
-    """The official client, logged in by what cockpit logs in by."""
+    """The official client, with cockpit's login."""
     if request.param == "kubeconfig":
         made = new_client_from_config(str(kubeconfig))
     else:
@@ -48,17 +48,17 @@ async def theirs(
 
 
 @pytest.fixture
-def ours(env_of_pod: dict[str, str], account: Path) -> KubernetesApi:
+def cockpits(env_of_pod: dict[str, str], account: Path) -> KubernetesApi:
     return KubernetesApi(PLACE, ServiceAccount(env_of_pod, account))
 
 
 async def call(question: Callable[..., T], *words: Any, **more: Any) -> T:
-    """Their client waits for its answer, and the stand-in runs in this loop."""
+    """Calls the blocking client in a thread: the stand-in runs in this loop."""
     return await asyncio.to_thread(question, *words, **more)
 
 
 async def refusal(question: Callable[..., object], *words: Any, **more: Any) -> dict[str, Any]:
-    """The `Status` that it is refused with."""
+    """The `Status` of the refusal."""
     with pytest.raises(ApiException) as refused:
         await call(question, *words, **more)
     status: dict[str, Any] = json.loads(refused.value.body)
@@ -67,7 +67,7 @@ async def refusal(question: Callable[..., object], *words: Any, **more: Any) -> 
 
 
 def as_pod(pod: client.V1Pod) -> Pod:
-    """As cockpit has it, made of the official models, times and quantities."""
+    """A pod of the official client, converted to cockpit's."""
     metadata, status = pod.metadata, pod.status
     conditions = {one.type: one for one in status.conditions}
     scheduled, disrupted = conditions.get("PodScheduled"), conditions.get("DisruptionTarget")
@@ -102,15 +102,15 @@ def as_container(pod: client.V1Pod, one: client.V1ContainerStatus) -> Container:
     )
 
 
-async def test_the_pods_of_a_raycluster_are_those_that_cockpit_has(theirs: client.ApiClient, ours: KubernetesApi):
-    found = await call(client.CoreV1Api(theirs).list_namespaced_pod, NAMESPACE, label_selector=f"ray.io/cluster={CLUSTER}")
-    assert tuple(map(as_pod, found.items)) == await list_pods(ours)
+async def test_both_clients_read_the_same_pods_of_a_raycluster(official: client.ApiClient, cockpits: KubernetesApi):
+    found = await call(client.CoreV1Api(official).list_namespaced_pod, NAMESPACE, label_selector=f"ray.io/cluster={CLUSTER}")
+    assert tuple(map(as_pod, found.items)) == await list_pods(cockpits)
     assert {pod.status.phase for pod in found.items} == {"Running", "Pending"}
     assert [one.restart_count for pod in found.items if pod.metadata.name == WORKER for one in pod.status.container_statuses] == [2]
 
 
-async def test_pods_are_chosen_by_labels_and_namespace(theirs: client.ApiClient):
-    api = client.CoreV1Api(theirs)
+async def test_pods_are_chosen_by_labels_and_namespace(official: client.ApiClient):
+    api = client.CoreV1Api(official)
     heads = await call(api.list_namespaced_pod, NAMESPACE, label_selector=f"ray.io/cluster={CLUSTER},ray.io/node-type==head")
     assert [pod.metadata.labels["ray.io/group"] for pod in heads.items] == ["headgroup"]
     assert (await call(api.list_namespaced_pod, NAMESPACE, label_selector="ray.io/cluster=another")).items == []
@@ -118,28 +118,28 @@ async def test_pods_are_chosen_by_labels_and_namespace(theirs: client.ApiClient)
     assert (await refusal(api.list_namespaced_pod, NAMESPACE, label_selector="ray.io/group in (gpu)"))["reason"] == "BadRequest"
 
 
-async def test_the_raycluster_and_its_rayjobs_are_those_that_cockpit_has(theirs: client.ApiClient, ours: KubernetesApi):
-    api, known = client.CustomObjectsApi(theirs), await read_ray_cluster(ours)
+async def test_both_clients_read_the_same_raycluster_and_rayjobs(official: client.ApiClient, cockpits: KubernetesApi):
+    api, known = client.CustomObjectsApi(official), await read_ray_cluster(cockpits)
     cluster = await call(api.get_namespaced_custom_object, *RAY, "rayclusters", CLUSTER)
     assert (cluster["apiVersion"], cluster["kind"], cluster["metadata"]["name"]) == ("ray.io/v1", "RayCluster", known.name)
     assert (cluster["status"]["state"], cluster["status"]["desiredWorkerReplicas"]) == (known.state, known.wanted)
     assert known.trouble in [one["message"] for one in cluster["status"]["conditions"]]
     jobs = (await call(api.list_namespaced_custom_object, *RAY, "rayjobs"))["items"]
-    told = [(one["metadata"]["name"], one["status"]) for one in jobs]
+    statuses = [(one["metadata"]["name"], one["status"]) for one in jobs]
     fields = ("jobId", "jobStatus", "jobDeploymentStatus", "message")
-    assert known.jobs == tuple(RayJob(name, *(status[field] for field in fields)) for name, status in told)
+    assert known.jobs == tuple(RayJob(name, *(status[field] for field in fields)) for name, status in statuses)
 
 
-async def test_a_pod_made_anew_under_its_name_stays_and_the_one_that_is_meant_is_deleted_once(
-    theirs: client.ApiClient, ours: KubernetesApi, folder: Path
+async def test_a_new_pod_of_the_same_name_stays_and_the_meant_one_is_deleted_once(
+    official: client.ApiClient, cockpits: KubernetesApi, folder: Path
 ):
-    delete, began = client.CoreV1Api(theirs).delete_namespaced_pod, time.time()
+    delete, began = client.CoreV1Api(official).delete_namespaced_pod, time.time()
     other = client.V1DeleteOptions(preconditions=client.V1Preconditions(uid=ANOTHER))
     refused = await refusal(delete, WORKER, NAMESPACE, body=other)
-    with pytest.raises(KubernetesRefusedError) as told:
-        await delete_pod(ours, WORKER, ANOTHER)
-    assert refused["reason"] == told.value.reason == "Conflict"
-    assert refused["message"] in str(told.value)
+    with pytest.raises(KubernetesRefusedError) as error:
+        await delete_pod(cockpits, WORKER, ANOTHER)
+    assert refused["reason"] == error.value.reason == "Conflict"
+    assert refused["message"] in str(error.value)
     meant = client.V1DeleteOptions(preconditions=client.V1Preconditions(uid=UID))
     gone = await call(delete, WORKER, NAMESPACE, body=meant)
     assert gone.metadata.uid == UID
@@ -148,28 +148,28 @@ async def test_a_pod_made_anew_under_its_name_stays_and_the_one_that_is_meant_is
     assert (await refusal(delete, WORKER, NAMESPACE, body=meant))["details"] == {"name": WORKER, "kind": "pods"}
 
 
-async def test_what_the_role_does_not_have_is_forbidden_in_the_words_that_cockpit_tells(
-    theirs: client.ApiClient, ours: KubernetesApi, folder: Path
+async def test_what_the_role_lacks_is_forbidden_in_the_words_that_cockpit_shows(
+    official: client.ApiClient, cockpits: KubernetesApi, folder: Path
 ):
-    api = client.CoreV1Api(theirs)
+    api = client.CoreV1Api(official)
     assert (await refusal(api.list_namespaced_event, NAMESPACE))["reason"] == "Forbidden"
     (folder / "rights").write_text("")
     refused = await refusal(api.list_namespaced_pod, NAMESPACE)
-    assert refused["message"] in (await read_ray_cluster(ours)).lacks["pods"]
-    refused = await refusal(client.CustomObjectsApi(theirs).get_namespaced_custom_object, *RAY, "rayclusters", CLUSTER)
-    assert refused["message"] in (await read_ray_cluster(ours)).lacks["raycluster"]
+    assert refused["message"] in (await read_ray_cluster(cockpits)).lacks["pods"]
+    refused = await refusal(client.CustomObjectsApi(official).get_namespaced_custom_object, *RAY, "rayclusters", CLUSTER)
+    assert refused["message"] in (await read_ray_cluster(cockpits)).lacks["raycluster"]
     assert refused["details"] == {"name": CLUSTER, "group": "ray.io", "kind": "rayclusters"}
 
 
-async def test_another_token_is_refused(theirs: client.ApiClient, folder: Path):
+async def test_another_token_is_refused(official: client.ApiClient, folder: Path):
     (folder / "token").write_text("another")
-    refused = await refusal(client.CoreV1Api(theirs).list_namespaced_pod, NAMESPACE)
+    refused = await refusal(client.CoreV1Api(official).list_namespaced_pod, NAMESPACE)
     assert (refused["code"], refused["reason"]) == (401, "Unauthorized")
 
 
-async def test_a_command_runs_in_a_pod_and_its_exit_code_comes_back(theirs: client.ApiClient):
+async def test_a_command_runs_in_a_pod_and_its_exit_code_comes_back(official: client.ApiClient):
     command = ["sh", "-c", "echo of the pod; echo beside >&2; exit 3"]
-    exec_in = client.CoreV1Api(theirs).connect_get_namespaced_pod_exec
+    exec_in = client.CoreV1Api(official).connect_get_namespaced_pod_exec
     shell = await call(stream, exec_in, WORKER, NAMESPACE, command=command, stdout=True, stderr=True, _preload_content=False)
     assert shell.sock.getheaders()["sec-websocket-protocol"] in kubernetes.EXEC_PROTOCOLS
     await call(shell.run_forever)

@@ -45,7 +45,7 @@ def api(answers: Answers) -> KubernetesApi:
             raise found
         return found if isinstance(found, bytes) else json.dumps(found).encode()
 
-    return KubernetesApi(KubernetesPlace("default", CLUSTER), ask)  # type: ignore[arg-type]  # as a way is
+    return KubernetesApi(KubernetesPlace("default", CLUSTER), ask)  # type: ignore[arg-type]  # cockpit's two ways have this form
 
 
 def named(cluster: RayCluster, part: str):
@@ -76,7 +76,7 @@ async def test_a_pod_has_the_reasons_why_it_waits_why_its_containers_ended_and_w
     assert (leaving.ends, leaving.why_ends) == (1_795_488_330.0, "Taint manager: deleting due to NoExecute taint")
 
 
-async def test_the_rayjobs_of_a_raycluster_that_none_created_are_found_among_all(api: KubernetesApi, answers: Answers):
+async def test_the_rayjobs_of_a_raycluster_without_a_creator_are_found_among_all(api: KubernetesApi, answers: Answers):
     answers[RAYCLUSTER]["metadata"]["ownerReferences"] = []
     other = recorded("rayjob.json")
     other["status"]["rayClusterName"] = "another"
@@ -88,8 +88,8 @@ async def test_a_part_without_the_right_to_read_it_is_unknown_with_the_reason(ap
     answers[PODS] = KubernetesRefusedError("Forbidden", 'pods is forbidden: User "x" cannot list resource "pods"')
     found = await read_ray_cluster(api)
     assert found.pods is None
-    said = 'pods is forbidden: User "x" cannot list resource "pods"; packaging/kubernetes-role.yaml has the Role that allows it'
-    assert found.lacks == {"pods": f"Kubernetes refuses it: {said}"}
+    reason = 'pods is forbidden: User "x" cannot list resource "pods"; packaging/kubernetes-role.yaml has the Role that allows it'
+    assert found.lacks == {"pods": f"Kubernetes refuses it: {reason}"}
     assert found.wanted == 6
 
 
@@ -103,7 +103,7 @@ async def test_without_a_status_the_number_of_workers_is_unknown_and_a_pod_that_
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected"),
     [
         (KubernetesRefusedError("NotFound", f'rayclusters.ray.io "{CLUSTER}" not found'), f'rayclusters.ray.io "{CLUSTER}" not found'),
         (SourceError("kubectl: connection refused"), "connection refused"),
@@ -111,10 +111,10 @@ async def test_without_a_status_the_number_of_workers_is_unknown_and_a_pod_that_
         ({"status": {"desiredWorkerReplicas": "many"}}, "Kubernetes answers in a way that cockpit can't read: unexpected JSON"),
     ],
 )
-async def test_any_other_failure_is_an_error(api: KubernetesApi, answers: Answers, wrong: object, said: str):
+async def test_any_other_failure_is_an_error(api: KubernetesApi, answers: Answers, wrong: object, expected: str):
     answers[RAYCLUSTER] = wrong
     for ask in (read_ray_cluster, check_ray_cluster):
-        with pytest.raises(SourceError, match=said):
+        with pytest.raises(SourceError, match=expected):
             await ask(api)
 
 
@@ -125,7 +125,7 @@ async def test_a_pod_is_deleted_by_its_uid():
         asked.append((method, path, json.loads(body)))
         return b"{}"
 
-    await delete_pod(KubernetesApi(KubernetesPlace("ray", "c"), ask), "w/1", "u-1")  # type: ignore[arg-type]  # as a way is
+    await delete_pod(KubernetesApi(KubernetesPlace("ray", "c"), ask), "w/1", "u-1")  # type: ignore[arg-type]  # cockpit's two ways have this form
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u-1"}}
     assert asked == [("DELETE", "/api/v1/namespaces/ray/pods/w%2F1", options)]
 

@@ -119,8 +119,8 @@ def test_one_question_gets_one_answer():
 def test_arguments_arrive_unchanged():
     with running(sys.executable, ['"; import os; os.abort() #', "\\", "–"]) as child:
         assert child.stderr is not None
-        said = child.stderr.read().decode()
-    assert "os.abort()" in said
+        stderr = child.stderr.read().decode()
+    assert "os.abort()" in stderr
     assert child.returncode == 2
 
 

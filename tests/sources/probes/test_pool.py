@@ -26,7 +26,7 @@ from cockpit.sources.probes.spawn import kill_and_reap, local_command, spawn, wa
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError
 from cockpit.times.clock import CLOCK
-from tests.sources.probes.audience import RecordingListener
+from tests.sources.probes.recording_listener import RecordingListener
 
 pytestmark = pytest.mark.process
 
@@ -35,7 +35,16 @@ REACH = f"{sys.executable} {FAKE} --read {{name}}"
 DEFAULT = Config()
 HERE = socket.gethostname()
 QUICK = ProbeTimings(
-    tick=0.02, idle_tick=0.02, silence=0.4, restart=1.2, first_pause=0.1, longest_pause=0.4, settled=60, grace=0.3, turn=0.3, answer=5
+    tick=0.02,
+    idle_tick=0.02,
+    silence=0.4,
+    restart=1.2,
+    first_pause=0.1,
+    longest_pause=0.4,
+    settled=60,
+    grace=0.3,
+    min_turn=0.3,
+    answer_timeout=5,
 )
 
 
@@ -94,7 +103,7 @@ async def lab(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lab]:
     lab.task.cancel()
     with suppress(asyncio.CancelledError):
         await lab.task
-    for child in lab.children:  # nothing outlives cockpit
+    for child in lab.children:  # no child outlives cockpit
         with suppress(subprocess.TimeoutExpired):
             child.wait(60)
         assert child.returncode is not None
@@ -212,7 +221,7 @@ async def test_a_flood_neither_stops_the_loop_nor_hides_other_hosts(lab):
     while lab.listener.samples.count("well-1") < before + 10:
         await asyncio.sleep(0)
         turns += 1
-    assert turns > 10, "the loop stood still during the flood"
+    assert turns > 10, "the loop was blocked during the flood"
 
 
 async def test_a_strange_text_or_number_spoils_only_its_own_field_and_a_sample_that_cannot_be_read_is_a_fault(lab):
@@ -290,7 +299,7 @@ async def test_a_host_that_becomes_a_target_again_in_time_keeps_its_probe(lab):
 
 
 async def test_of_forty_hosts_thirty_two_run_at_once_and_each_has_its_turn(lab):
-    lab.begin(timings=replace(QUICK, turn=2.0, silence=20.0))
+    lab.begin(timings=replace(QUICK, min_turn=2.0, silence=20.0))
     names = [f"calm-{number}" for number in range(40)]
     lab.want(*names)
     most = 0
@@ -306,7 +315,7 @@ async def test_of_forty_hosts_thirty_two_run_at_once_and_each_has_its_turn(lab):
 
 
 async def test_a_host_with_a_complete_sample_makes_room_for_others_and_is_not_restarted(lab):
-    lab.begin(timings=replace(QUICK, most=2, turn=60.0))
+    lab.begin(timings=replace(QUICK, max_running=2, min_turn=60.0))
     lab.want("calm-1", "calm-2", "calm-3", "calm-4", "calm-5")
     first = {"calm-1", "calm-2"}
     await lab.until(lambda: first <= lab.listener.hosts.keys())
@@ -319,7 +328,7 @@ async def test_a_host_with_a_complete_sample_makes_room_for_others_and_is_not_re
 
 
 async def test_a_host_that_hangs_delays_no_other(lab):
-    lab.begin(timings=replace(QUICK, most=4))
+    lab.begin(timings=replace(QUICK, max_running=4))
     lab.want(*[f"silent-{number}" for number in range(6)], "well-1", "well-2")
     await lab.until(lambda: {"well-1", "well-2"} <= lab.listener.hosts.keys(), 20)
 
@@ -332,7 +341,7 @@ async def test_probes_of_other_hosts_can_be_forbidden(lab):
 
 
 async def test_closing_waits_for_no_child(lab, monkeypatch):
-    hosts = lab.begin(timings=replace(QUICK, burst=32))
+    hosts = lab.begin(timings=replace(QUICK, max_starts_per_tick=32))
     lab.want(*[f"stops-{number}" for number in range(12)], *[f"silent-{number}" for number in range(12)])
     await lab.until(lambda: len(lab.children) == 25 and sum(name.startswith("stops") for name in lab.listener.hosts) == 12, 20)
     waiting: list[threading.Thread] = []
@@ -395,13 +404,13 @@ async def test_the_real_probe_works_on_this_host_and_through_a_pipe():
 
 
 async def test_no_probe_is_reported_after_this_program_stood_still(lab):
-    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, frozen=0.5))
+    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, frozen_after=0.5))
     lab.want("well-1")
     await lab.until(lambda: {HERE, "well-1"} <= lab.listener.hosts.keys())
     pids = lab.pid(HERE), lab.pid("well-1")
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    time.sleep(3)  # the whole program stands still, as in a suspended laptop
+    time.sleep(3)  # the whole program is blocked, as on a suspended laptop
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
     count = len(lab.listener.samples)
@@ -411,7 +420,7 @@ async def test_no_probe_is_reported_after_this_program_stood_still(lab):
 
 
 async def test_a_sample_that_lay_in_the_pipe_keeps_its_real_age(lab):
-    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, frozen=0.5))
+    lab.begin(config=Config(interval=0.5), timings=replace(QUICK, frozen_after=0.5))
     await lab.until(lambda: HERE in lab.listener.hosts)
     first = lab.listener.hosts[HERE]
     time.sleep(0.3)
@@ -445,7 +454,7 @@ async def test_a_probe_that_ends_before_its_last_answer_is_an_error(lab):
         await anext(answers)
 
 
-async def test_a_question_is_answered_on_this_host_and_on_another_and_cancelling_one_ends_its_child(lab):
+async def test_this_host_and_another_answer_a_question_and_cancelling_ends_the_child(lab):
     known = (HostEntry("well-1"), HostEntry("silent-1"))
     hosts = lab.begin(config=Config(hosts=known, reach=f"{sys.executable} {FAKE} --read environ {{name}}"))
     assert await hosts.ask(HERE, ["environ", "7", "99"]) == {"pid": 7, "environ": {"A": "1"}}
@@ -469,7 +478,7 @@ async def test_a_question_is_answered_on_this_host_and_on_another_and_cancelling
 )
 async def test_a_question_without_an_answer_raises_the_reason(lab, host, text):
     known = tuple(HostEntry(name) for name in ("refused-1", "silent-1"))
-    hosts = lab.begin(config=Config(hosts=known), timings=replace(QUICK, answer=1.0))
+    hosts = lab.begin(config=Config(hosts=known), timings=replace(QUICK, answer_timeout=1.0))
     with pytest.raises(SourceError) as caught:
         await hosts.ask(host, ["environ", "7", "99"])
     assert str(caught.value) == text

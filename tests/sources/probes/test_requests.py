@@ -30,31 +30,31 @@ NEVER = "sh -c 'echo $$ >> {folder}/pids; exec sleep 600'"
 """A reach to a host that connects and then stays silent."""
 
 
-class Heard:
+class ProgressLog:
     """Records all progress."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, Progress]] = []
+        self.entries: list[tuple[str, Progress]] = []
 
     def __call__(self, host: str, progress: Progress) -> None:
-        self.said.append((host, progress))
+        self.entries.append((host, progress))
 
     def of(self, host: str) -> list[str]:
-        return [progress.text for name, progress in self.said if name == host]
+        return [progress.text for name, progress in self.entries if name == host]
 
 
 def script(folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(text)
 
 
-def errands(reach: str, *names: str, python: str = sys.executable, places: dict[str, RayPlace] | None = None) -> ProbeRequests:
+def requests_to(reach: str, *names: str, python: str = sys.executable, places: dict[str, RayPlace] | None = None) -> ProbeRequests:
     return ProbeRequests(Config(reach=reach), "here", {name: HostEntry(name, python=python) for name in names}, places)
 
 
 async def answer_of(
-    sent: ProbeRequests, host: str, request: dict[str, Any] | None = None, hear: Heard | None = None, *, allows_ray: bool = True
+    sent: ProbeRequests, host: str, request: dict[str, Any] | None = None, hear: ProgressLog | None = None, *, allows_ray: bool = True
 ) -> HostAnswer:
-    return (await sent.send({host: request or PLAN}, hear or Heard(), allows_ray=allows_ray))[host]
+    return (await sent.send({host: request or PLAN}, hear or ProgressLog(), allows_ray=allows_ray))[host]
 
 
 def alive(folder: Path) -> list[int]:
@@ -71,16 +71,16 @@ async def until(fact: Callable[[], Any], seconds: float = 60) -> Any:
 
 
 async def test_this_host_answers_without_a_reach():
-    heard = Heard()
-    answer = await answer_of(errands("false"), "here", hear=heard)
+    progress = ProgressLog()
+    answer = await answer_of(requests_to("false"), "here", hear=progress)
     assert answer.error is None
     assert set(answer.reply) >= {"targets", "refused", "unknown"}
-    assert heard.of("here")[:3] == ["waiting", "connecting", "running"]
+    assert progress.of("here")[:3] == ["waiting", "connecting", "running"]
 
 
 @pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"])
 async def test_an_action_is_planned_on_every_supported_python(version):
-    answer = await answer_of(errands("env -i {python} -", "w1", python=python_or_skip(version)), "w1")
+    answer = await answer_of(requests_to("env -i {python} -", "w1", python=python_or_skip(version)), "w1")
     assert answer.error is None
     assert set(answer.reply) >= {"targets", "refused", "unknown"}
 
@@ -90,7 +90,9 @@ async def test_no_command_line_contains_the_request_or_a_word_that_ray_stop_matc
     request = {**PLAN, "stage": "do", "targets": [target(os.getppid())], "any": True, "marker": "raylet monitor.py"}
     seen: set[str] = set()
     before = sessions()
-    sent = asyncio.ensure_future(errands("sh -c 'cat | {python} -'", "w1").send({"here": request, "w1": request}, Heard(), allows_ray=True))
+    sent = asyncio.ensure_future(
+        requests_to("sh -c 'cat | {python} -'", "w1").send({"here": request, "w1": request}, ProgressLog(), allows_ray=True)
+    )
     while not sent.done():
         seen |= lines_of(sessions() - before)
         await asyncio.sleep(0.005)
@@ -126,40 +128,42 @@ def lines_of(sessions: set[str]) -> set[str]:
 
 async def test_a_host_that_hangs_delays_no_other():
     reach = "sh -c 'case {name} in w2) exec sleep 600;; *) exec {python} -;; esac'"
-    heard = Heard()
-    sent = asyncio.ensure_future(errands(reach, "w1", "w2", "w3").send(dict.fromkeys(("w1", "w2", "w3"), PLAN), heard, allows_ray=True))
-    await until(lambda: "answered" in heard.of("w1") and "answered" in heard.of("w3"), 60)
-    assert heard.of("w2") == ["waiting", "connecting"]
+    progress = ProgressLog()
+    sent = asyncio.ensure_future(
+        requests_to(reach, "w1", "w2", "w3").send(dict.fromkeys(("w1", "w2", "w3"), PLAN), progress, allows_ray=True)
+    )
+    await until(lambda: "answered" in progress.of("w1") and "answered" in progress.of("w3"), 60)
+    assert progress.of("w2") == ["waiting", "connecting"]
     sent.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sent
 
 
 async def test_a_silent_host_gets_an_error(tmp_path):
-    answers = await errands(NEVER.format(folder=tmp_path), "w1").send({"w1": PLAN}, Heard(), patience=1, allows_ray=True)
+    answers = await requests_to(NEVER.format(folder=tmp_path), "w1").send({"w1": PLAN}, ProgressLog(), patience=1, allows_ray=True)
     assert re.fullmatch(r"w1: timed out, no answer for \d+ s", str(answers["w1"].error))
     await until(lambda: not alive(tmp_path))
 
 
-async def test_each_report_of_progress_renews_the_patience(tmp_path):
+async def test_each_report_of_progress_restarts_the_timeout(tmp_path):
     script(
         tmp_path,
         "slow",
         'for i in 1 2 3 4 5 6; do echo \'{"tell": "step", "done": \'$i\', "of": 6}\'; sleep 0.5; done; echo \'{"done": []}\'',
     )
-    heard = Heard()
-    answers = await errands(f"sh {tmp_path}/slow", "w1").send({"w1": PLAN}, heard, patience=2, allows_ray=True)
+    progress = ProgressLog()
+    answers = await requests_to(f"sh {tmp_path}/slow", "w1").send({"w1": PLAN}, progress, patience=2, allows_ray=True)
     assert answers["w1"].reply == {"done": []}
-    assert ("w1", Progress("step", 6, 6)) in heard.said
+    assert ("w1", Progress("step", 6, 6)) in progress.entries
 
 
 async def test_only_a_limited_number_of_hosts_is_asked_at_once(tmp_path):
     """Each host answers only when the test allows it, and keeps its place until then."""
     script(tmp_path, "held", f"echo $$ >> {tmp_path}/pids; until [ -e {tmp_path}/go ]; do sleep 0.2; done; echo '{{\"done\": []}}'")
-    names, heard = [f"w{number}" for number in range(HOSTS_AT_ONCE + 3)], Heard()
-    sent = asyncio.ensure_future(errands(f"sh {tmp_path}/held", *names).send(dict.fromkeys(names, PLAN), heard, allows_ray=True))
+    names, progress = [f"w{number}" for number in range(HOSTS_AT_ONCE + 3)], ProgressLog()
+    sent = asyncio.ensure_future(requests_to(f"sh {tmp_path}/held", *names).send(dict.fromkeys(names, PLAN), progress, allows_ray=True))
     await until(lambda: len(alive(tmp_path)) >= HOSTS_AT_ONCE, 60)
-    assert sorted(map(len, map(heard.of, names))) == [1] * 3 + [2] * HOSTS_AT_ONCE, "three are waiting, the others are connecting"
+    assert sorted(map(len, map(progress.of, names))) == [1] * 3 + [2] * HOSTS_AT_ONCE, "three are waiting, the others are connecting"
     assert len(alive(tmp_path)) == HOSTS_AT_ONCE
     (tmp_path / "go").touch()
     assert all(answer.reply for answer in (await sent).values())
@@ -168,7 +172,9 @@ async def test_only_a_limited_number_of_hosts_is_asked_at_once(tmp_path):
 
 async def test_a_cancellation_ends_every_child_at_once(tmp_path):
     names = ["w1", "w2", "w3"]
-    sent = asyncio.ensure_future(errands(NEVER.format(folder=tmp_path), *names).send(dict.fromkeys(names, PLAN), Heard(), allows_ray=True))
+    sent = asyncio.ensure_future(
+        requests_to(NEVER.format(folder=tmp_path), *names).send(dict.fromkeys(names, PLAN), ProgressLog(), allows_ray=True)
+    )
     await until(lambda: len(alive(tmp_path)) == 3, 60)
     sent.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -178,8 +184,8 @@ async def test_a_cancellation_ends_every_child_at_once(tmp_path):
 
 async def test_closing_ends_every_child_at_once_and_starts_no_more(tmp_path):
     names = [f"w{number}" for number in range(HOSTS_AT_ONCE + 3)]
-    sent = errands(NEVER.format(folder=tmp_path), *names, places={name: RayPlace("session_x", "ab") for name in names})
-    task = asyncio.ensure_future(sent.send(dict.fromkeys(names, PLAN), Heard(), allows_ray=True))
+    sent = requests_to(NEVER.format(folder=tmp_path), *names, places={name: RayPlace("session_x", "ab") for name in names})
+    task = asyncio.ensure_future(sent.send(dict.fromkeys(names, PLAN), ProgressLog(), allows_ray=True))
     await until(lambda: len(alive(tmp_path)) == HOSTS_AT_ONCE, 60)
     sent.close()
     answers = await asyncio.wait_for(task, 10)
@@ -236,26 +242,26 @@ async def test_the_action_ends_when_cockpit_is_killed(tmp_path):
     ],
 )
 async def test_a_failing_way_is_reported_in_one_sentence(reach, error):
-    answer = await answer_of(errands(reach, "w1"), "w1")
+    answer = await answer_of(requests_to(reach, "w1"), "w1")
     assert answer.reply is None
     assert answer.error == error
 
 
 async def test_an_unknown_host_is_refused():
-    assert (await answer_of(errands("sh"), "w9")).error == "cockpit has no way to reach w9: add it under `hosts` in the config"
+    assert (await answer_of(requests_to("sh"), "w9")).error == "cockpit has no way to reach w9: add it under `hosts` in the config"
 
 
 async def test_a_ray_is_never_stopped_through_itself():
-    sent = errands("ray", "w1", places={"w1": RayPlace("session_x", "ab")})
+    sent = requests_to("ray", "w1", places={"w1": RayPlace("session_x", "ab")})
     answer = await answer_of(sent, "w1", {"act": "stop", "stage": "plan"}, allows_ray=False)
     assert answer.error == "w1: this can't be done through Ray, and cockpit has no other way to reach it"
-    sent = errands("sh -c 'exit 255'", "w1", places={"w1": RayPlace("session_x", "ab")})
+    sent = requests_to("sh -c 'exit 255'", "w1", places={"w1": RayPlace("session_x", "ab")})
     answer = await answer_of(sent, "w1", {"act": "stop", "stage": "plan"}, allows_ray=False)
     assert answer.error == "the probe of w1 ended with exit code 255"
 
 
 async def test_without_a_live_ray_the_errors_of_both_ways_are_reported():
-    sent = errands("sh -c 'echo refused >&2; exit 255'", "w1", places={"w1": RayPlace("session_that_is_not_there", "ab")})
+    sent = requests_to("sh -c 'echo refused >&2; exit 255'", "w1", places={"w1": RayPlace("session_that_is_not_there", "ab")})
     answer = await answer_of(sent, "w1")
     assert answer.error == "w1: refused; through Ray: w1: no raylet of session_that_is_not_there runs on this host"
     sent.close()
@@ -263,7 +269,7 @@ async def test_without_a_live_ray_the_errors_of_both_ways_are_reported():
 
 async def test_a_host_whose_probe_has_spoken_is_not_asked_again_through_ray():
     reach = """sh -c 'echo "{\\"tell\\": \\"half done\\"}"; exit 255'"""
-    answer = await answer_of(errands(reach, "w1", places={"w1": RayPlace("session_x", "ab")}), "w1")
+    answer = await answer_of(requests_to(reach, "w1", places={"w1": RayPlace("session_x", "ab")}), "w1")
     assert answer.error is not None
     assert "Ray" not in answer.error
 

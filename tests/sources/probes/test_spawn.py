@@ -46,15 +46,15 @@ async def test_a_probe_in_a_container_sends_samples_and_ends_when_its_stdin_clos
     engine.write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
     engine.chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    heard: list[bytes] = []
+    lines: list[bytes] = []
     command = hold_stdin(["podman", "exec", "-i", "train", sys.executable, "-"])
     child = Child(
         spawn(command),
-        heard.extend,
+        lines.extend,
         lambda: None,
         program(["--interval", "0.5", "--no-lifeline"]),
     )
-    while len(heard) < 3:
+    while len(lines) < 3:
         assert child.poll_exit() is None, child.last_words
         await asyncio.sleep(0.01)
     child.release()

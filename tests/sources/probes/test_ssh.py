@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.config.reach import DEFAULT_REACH, HostEntry
-from tests.sources.probes.audience import watch_host
+from tests.sources.probes.recording_listener import watch_host
 from tests.sources.probes.ssh_masters import master_pids, read_text
 
 pytestmark = pytest.mark.process
@@ -90,7 +90,7 @@ async def test_a_killed_cockpit_leaves_no_connection_for_long(reach):
     program = (
         "import asyncio, getpass, os, sys\n"
         "from cockpit.config.reach import HostEntry\n"
-        "from tests.sources.probes.audience import watch_host\n"
+        "from tests.sources.probes.recording_listener import watch_host\n"
         "from tests.sources.probes.ssh_masters import master_pids\n"
         "async def main():\n"
         "    hosts, task, listener = await watch_host(sys.argv[1], HostEntry('w1', '127.0.0.1', getpass.getuser(), sys.executable))\n"
@@ -102,8 +102,8 @@ async def test_a_killed_cockpit_leaves_no_connection_for_long(reach):
         [sys.executable, "-c", program, with_two], stdout=subprocess.PIPE, text=True, env=dict(os.environ, PYTHONPATH=".")
     ) as cockpit:
         assert cockpit.stdout is not None
-        said, _, master = cockpit.stdout.readline().split()
-        assert said == "looking"
+        first, _, master = cockpit.stdout.readline().split()
+        assert first == "looking"
         cockpit.kill()
     limit = time.monotonic() + 60
     while "[mux]" in read_text(Path(f"/proc/{master}/cmdline")) or carried():

@@ -1,4 +1,4 @@
-"""How the tests of this folder wait."""
+"""The event loop of this folder's tests."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from tests.loop import Loop
 
 
 def pytest_asyncio_loop_factories() -> dict[str, type[Loop]]:
-    """All that these tests wait for is in this process: no time passes unused in their loop."""
+    """These tests wait only for this process: their loop skips idle time."""
     return {"skips": Loop}

@@ -30,7 +30,7 @@ ValueError: Job with submission_id {} already exists. Please use a different sub
 
 
 class JobTable:
-    """`jobs` by id, `packages` by name, `supervisors` by the id of their job, all requests in `asked`. A `twist` may answer instead."""
+    """`jobs` by id, `packages` by name, `supervisors` by job id, all requests in `asked`. `twist` may answer instead."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -67,13 +67,13 @@ class JobTable:
         name = body["submission_id"]
         if name in self.jobs:
             return httpx.Response(500, text=TAKEN.format(name))
-        told = {"type": "SUBMISSION", "status": "PENDING", "start_time": int(self.now * 1000)}
-        self.jobs[name] = {**body, **told}
+        record = {"type": "SUBMISSION", "status": "PENDING", "start_time": int(self.now * 1000)}
+        self.jobs[name] = {**body, **record}
         return httpx.Response(200, json={"job_id": name, "submission_id": name})
 
     def listed(self, name: str) -> httpx.Response:
-        told = [{"actor_id": "a1", "name": name, **facts} for job, facts in self.supervisors.items() if name == f"{SUPERVISOR}{job}"]
-        return httpx.Response(200, json={"result": True, "msg": "", "data": {"result": {"result": told, "total": len(told)}}})
+        actors = [{"actor_id": "a1", "name": name, **facts} for job, facts in self.supervisors.items() if name == f"{SUPERVISOR}{job}"]
+        return httpx.Response(200, json={"result": True, "msg": "", "data": {"result": {"result": actors, "total": len(actors)}}})
 
     def posts(self) -> int:
         return sum(method == "POST" for method, _ in self.asked)

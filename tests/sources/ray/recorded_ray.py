@@ -66,7 +66,7 @@ class RecordedRay:
 
     def ray(self, clock: Callable[[], float] | None = None, token: str | None = None) -> RayClient:
         made = RayClient("http://head:8265", token=lambda: token, transport=MockTransport(self), clock=clock or Clock())
-        made._dashboard._clock = lambda: 0.0  # how long an answer takes says how busy the machine is
+        made._dashboard._clock = lambda: 0.0  # the duration of an answer depends on the machine
         return made
 
     def times_asked(self, path: str) -> int:

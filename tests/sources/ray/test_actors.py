@@ -60,7 +60,7 @@ async def test_the_supervisor_of_a_job_is_internal(version):
     assert any(not actor.internal for actor in facts.actors)
 
 
-async def test_how_often_an_actor_was_restarted_is_unknown_to_an_old_ray():
+async def test_the_number_of_restarts_is_unknown_to_an_old_ray():
     assert {actor.restarts for actor in (await RecordedRay("2.9.3").ray().read_actors()).actors} == {None}
     assert {actor.restarts for actor in (await RecordedRay("2.44.1").ray().read_actors()).actors} == {0}
 
@@ -83,7 +83,7 @@ async def test_a_waiting_actor_has_no_node_and_no_invented_reason():
     assert why["PENDING_CREATION", False] is None
 
 
-async def test_an_actor_waits_since_it_was_first_seen_waiting_and_at_least_since_then_if_that_was_the_first_answer():
+async def test_a_waiting_actor_has_the_time_since_it_was_first_seen():
     ray = Actors(an_actor(1, "PENDING_CREATION"))
     it = ray.ray(ray.clock)
     first = (await it.read_actors()).actors[0].since
@@ -341,7 +341,7 @@ async def test_a_jobs_environment_is_read_without_its_secrets():
     assert [job.metadata for job in jobs.values() if job.metadata] == [{"owner": "alice", "purpose": "rl-train"}]
     ray = RecordedRay()
     env = {"HF_TOKEN": "abc", "VLLM_USE_V1": "1", "DB": "postgres://me:abc@db/x"}
-    odd = [{"submission_id": name, "runtime_env": told} for name, told in (("b", "text"), ("c", [1]), ("d", None), ("e", {}))]
+    odd = [{"submission_id": name, "runtime_env": value} for name, value in (("b", "text"), ("c", [1]), ("d", None), ("e", {}))]
     ray.paths["/api/jobs/"] = [{"submission_id": "a", "runtime_env": {"env_vars": env}, "metadata": {"token": "abc", "n": 1}}, *odd]
     job, *others = (await ray.ray().read_jobs()).jobs
     assert job.runtime_env == {"env_vars": {"HF_TOKEN": "•••", "VLLM_USE_V1": "1", "DB": "postgres://•••@db/x"}}

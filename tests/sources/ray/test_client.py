@@ -16,7 +16,7 @@ from tests.sources.ray.recorded_ray import Clock, RecordedRay, listing, recorded
 SECRET = "5ec4e7" * 10
 
 
-async def test_a_cluster_says_who_it_is():
+async def test_a_cluster_reports_its_identity():
     found = await RecordedRay().ray().identify()
     assert (found.address, found.ray_version, found.auth, found.reachable) == ("http://head:8265", "2.60.0", "disabled", True)
     assert found.session == "session_2026-11-21_01-17-58_164160_11638"
@@ -24,13 +24,13 @@ async def test_a_cluster_says_who_it_is():
 
 
 @pytest.mark.parametrize(("version", "session"), [("2.44.1", True), ("2.9.3", False)])
-async def test_old_rays_know_no_authentication_and_no_cluster_id(version, session):
+async def test_old_rays_have_no_authentication_and_no_cluster_id(version, session):
     found = await RecordedRay(version).ray().identify()
     assert (found.ray_version, found.auth, found.cluster_id) == (version, "disabled", None)
     assert (found.session is not None) is session
 
 
-async def test_everything_is_forgotten_only_when_another_cluster_answers():
+async def test_everything_is_forgotten_only_if_another_cluster_answers():
     ray, clock = RecordedRay(), Clock()
     it = ray.ray(clock)
     await it.identify()
@@ -46,7 +46,7 @@ async def test_everything_is_forgotten_only_when_another_cluster_answers():
     assert [node.id for node in (await it.read_nodes()).nodes] == [other["data"]["summary"][0]["raylet"]["nodeId"]]
 
 
-async def test_another_session_at_the_address_is_said_with_the_one_before_it():
+async def test_another_session_at_the_address_is_reported_with_the_previous_one():
     ray, clock = RecordedRay(), Clock()
     it = ray.ray(clock)
     first = await it.identify()
@@ -58,7 +58,7 @@ async def test_another_session_at_the_address_is_said_with_the_one_before_it():
         assert (second.session, second.before, second.replaced) == ("session_2026-11-22", first.session, clock.now)
 
 
-async def test_where_one_session_alone_is_meant_another_is_not_believed():
+async def test_if_one_session_is_meant_another_one_is_refused():
     ray = RecordedRay()
     meant = recorded("version")["session_name"]
     why_not_meant = lambda name: None if name == meant else f"{name} answers there now"  # noqa: E731
@@ -94,11 +94,11 @@ def with_token() -> RecordedRay:
     return ray
 
 
-async def test_a_token_is_sent_only_where_it_is_asked_for():
+async def test_a_token_is_sent_only_where_it_is_required():
     ray = with_token()
     found = await ray.ray(token=SECRET).identify()
     assert (found.auth, found.ray_version) == ("token", "2.60.0")
-    assert "authorization" not in ray.asked[0].headers, "the question whether a token is wanted carries none"
+    assert "authorization" not in ray.asked[0].headers, "the first question, whether a token is required, has none"
     ray = RecordedRay()
     it = ray.ray(token=SECRET)
     await it.identify()
@@ -107,7 +107,7 @@ async def test_a_token_is_sent_only_where_it_is_asked_for():
     assert (await with_token().ray(token=SECRET).read_nodes()).nodes
 
 
-async def test_a_missing_token_says_where_it_was_looked_for_and_a_wrong_token_is_not_told():
+async def test_a_missing_token_names_the_places_searched_and_a_wrong_token_is_not_shown():
     missing = r"requires a token, and none was found \(looked in RAY_AUTH_TOKEN, .*RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token\)"
     with pytest.raises(SourceError, match=missing) as caught:
         await with_token().ray().identify()
@@ -119,7 +119,7 @@ async def test_a_missing_token_says_where_it_was_looked_for_and_a_wrong_token_is
 
 
 @pytest.mark.parametrize("token", [f"{SECRET}\nX-Evil: 1", "tökän"])
-async def test_what_can_not_be_a_token_is_neither_sent_nor_told(token):
+async def test_an_invalid_token_is_neither_sent_nor_shown(token):
     ray = with_token()
     with pytest.raises(SourceError, match="the one found is not valid") as caught:
         await ray.ray(token=token).identify()
@@ -127,7 +127,7 @@ async def test_what_can_not_be_a_token_is_neither_sent_nor_told(token):
     assert not any("authorization" in request.headers for request in ray.asked)
 
 
-async def test_a_head_that_comes_back_with_a_token_is_asked_again_what_it_wants():
+async def test_a_head_that_returns_with_a_token_is_asked_again_for_its_mode():
     ray = RecordedRay()
     it = ray.ray(token=SECRET)
     await it.read_nodes()
@@ -137,7 +137,7 @@ async def test_a_head_that_comes_back_with_a_token_is_asked_again_what_it_wants(
     assert (await it.read_nodes()).nodes
 
 
-def test_a_token_is_found_where_ray_finds_it_and_rubbish_is_none(tmp_path: Path):
+def test_a_token_is_found_where_ray_finds_it_and_invalid_text_is_none(tmp_path: Path):
     home, named = tmp_path / "home", tmp_path / "named"
     (home / ".ray").mkdir(parents=True)
     (home / ".ray" / "auth_token").write_text("at-home\n")
@@ -152,7 +152,7 @@ def test_a_token_is_found_where_ray_finds_it_and_rubbish_is_none(tmp_path: Path)
     assert find_token({}, tmp_path) is None
 
 
-def test_who_has_no_home_has_no_token(monkeypatch: pytest.MonkeyPatch):
+def test_without_a_home_there_is_no_token(monkeypatch: pytest.MonkeyPatch):
     def nowhere() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -161,7 +161,7 @@ def test_who_has_no_home_has_no_token(monkeypatch: pytest.MonkeyPatch):
     assert find_token({"RAY_AUTH_TOKEN_PATH": "~no-such-user-here/token"}) is None
 
 
-async def test_who_a_cluster_is_is_asked_anew_when_its_session_is_another_or_nobody_has_answered():
+async def test_the_identity_is_asked_again_after_a_new_session_or_without_answers():
     ray = RecordedRay()
     it = ray.ray()
     await it.identify()
@@ -177,7 +177,7 @@ async def test_who_a_cluster_is_is_asked_anew_when_its_session_is_another_or_nob
     assert (await it.identify()).cluster_id == "c" * 56
 
 
-async def test_a_gcs_that_does_not_answer_twice_makes_everything_old():
+async def test_two_missing_answers_of_the_gcs_make_everything_old():
     ray = RecordedRay()
     silent = (503, "503: Health check failed: RPC error: Deadline Exceeded")
     answers = iter([silent, (200, "success"), silent, silent])
@@ -190,7 +190,7 @@ async def test_a_gcs_that_does_not_answer_twice_makes_everything_old():
     assert caught.value.cause == "gcs"
 
 
-async def test_when_the_gcs_is_back_nothing_is_left_alone_any_longer():
+async def test_when_the_gcs_is_back_everything_is_asked_again():
     ray = RecordedRay()
     it = ray.ray()
     ray.paths["/api/gcs_healthz"] = (503, "503: Health check failed")
@@ -204,7 +204,7 @@ async def test_when_the_gcs_is_back_nothing_is_left_alone_any_longer():
     assert (await it.read_nodes()).nodes
 
 
-async def test_a_gcs_that_has_just_given_a_list_quickly_is_not_asked_whether_it_lives():
+async def test_a_gcs_that_answered_quickly_is_not_asked_for_its_health():
     ray, clock = RecordedRay(), Clock()
     it = ray.ray(clock)
     await it.read_placement_groups()
@@ -228,7 +228,7 @@ async def test_a_gcs_that_has_just_given_a_list_quickly_is_not_asked_whether_it_
     assert ray.times_asked("/api/gcs_healthz") == 1
 
 
-async def test_a_gcs_that_was_lost_must_say_itself_that_it_lives():
+async def test_a_lost_gcs_must_report_its_own_health():
     ray = RecordedRay()
     it = ray.ray()
     ray.paths["/api/gcs_healthz"] = (503, "503: Health check failed")
@@ -238,7 +238,7 @@ async def test_a_gcs_that_was_lost_must_say_itself_that_it_lives():
         await it.read_placement_groups()
 
 
-async def test_what_ray_says_of_its_own_failure_is_passed_on():
+async def test_rays_own_error_text_is_passed_on():
     ray = RecordedRay()
     body = '{"result": false, "msg": "Failed to query data from GCS. It is due to (1) GCS is unexpectedly failed.", "data": null}'
     ray.paths["/api/v0/placement_groups"] = (500, body)
@@ -250,7 +250,7 @@ async def test_what_ray_says_of_its_own_failure_is_passed_on():
         await ray.ray().read_nodes()
 
 
-async def test_something_else_on_the_port_is_not_a_ray():
+async def test_another_server_on_the_port_is_not_a_ray():
     ray = RecordedRay()
     ray.paths = {"/api/version": (200, "<!doctype html><p>hello")}
     with pytest.raises(SourceError, match="http://head:8265 is not a Ray dashboard: it sent an HTML page"):
@@ -264,7 +264,7 @@ async def test_something_else_on_the_port_is_not_a_ray():
     assert caught.value.cause == "not ray"
 
 
-async def test_ids_are_quoted_whole():
+async def test_ids_are_quoted_completely():
     ray = RecordedRay()
     with pytest.raises(SourceError):
         await ray.ray().node_processes("../../x?y=1&\udc80")
@@ -272,7 +272,7 @@ async def test_ids_are_quoted_whole():
 
 
 @pytest.mark.parametrize("address", ["http://head:8265", "http://he\udc80d:8265"])
-async def test_what_can_not_be_written_into_a_url_is_said(address):
+async def test_an_address_that_is_no_url_is_reported(address):
     dashboard = Dashboard(address, token=lambda: None, transport=MockTransport(RecordedRay()))
     with pytest.raises(SourceError, match="can't be asked"):
         await dashboard.get("/api/version", timeout=5.0, params={"filename": "job-driver-\ud800.log"})
@@ -284,7 +284,7 @@ async def test_the_loss_of_all_groups_is_accepted_only_if_it_lasts():
     it = ray.ray(clock)
     some = ray.paths["/api/v0/placement_groups"]
     await it.read_placement_groups()
-    for round_ in range(4):  # each loss is doubted anew, however often there has been one
+    for round_ in range(4):  # each loss must be confirmed again
         ray.paths["/api/v0/placement_groups"] = listing()
         for _ in range(2):
             clock.now += 10.0
@@ -297,7 +297,7 @@ async def test_the_loss_of_all_groups_is_accepted_only_if_it_lasts():
 
 
 @pytest.mark.parametrize("asked", ["nodes", "actors"])
-async def test_what_was_asked_of_a_ray_that_is_gone_is_not_told_of_the_next(asked):
+async def test_an_answer_of_the_previous_ray_is_not_reported_for_the_next(asked):
     ray = RecordedRay()
     it = ray.ray()
     path = {"nodes": "/api/v0/nodes", "actors": "/api/v0/actors"}[asked]
@@ -328,14 +328,14 @@ async def test_what_was_asked_of_a_ray_that_is_gone_is_not_told_of_the_next(aske
         ("ray.placement_groups", "/api/v0/placement_groups", 4.0, 30.0),
     ],
 )
-async def test_what_is_dear_is_left_alone_the_longer_the_slower_the_dashboard_answers(name: str, path: str, took: float, pause: float):
+async def test_expensive_requests_pause_longer_if_the_dashboard_is_slow(name: str, path: str, took: float, pause: float):
     ray, moment = RecordedRay(), 0.0
-    told = ray.paths[path]
+    recorded_answer = ray.paths[path]
 
     def answer(_: httpx.Request) -> object:
         nonlocal moment
         moment += took
-        return told
+        return recorded_answer
 
     ray.paths[path] = answer
     it = ray.ray()
@@ -350,7 +350,7 @@ def test_an_address_is_shown_without_its_password():
     assert RayClient("head:8265").address == "http://head:8265"
 
 
-async def test_groups_that_wait_are_told_with_their_strategies_at_the_first_look_though_the_status_is_slow():
+async def test_waiting_groups_have_their_strategies_at_the_first_read_even_if_the_status_is_slow():
     it = RecordedRay().ray()
     ask = it._dashboard.data
 

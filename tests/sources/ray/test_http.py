@@ -1,4 +1,4 @@
-"""Servers that are broken in every way a server can be; real sockets."""
+"""The client against servers with every fault that a server can have; over real sockets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 @asynccontextmanager
 async def serving(talk: Talk) -> AsyncIterator[Dashboard]:
-    """A dashboard client of a server that reads one request of a connection and then does as `talk` does."""
+    """A dashboard client of a server that reads one request per connection and then calls `talk`."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,7 +57,7 @@ async def serving(talk: Talk) -> AsyncIterator[Dashboard]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def saying(answer: bytes) -> Talk:
+def answering(answer: bytes) -> Talk:
     async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
         await writer.drain()
@@ -74,13 +74,13 @@ async def failure(talk: Talk, timeout: float = 5.0) -> str:
         with pytest.raises(SourceError) as caught:
             await ask(dashboard, timeout)
         text = str(caught.value)
-        assert dashboard.shown in text, "the sentence names the address"
+        assert dashboard.shown in text, "the error names the address"
         assert "\n" not in text
         return text
 
 
-async def test_of_a_refusal_only_the_beginning_is_read_and_not_for_ever():
-    """Of a traceback its last line is shown: with 30 MB of it that took a second of the screen's, and 700 MB."""
+async def test_only_the_beginning_of_a_refusal_is_read():
+    """The error shows a traceback's last line. 30 MB of traceback would block the screen for a second and need 700 MB."""
     sent = 0
 
     async def endless(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -92,20 +92,20 @@ async def test_of_a_refusal_only_the_beginning_is_read_and_not_for_ever():
             await writer.drain()
 
     assert "answered HTTP 500 (asked for its version)" in await failure(endless)
-    assert sent < 64 * http.MAX_ERROR_BYTES, "what the connection holds has been sent, no more"
+    assert sent < 64 * http.MAX_ERROR_BYTES, "only the connection's buffers were filled"
 
 
-async def test_what_ray_wrote_into_an_error_is_one_clean_line():
+async def test_rays_text_in_an_error_is_one_clean_line():
     body = b'{"msg": "\\u001b[2Jhi\\u202e"}'
     head = b"HTTP/1.1 500 X\r\nServer: aiohttp\r\nContent-Length: %d\r\n\r\n" % len(body)
-    said = await failure(saying(head + body))
-    assert "hi" in said
-    assert not [char for char in said if ord(char) < 32 or char == "\u202e"]
-    text = await failure(saying(b"HTTP/1.1 500 x\r\nContent-Length: 30\r\n\r\nTraceback x\n  y\nKeyError: 'a'\n\n"))
+    text = await failure(answering(head + body))
+    assert "hi" in text
+    assert not [char for char in text if ord(char) < 32 or char == "\u202e"]
+    text = await failure(answering(b"HTTP/1.1 500 x\r\nContent-Length: 30\r\n\r\nTraceback x\n  y\nKeyError: 'a'\n\n"))
     assert text.endswith("answered HTTP 500 (asked for its version): KeyError: 'a'")
 
 
-async def test_an_endless_answer_is_cut_off(monkeypatch):
+async def test_an_endless_answer_is_truncated(monkeypatch):
     monkeypatch.setattr(http, "MAX_BODY_BYTES", 3 * 2**20)
 
     async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -117,7 +117,7 @@ async def test_an_endless_answer_is_cut_off(monkeypatch):
     assert "sent more than 3 MB (asked for its version)" in await failure(talk)
 
 
-async def test_an_answer_that_trickles_for_ever_is_not_waited_for():
+async def test_an_endlessly_slow_answer_times_out():
     async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(OK + b"\r\n")
         while True:
@@ -128,12 +128,12 @@ async def test_an_answer_that_trickles_for_ever_is_not_waited_for():
     assert "did not answer within 0.3 s (asked for its version)" in await failure(talk, timeout=0.3)
 
 
-async def test_what_answers_is_said_by_its_status_its_server_and_the_title_of_its_page():
+async def test_another_server_is_described_by_its_status_name_and_page_title():
     body = b"<html><head><TITLE>\n504 Gateway\x1b[2J\n Time-out &amp; more</TITLE></head></html>"
     head = b"Server: nginx/1.25.3\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body)
-    text = await failure(saying(b"HTTP/1.1 504 Gateway Time-out\r\n" + head + body))
+    text = await failure(answering(b"HTTP/1.1 504 Gateway Time-out\r\n" + head + body))
     assert text.endswith("HTTP 504 (asked for its version): an HTML page titled “504 Gateway�[2J Time-out & more”, server nginx/1.25.3")
-    text = await failure(saying(b"HTTP/1.1 200 OK\r\n" + head + body))
+    text = await failure(answering(b"HTTP/1.1 200 OK\r\n" + head + body))
     assert "is not a Ray dashboard: it sent an HTML page titled “504 Gateway" in text
     assert text.endswith(", server nginx/1.25.3 (asked for its version)")
 
@@ -164,10 +164,8 @@ OTHER_SERVERS = {
 
 
 @pytest.mark.parametrize(("answer", "cause", "words"), OTHER_SERVERS.values(), ids=OTHER_SERVERS)
-async def test_another_server_silence_and_an_error_of_rays_have_different_causes_and_sentences(
-    answer: bytes, cause: str | None, words: str
-):
-    async with serving(saying(answer)) as dashboard:
+async def test_another_server_silence_and_rays_errors_have_different_causes_and_texts(answer: bytes, cause: str | None, words: str):
+    async with serving(answering(answer)) as dashboard:
         with pytest.raises(SourceError) as caught:
             await ask(dashboard)
     assert caught.value.cause == cause, str(caught.value)
@@ -177,20 +175,20 @@ async def test_another_server_silence_and_an_error_of_rays_have_different_causes
 
 async def test_a_redirect_is_not_followed():
     where = b"http://evil.example/?token=abcdefgh"
-    text = await failure(saying(b"HTTP/1.1 302 Found\r\nLocation: " + where + b"\r\nContent-Length: 0\r\n\r\n"))
+    text = await failure(answering(b"HTTP/1.1 302 Found\r\nLocation: " + where + b"\r\nContent-Length: 0\r\n\r\n"))
     assert "redirects to http://evil.example/" in text
     assert "abcdefgh" not in text
 
 
 @pytest.mark.parametrize("encoding", [b"gzip", b"deflate", b"br", b"zstd", b"identity, gzip"])
-async def test_what_nobody_has_asked_to_be_compressed_is_not_unpacked(encoding):
+async def test_compression_that_was_not_requested_is_not_decoded(encoding):
     """A few kilobytes may be gigabytes."""
     bomb = gzip.compress(b"x" * (1 << 20))
-    text = await failure(saying(OK + b"Content-Encoding: %s\r\nContent-Length: %d\r\n\r\n%s" % (encoding, len(bomb), bomb)))
+    text = await failure(answering(OK + b"Content-Encoding: %s\r\nContent-Length: %d\r\n\r\n%s" % (encoding, len(bomb), bomb)))
     assert text.endswith(f"sent {encoding.decode()} data that cockpit can't read (asked for its version)")
 
 
-def test_where_it_cant_be_told_who_serves_an_address_nothing_secret_is_sent():
+def test_no_secret_is_sent_if_the_owner_of_an_address_is_unknown():
     def fail(*_: object) -> Server:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
@@ -202,7 +200,7 @@ def test_where_it_cant_be_told_who_serves_an_address_nothing_secret_is_sent():
         assert not peer.is_ours()
 
 
-async def test_a_token_is_sent_only_where_nobody_else_listens():
+async def test_a_token_is_sent_only_if_nobody_else_listens():
     sent: list[str | None] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -225,7 +223,7 @@ async def test_a_token_is_sent_only_where_nobody_else_listens():
 
 
 class TokenRay:
-    """A Ray that wants a token; `heads` has what came over each connection, over which one request follows the other."""
+    """A Ray that requires a token; `heads` has the requests of each connection."""
 
     def __init__(self) -> None:
         self.heads: list[list[bytes]] = []
@@ -257,7 +255,7 @@ class TokenRay:
         self.ended.set()
 
     def dashboard(self, *servers: Server) -> Dashboard:
-        """The kernel tells these, one for each time it is asked; then it is asked no more."""
+        """A client for which the kernel gives these owners, one for each check."""
         answers = iter(servers)
         peer = Peer(f"http://127.0.0.1:{self.port}", given=True, find=lambda *_: next(answers))
         return Dashboard(f"http://127.0.0.1:{self.port}", token=lambda: "s3cret", transport=None, peer=peer)
@@ -266,7 +264,7 @@ class TokenRay:
 OURS, STRANGERS = (Server(frozenset([user]), frozenset(["127.0.0.1"])) for user in (0, 666))
 
 
-async def test_the_kernel_is_asked_once_for_each_connection_and_the_token_goes_over_the_second():
+async def test_the_owner_is_checked_once_per_connection_and_the_token_uses_the_second():
     async with TokenRay() as ray:
         dashboard = ray.dashboard(OURS, OURS)
         for _ in range(3):
@@ -275,8 +273,8 @@ async def test_the_kernel_is_asked_once_for_each_connection_and_the_token_goes_o
         assert [[b"Bearer s3cret" in head for head in heads] for heads in ray.heads] == [[False], [True, True, True]]
 
 
-async def test_a_connection_that_was_opened_without_a_secret_never_carries_one():
-    """Whose it is was seen when it was opened. A request with a secret refuses to open one to another user, and closes it at once."""
+async def test_a_connection_opened_without_a_secret_never_carries_one():
+    """Its owner was seen when it was opened. A request with a secret closes a new connection to another user at once."""
     async with TokenRay() as ray:
         dashboard = ray.dashboard(OURS, STRANGERS, STRANGERS)
         for _ in range(2):
@@ -290,8 +288,8 @@ async def test_a_connection_that_was_opened_without_a_secret_never_carries_one()
         assert b"authorization" not in ray.heads[0][0].lower()
 
 
-async def test_a_connection_that_ends_here_at_nobody_carries_no_token_though_a_person_has_named_the_address():
-    """Its owner may have hidden from one reading of the kernel's tables, and accept it later."""
+async def test_a_connection_to_an_unknown_owner_carries_no_token_even_to_a_named_address():
+    """Its owner may have hidden from one reading of the kernel's tables and may accept it later."""
     async with TokenRay() as ray:
         dashboard = ray.dashboard(OURS, Server(frozenset(), frozenset(["127.0.0.1"])))
         with pytest.raises(DashboardRefusedError, match="sends none: no process that can be seen from here listens on port"):
@@ -309,7 +307,7 @@ async def refusal(address: str, transport: httpx.AsyncBaseTransport | None = Non
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "head.invalid"])
-async def test_where_nothing_listens_at_any_address_of_a_name_the_connection_is_refused(monkeypatch, host):
+async def test_if_no_address_of_a_name_listens_the_connection_is_refused(monkeypatch, host):
     async def resolve(*_, **__):
         kind = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
         return [(socket.AF_INET, *kind, (f"127.0.0.{number}", taken.getsockname()[1])) for number in (1, 2)]
@@ -323,7 +321,7 @@ async def test_where_nothing_listens_at_any_address_of_a_name_the_connection_is_
     assert "can't be reached: connection refused, nothing listens there" in str(error)
 
 
-async def test_tls_to_a_plain_dashboard_says_so():
+async def test_tls_to_a_plain_dashboard_is_reported():
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -337,7 +335,7 @@ async def test_tls_to_a_plain_dashboard_says_so():
     server.close()
 
 
-async def test_why_no_connection_can_be_made_is_said(monkeypatch):
+async def test_the_reason_for_a_failed_connection_is_reported(monkeypatch):
     unresolved = await refusal("http://no-such-host.invalid:8265")
     assert "no-such-host.invalid:8265 can't be reached: the host name can't be resolved" in str(unresolved)
     # With TLS 1.3 a server that wants our certificate says so only after the handshake, and httpx has no name for that error.
@@ -347,12 +345,12 @@ async def test_why_no_connection_can_be_made_is_said(monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["ftp://head", "http://", "http://[::1", "http://head:99999", "http://a b", "http://user:hunter22@[x"])
-async def test_what_is_no_address_says_so(address):
+async def test_an_invalid_address_is_reported(address):
     assert "hunter22" not in str(await refusal(address))
 
 
 @pytest.mark.parametrize(("path", "waits"), [("/nodes", (0.2, 0.4, 0.8)), ("/api/version", (0.2, 0.2, 0.2))], ids=["dear", "light"])
-async def test_a_path_that_did_not_answer_is_left_alone_longer_each_time_unless_it_costs_ray_nothing(path, waits):
+async def test_a_failing_path_pauses_longer_each_time_unless_it_costs_ray_nothing(path, waits):
     now = [0.0]
     asked = 0
 
@@ -374,7 +372,7 @@ async def test_a_path_that_did_not_answer_is_left_alone_longer_each_time_unless_
         assert asked == 3
 
 
-async def test_one_question_at_a_time_for_each_path():
+async def test_each_path_has_one_request_at_a_time():
     asked = 0
     go = asyncio.Event()
 
@@ -396,7 +394,7 @@ async def test_one_question_at_a_time_for_each_path():
         assert asked == 2
 
 
-async def test_ray_does_not_take_us_for_a_browser():
+async def test_requests_do_not_look_like_a_browsers():
     heads = []
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -413,8 +411,8 @@ async def test_ray_does_not_take_us_for_a_browser():
     assert b"mozilla" not in heads[0].lower()
 
 
-async def test_a_refusal_carries_its_status():
-    async with serving(saying(b"HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n404: Not Found")) as dashboard:
+async def test_a_refusal_has_its_status():
+    async with serving(answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n404: Not Found")) as dashboard:
         with pytest.raises(DashboardRefusedError) as caught:
             await ask(dashboard)
         assert caught.value.status == 404

@@ -25,7 +25,7 @@ OVER = {**RUNNING, "status": "STOPPED", "end_time": RUNNING["start_time"] + 5000
 
 
 class JobServer:
-    """Answers each `GET` with the next of the given answers, from then on with the last one, and each write with `written`."""
+    """Each `GET` gets the next of the given answers and then always the last one; each write gets `written`."""
 
     def __init__(self, *looks: Any, written: Any = None) -> None:
         self.looks, self.written = list(looks), written

@@ -34,7 +34,7 @@ def test_of_two_processes_with_one_pid_the_job_decides_and_a_worker_that_was_sta
     "hostile",
     ["../../etc/shadow", f"/etc/{name()}", f"{name()}\n", f"../{name()}", f"old/{name()}", name(suffix="out.1"), name(suffix="sh"), ""],
 )
-def test_a_name_that_ray_does_not_give_is_ignored(hostile):
+def test_a_name_that_ray_does_not_use_is_ignored(hostile):
     assert worker_logs([hostile], pid=769) == []
     assert [part_logs([hostile], part) for part in ("raylet", "runtime_env_setup")] == [[], []]
 
@@ -58,7 +58,7 @@ def test_a_part_of_ray_is_found_among_others():
         ("python train.py", None),
     ],
 )
-def test_the_command_of_a_part_of_ray_says_which_it_is(command, part):
+def test_the_command_of_a_part_of_ray_identifies_it(command, part):
     assert part_of(command) == part
 
 

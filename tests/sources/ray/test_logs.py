@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -110,9 +110,14 @@ def in_haste(monkeypatch):
     monkeypatch.setattr(logs, "END_CHECK_INTERVAL_S", 0.2)
 
 
-async def followed(log: LogServer, lines: int = 5000) -> list[str]:
+async def followed(log: LogServer, lines: int = 5000, react: Callable[[list[str]], None] = lambda _lines: None) -> list[str]:
+    """All lines of the log. `react` gets the lines so far after each batch, and may change the log."""
+    got: list[str] = []
     async with serving(log) as ray:
-        return [line async for batch in ray.follow_log("j/1", lines) for line in batch]
+        async for batch in ray.follow_log("j/1", lines):
+            got += batch
+            react(got)
+    return got
 
 
 def numbered(first: int, last: int) -> list[str]:
@@ -131,15 +136,14 @@ async def test_the_log_of_an_ended_job_is_read_from_its_last_lines_to_its_end(st
 async def test_lines_come_as_they_are_written_until_the_job_has_ended():
     log = LogServer()
     log.write("first")
-    got: list[str] = []
-    async with serving(log) as ray:
-        async for batch in ray.follow_log("j/1"):
-            got += batch
-            if batch == ["first"]:
-                log.write("second")
-            if batch == ["second"]:
-                log.status = "STOPPED"
-    assert got == ["first", "second"]
+
+    def grow(lines: list[str]) -> None:
+        if lines == ["first"]:
+            log.write("second")
+        else:
+            log.status = "STOPPED"
+
+    assert await followed(log, react=grow) == ["first", "second"]
 
 
 async def test_a_log_without_a_line_yet_is_waited_for():
@@ -157,18 +161,26 @@ async def test_a_log_without_a_line_yet_is_waited_for():
 @pytest.mark.parametrize("lines", [-1, 5000])
 @pytest.mark.parametrize("cuts", [[7], [1, 1, 1], [64, 65, 70_000, 9], [100_000] * 3])
 async def test_a_log_that_grows_loses_and_repeats_nothing_at_cuts(cuts, lines):
+    await check_growth(numbered(0, 30_000), cuts, lines)
+
+
+async def test_a_log_that_repeats_itself_is_resumed_by_counting_bytes_if_read_from_its_start():
+    await check_growth(["tick"] * 20_020, [30_000, 45_000], -1)
+
+
+async def check_growth(written: list[str], cuts: list[int], lines: int) -> None:
+    """The log has 20 lines, then grows while its streams are cut, then its job ends."""
     log = LogServer()
-    log.write(*numbered(0, 20))
-    got: list[str] = []
-    async with serving(log) as ray:
-        async for batch in ray.follow_log("j/1", lines):
-            got += batch
-            if len(got) == 20:
-                log.cuts = list(cuts)
-                log.write(*numbered(20, 30_000))
-            if len(got) == 30_000:
-                log.status = "SUCCEEDED"
-    assert got == numbered(0, 30_000)
+    log.write(*written[:20])
+
+    def grow(got: list[str]) -> None:
+        if len(got) == 20:
+            log.cuts = list(cuts)
+            log.write(*written[20:])
+        if len(got) == len(written):
+            log.status = "SUCCEEDED"
+
+    assert await followed(log, lines, grow) == written
 
 
 @pytest.mark.parametrize("cuts", [[700], [40_000, 250_000, 200_000]])
@@ -181,35 +193,18 @@ async def test_a_log_read_from_its_middle_loses_and_repeats_nothing_at_cuts(cuts
     assert len(log.streams) == len(cuts) + 1
 
 
-async def test_a_log_that_repeats_itself_is_resumed_by_counting_bytes_if_read_from_its_start():
-    log = LogServer()
-    log.write(*["tick"] * 20)
-    log.status = "RUNNING"
-    got: list[str] = []
-    async with serving(log) as ray:
-        async for batch in ray.follow_log("j/1", -1):
-            got += batch
-            if len(got) == 20:
-                log.cuts = [30_000, 45_000]
-                log.write(*["tick"] * 20_000)
-            if len(got) == 20_020:
-                log.status = "SUCCEEDED"
-    assert len(got) == 20_020
-
-
 async def test_a_log_that_grew_much_after_a_cut_is_resumed_from_the_whole_log(monkeypatch):
     monkeypatch.setattr(logs, "FIND_TIMEOUT_S", 0.3)
     log = LogServer()
     log.write(*numbered(0, 10_000))
     log.cuts = [5_000]
-    got: list[str] = []
-    async with serving(log) as ray:
-        async for batch in ray.follow_log("j/1", 9_000):
-            if not got:
-                log.write(*numbered(10_000, 60_000))
-                log.status = "SUCCEEDED"
-            got += batch
-    assert got == numbered(1_000, 60_000)
+
+    def grow(_lines: list[str]) -> None:
+        if log.status != "SUCCEEDED":
+            log.write(*numbered(10_000, 60_000))
+            log.status = "SUCCEEDED"
+
+    assert await followed(log, 9_000, grow) == numbered(1_000, 60_000)
     assert [params["lines"] for params in log.streams] == ["9000", "20000", "-1"]
 
 
@@ -268,17 +263,16 @@ async def test_an_error_within_a_stream_is_no_line_of_the_log(monkeypatch):
         await followed(log)
 
 
-async def test_of_an_old_ray_the_whole_log_is_polled():
+async def test_an_old_rays_log_is_polled_completely():
     log = LogServer("2.9.3")
     log.write(*numbered(0, 100))
-    got: list[str] = []
-    async with serving(log) as ray:
-        async for batch in ray.follow_log("j/1", 10):
-            if not got:
-                log.write(*numbered(100, 110))
-                log.status = "SUCCEEDED"
-            got += batch
-    assert got == numbered(90, 110)
+
+    def grow(_lines: list[str]) -> None:
+        if log.status != "SUCCEEDED":
+            log.write(*numbered(100, 110))
+            log.status = "SUCCEEDED"
+
+    assert await followed(log, 10, grow) == numbered(90, 110)
     assert log.streams == []
 
 
@@ -306,7 +300,7 @@ def test_a_line_without_a_newline_is_cut_at_a_megabyte():
     assert lines.last() == []
 
 
-def test_bytes_that_are_no_text_are_replaced_but_a_character_cut_in_two_is_not():
+def test_invalid_bytes_are_replaced_but_a_split_character_is_kept():
     lines = LineDecoder()
     assert lines.feed("tök".encode()[:2]) == []
     assert lines.feed("tök".encode()[2:] + b"\n\xff\n") == ["tök", "\N{REPLACEMENT CHARACTER}"]

@@ -42,7 +42,7 @@ async def test_a_node_is_converted_into_a_value_of_the_model():
     memory = node.agent.memory
     assert (memory.used, memory.total, memory.kill_at) == (979390464, 25276518400, None)
     assert node.object_store == Amount(used=0, total=200000000)
-    assert (node.agent.shm, node.agent.shared) == (None, 8945664), "what Ray calls shm is not the size of /dev/shm"
+    assert (node.agent.shm, node.agent.shared) == (None, 8945664), "Ray's shm is not the size of /dev/shm"
     assert [disk.path for disk in node.agent.disks] == ["/", "/tmp/ray"]
     assert node.resources["GPU"] == Quantity(used=2.0, total=2.0)
     assert node.resources["accelerator_type:H100"] == Quantity(used=0.0, total=1.0)
@@ -59,7 +59,7 @@ async def test_every_process_on_a_gpu_is_a_holder_and_the_agent_is_no_driver_alt
     assert [worker.pid for worker in facts.workers if worker.driver] == [23768]
 
 
-async def test_a_worker_of_no_job_and_no_actor_has_none():
+async def test_a_worker_without_job_and_actor_has_none():
     facts = await RecordedRay(nodes="nodes_dead").ray().read_nodes()
     assert all("f" * 8 not in (worker.job or "") + (worker.actor or "") for worker in facts.workers)
 
@@ -138,7 +138,7 @@ async def test_a_node_that_was_silent_before_the_start_is_as_old_as_its_figures(
     facts = await cluster.read()
     assert [node.agent.seen and cluster.clock.now - node.agent.seen for node in facts.nodes] == [0.0, 3600.0, 0.0, None]
     cluster.entries[1]["now"] = 1405.0
-    assert (await cluster.read()).nodes[1].agent.seen == cluster.clock.now, "its clock is slow, but it goes"
+    assert (await cluster.read()).nodes[1].agent.seen == cluster.clock.now, "its clock is behind, but it runs"
 
 
 async def test_a_dead_node_keeps_its_name_and_its_message_but_no_figures():

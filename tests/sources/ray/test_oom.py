@@ -107,8 +107,8 @@ def test_a_text_that_a_task_invented_costs_no_time_and_hides_secrets():
     text = "Selected to kill: (Task: job ID=02000000, lease ID=0, task name=" + "a, task name=" * 20_000
     assert list(find_victims(text)) == []
     name = "WANDB_API_KEY=0123456789abcdef0123"
-    told = (
+    text = (
         f"Selected to kill: (Task: job ID=02000000, lease ID=0, task name={name}, required resources={{}}, pid=5, actual memory used=1.00GB"
     )
-    (victim,) = find_victims(told)
+    (victim,) = find_victims(text)
     assert "0123456789abcdef" not in victim.name

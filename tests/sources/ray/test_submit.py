@@ -1,4 +1,4 @@
-"""A job is submitted, or it is said that it was not, or that nobody knows; and no secret comes back in an error."""
+"""A job is submitted, refused, or reported as unknown; and no secret comes back in an error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def hide(text: str) -> str:
     return text.replace(SECRET, "•••")
 
 
-async def test_a_job_that_is_taken_is_ours_or_found_to_be_anothers(table, submissions):
+async def test_an_accepted_job_is_ours_or_another_operators(table, submissions):
     job, ours = await submissions.submit(submission(entrypoint_num_gpus=1.0, entrypoint_memory=2**30), hide)
     assert (job.id, job.status, job.key, ours) == ("ppo-1", "PENDING", "k1", True)
     sent = {name: value for name, value in table.jobs["ppo-1"].items() if name not in ("type", "status", "start_time")}
@@ -51,7 +51,7 @@ async def test_a_job_that_is_taken_is_ours_or_found_to_be_anothers(table, submis
     assert len(table.jobs) == 1
 
 
-async def test_a_job_that_was_taken_though_the_answer_was_lost_is_ours(table, submissions):
+async def test_an_accepted_job_whose_answer_was_lost_is_ours(table, submissions):
     def cut(request):
         if request.method == "POST":
             table.submit(json.loads(request.content))
@@ -63,7 +63,7 @@ async def test_a_job_that_was_taken_though_the_answer_was_lost_is_ours(table, su
     assert table.posts() == 1
 
 
-async def test_where_nobody_knows_whether_it_was_taken_that_is_said(table, submissions):
+async def test_an_unknown_result_of_a_submission_is_reported_as_unknown(table, submissions):
     def cut(request):
         if request.method == "POST":
             raise httpx.ReadError("gone")
@@ -75,7 +75,7 @@ async def test_where_nobody_knows_whether_it_was_taken_that_is_said(table, submi
 
 
 @pytest.mark.parametrize("padding", range(0, 260, 20))
-async def test_no_error_of_rays_repeats_a_secret_nor_the_beginning_of_one(table, submissions, padding):
+async def test_no_error_of_ray_repeats_a_secret_or_its_beginning(table, submissions, padding):
     echo = f"Traceback (most recent call last):\nTypeError: {'x' * padding} env_vars are {{'ORDER': '{SECRET}'}}\n"
     table.twist = lambda request: httpx.Response(400, text=echo) if request.method == "POST" else None
     with pytest.raises(SourceError) as error:
@@ -85,7 +85,7 @@ async def test_no_error_of_rays_repeats_a_secret_nor_the_beginning_of_one(table,
 
 
 @pytest.mark.parametrize(
-    ("status", "answer", "said"),
+    ("status", "answer", "expected"),
     [
         (404, "404: Not Found", "accepts no jobs over HTTP"),
         (401, "Unauthorized", "requires a token, and none was found"),
@@ -96,14 +96,14 @@ async def test_no_error_of_rays_repeats_a_secret_nor_the_beginning_of_one(table,
         ),
     ],
 )
-async def test_why_ray_takes_no_job_is_said(table, submissions, status, answer, said):
+async def test_the_reason_for_a_refused_job_is_reported(table, submissions, status, answer, expected):
     table.twist = lambda request: httpx.Response(status, text=answer) if request.method == "POST" else None
-    with pytest.raises(SourceError, match=said):
+    with pytest.raises(SourceError, match=expected):
         await submissions.submit(submission(), hide)
 
 
-async def test_a_package_goes_in_one_piece_of_known_length_and_tells_how_far_it_is(table, submissions):
-    lengths, heard = [], []
+async def test_a_package_is_sent_in_one_piece_of_known_length_with_progress(table, submissions):
+    lengths, progress = [], []
 
     def watch(request):
         if request.method == "PUT":
@@ -111,23 +111,23 @@ async def test_a_package_goes_in_one_piece_of_known_length_and_tells_how_far_it_
 
     table.twist = watch
     assert not await submissions.has("_ray_pkg_1.zip")
-    await submissions.upload("_ray_pkg_1.zip", iter([b"ab", b"cde"]), 5, heard.append)
+    await submissions.upload("_ray_pkg_1.zip", iter([b"ab", b"cde"]), 5, progress.append)
     assert table.packages == {"_ray_pkg_1.zip": b"abcde"}
-    assert (lengths, heard) == ([("5", None)], [2, 5])
+    assert (lengths, progress) == ([("5", None)], [2, 5])
     assert await submissions.has("_ray_pkg_1.zip")
 
 
-async def test_a_package_that_something_in_between_refuses_for_its_size_is_said_so(table, submissions):
+async def test_a_package_refused_for_its_size_by_a_proxy_is_reported(table, submissions):
     table.twist = lambda request: httpx.Response(413, text="413: Request Entity Too Large") if request.method == "PUT" else None
     with pytest.raises(SourceError, match="refuses a package of this size"):
         await submissions.upload("_ray_pkg_1.zip", iter([b"ab"]), 2, lambda _: None)
 
 
-async def test_a_look_tells_the_time_over_there_and_who_launched_what(table, submissions):
+async def test_a_lookup_returns_rays_time_and_who_launched_which_job(table, submissions):
     await submissions.submit(submission(), hide)
     table.jobs["odd"] = {"submission_id": "odd", "metadata": {"cockpit_preset": 5, KEY: None}, "status": "RUNNING"}
     table.jobs["driver"] = {"type": "DRIVER", "job_id": "01000000", "status": "RUNNING"}
-    look = await submissions.look()
+    look = await submissions.read()
     assert look.moment == table.now
     assert look.names == {"ppo-1", "odd"}
     assert [(job.key, job.origin, job.started) for job in look.jobs] == [
@@ -136,5 +136,5 @@ async def test_a_look_tells_the_time_over_there_and_who_launched_what(table, sub
     ]
 
 
-def test_a_submission_shows_nothing_of_what_is_in_it():
+def test_the_repr_of_a_submission_shows_nothing_of_its_content():
     assert SECRET not in f"{submission()!r} {submission()}"

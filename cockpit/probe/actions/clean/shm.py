@@ -21,7 +21,7 @@ from ...trust import open_fd, own_uids
 from ..host_state import HostState, Target
 from .request import Cleaning, CleanRefusedError, file_target, not_ours
 
-PLACE = "/dev/shm"  # noqa: S108 a fixed place
+SHM_FOLDER = "/dev/shm"  # noqa: S108 a fixed place
 MAX_FILES = 5000
 """Files checked in one clean-up: any user may create any number of files there."""
 MIN_AGE_S = 60.0
@@ -41,29 +41,31 @@ class Leftover(NamedTuple):
 def plan(cleaning: Cleaning, state: HostState) -> None:
     """Adds the files that no process uses to the plan, and a note with the number of used files."""
     try:
-        with open_fd(PLACE) as folder:
+        with open_fd(SHM_FOLDER) as folder:
             there = sorted(leftovers(folder), key=lambda found: found.status.st_uid not in own_uids())
             judged = [(found, is_used(folder, found)) for found in there[:MAX_FILES]]
     except OSError:
         return  # there is no /dev/shm, or we may not read it
     if there[MAX_FILES:]:
-        cleaning.note(f"{len(there) - MAX_FILES:,} more such files in {PLACE} were not checked: those of root and of your user come first")
+        cleaning.note(
+            f"{len(there) - MAX_FILES:,} more such files in {SHM_FOLDER} were not checked: those of root and of your user come first"
+        )
     for found, used in judged:
         if not used:
-            target = file_target("shm", f"{PLACE}/{found.name}", found.status)
+            target = file_target("shm", f"{SHM_FOLDER}/{found.name}", found.status)
             target.update(size=found.status.st_blocks * 512, why=[f"{found.what} that no process has open or mapped"])
             unknown = "unknown here whether a process uses it" if used is None else None
             cleaning.add_target(target, why_kept(found, state.table) or unknown)
     in_use = sum(used is True for _, used in judged)
     if in_use:
-        cleaning.note(f"files of Ray or its engines in {PLACE} that are in use and are kept: {in_use}")
+        cleaning.note(f"files of Ray or its engines in {SHM_FOLDER} that are in use and are kept: {in_use}")
 
 
 def do(cleaning: Cleaning, target: Target) -> str:
     """Removes one file, and returns the outcome. Raises `CleanRefusedError`, `OSError`."""
     try:
-        with open_fd(PLACE) as folder:
-            found = leftover(folder, os.path.basename(target["path"])) if os.path.dirname(target["path"]) == PLACE else None
+        with open_fd(SHM_FOLDER) as folder:
+            found = leftover(folder, os.path.basename(target["path"])) if os.path.dirname(target["path"]) == SHM_FOLDER else None
             if found is None or file_id(found.status) != (target["device"], target["inode"]):
                 raise CleanRefusedError("it is gone or was replaced")
             reason = why_kept(found, cleaning.scanner.recent().table)
@@ -121,7 +123,7 @@ def take_lease(folder: int, found: Leftover) -> Iterator[int]:
         yield file
 
 
-def holds(lease: int) -> bool:
+def is_lease_held(lease: int) -> bool:
     """Whether the lease still holds, because no process has begun to open the file."""
     return fcntl.fcntl(lease, fcntl.F_GETLEASE) == fcntl.F_WRLCK
 
@@ -140,7 +142,7 @@ def is_used(folder: int, found: Leftover) -> bool | None:
 def remove(folder: int, found: Leftover) -> int:
     """Removes the file, and returns the freed bytes. Raises `OSError`: `EAGAIN` if a process has it open or mapped."""
     with take_lease(folder, found) as lease:
-        if not holds(lease) or file_id(os.stat(found.name, dir_fd=folder, follow_symlinks=False)) != file_id(found.status):
+        if not is_lease_held(lease) or file_id(os.stat(found.name, dir_fd=folder, follow_symlinks=False)) != file_id(found.status):
             raise BlockingIOError(11, "a process has just opened it")
         os.unlink(found.name, dir_fd=folder)
     return found.status.st_blocks * 512 if found.status.st_nlink == 1 else 0

@@ -52,11 +52,11 @@ SUMMARY = "Stopped"
 """The beginning of the output line that is kept; advice may follow it."""
 COMM_CHARS = 15
 """Characters of a process name that the kernel keeps."""
-SLACK_S = 15.0
+EXTRA_TIMEOUT_S = 15.0
 """Seconds that the command gets beyond its grace: for the import of Ray, and for three times two seconds after each SIGKILL.
 
 The caller gives up after twice this time."""
-QUIET_S = 5.0
+STILL_RUNNING_AFTER_S = 5.0
 """Seconds without output after which a progress line says that the command is still running."""
 
 
@@ -204,12 +204,12 @@ def run(command: RayCommand, request: Request, on_progress: OnProgress) -> str:
         process = _start(words, command.cluster)
     except (OSError, TrustError) as error:
         raise NoWayError(f"{command.path} can't be started: {error}") from None
-    until = time.monotonic() + grace + SLACK_S
+    until = time.monotonic() + grace + EXTRA_TIMEOUT_S
     text, last = b"", "`ray stop` wrote nothing"
     output: Any = process.stdout  # it is a pipe
     try:
         while time.monotonic() < until:
-            ready, _, _ = select.select([output], [], [], min(QUIET_S, max(0.0, until - time.monotonic())))
+            ready, _, _ = select.select([output], [], [], min(STILL_RUNNING_AFTER_S, max(0.0, until - time.monotonic())))
             if not ready:
                 on_progress("`ray stop` is still running")
                 continue

@@ -20,8 +20,8 @@ from cockpit.probe.actions.clean import shm
 from cockpit.probe.actions.host_state import HostScanner
 from cockpit.probe.sample.processes import ProcessScanner
 from cockpit.probe.trust import FOLDER
-from tests.probe.actions.grounds import LONG_AGO, Ground, age, program, what
-from tests.probe.alone import ended_pid
+from tests.probe.actions.cleaning import LONG_AGO, Cleaner, age, names_of, program
+from tests.probe.orphans import ended_pid
 
 pytestmark = pytest.mark.process
 
@@ -41,8 +41,8 @@ KINDS = {
 class Leftovers:
     """Files in /dev/shm that only this test uses."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
+    def __init__(self, cleaner: Cleaner) -> None:
+        self.cleaner = cleaner
         self.made: list[Path] = []
 
     def make(self, kind: str = "python", size: int = 8192, old: float = LONG_AGO, name: str | None = None) -> Path:
@@ -53,16 +53,16 @@ class Leftovers:
 
     def plan(self) -> dict[str, list]:
         """A plan with these files only."""
-        answer = clean.plan(self.ground.request(), self.ground.scanner(), self.ground.tell)
+        answer = clean.plan(self.cleaner.request(), self.cleaner.scanner(), self.cleaner.tell)
         mine = {str(path) for path in self.made}
         return {key: [one for one in answer[key] if one["path"] in mine] for key in ("targets", "refused")}
 
     def do(self, targets) -> dict[str, list]:
-        return self.ground.do(targets)
+        return self.cleaner.do(targets)
 
 
 def once_it_is_done(leftovers: Leftovers, within: float = 60) -> list:
-    """Another process on this machine may have the file open for a moment; then it is rightly refused."""
+    """Another process on this machine may have the file open for a moment; then the refusal is right."""
     deadline = time.monotonic() + within
     while True:
         answer = leftovers.do(leftovers.plan()["targets"])
@@ -72,8 +72,8 @@ def once_it_is_done(leftovers: Leftovers, within: float = 60) -> list:
 
 
 @pytest.fixture
-def leftovers(ground) -> Iterator[Leftovers]:
-    found = Leftovers(ground)
+def leftovers(cleaner) -> Iterator[Leftovers]:
+    found = Leftovers(cleaner)
     yield found
     for path in found.made:
         path.unlink(missing_ok=True)
@@ -86,7 +86,7 @@ def test_an_unused_file_of_a_known_kind_is_removed_and_its_bytes_are_counted(lef
     (target,) = planned["targets"]
     assert (target["what"], target["size"], target["why"][0].endswith("that no process has open or mapped")) == ("shm", 1 << 20, True)
     answer = leftovers.do(planned["targets"])
-    assert what(answer["done"]) == [path.name]
+    assert names_of(answer["done"]) == [path.name]
     assert answer["freed"] == {"disk": 0, "shm": 1 << 20}
     assert not path.exists()
 
@@ -97,7 +97,7 @@ def test_a_file_with_an_unknown_name_stays(leftovers, name):
     assert leftovers.plan() == {"targets": [], "refused": []}
     status = path.lstat()
     asked = {"what": "shm", "path": str(path), "device": status.st_dev, "inode": status.st_ino}
-    assert what(leftovers.do([asked])["refused"]) == [path.name]
+    assert names_of(leftovers.do([asked])["refused"]) == [path.name]
     assert path.exists()
 
 
@@ -137,7 +137,7 @@ def test_an_open_or_mapped_file_stays(leftovers):
         mapped = mmap.mmap(file.fileno(), 8192)
     assert leftovers.plan() == {"targets": [], "refused": []}
     mapped.close()
-    assert what(leftovers.plan()["targets"]) == [path.name]
+    assert names_of(leftovers.plan()["targets"]) == [path.name]
 
 
 def test_the_shared_memory_of_a_live_python_stays(leftovers):
@@ -174,7 +174,7 @@ def test_a_file_that_replaced_the_planned_one_stays(leftovers):
     path, other = leftovers.make(), leftovers.make()
     planned = leftovers.plan()
     os.replace(other, path)
-    assert sorted(what(leftovers.do(planned["targets"])["refused"])) == sorted([path.name, other.name])
+    assert sorted(names_of(leftovers.do(planned["targets"])["refused"])) == sorted([path.name, other.name])
     assert path.exists()
 
 
@@ -187,7 +187,7 @@ def test_a_file_that_is_opened_at_the_last_moment_stays(leftovers):
     opener = threading.Thread(target=lambda: opened.append(os.open(path, os.O_RDWR)))
     with shm.take_lease(folder, found) as lease:
         opener.start()
-        while shm.holds(lease):
+        while shm.is_lease_held(lease):
             pass
         assert opened == []
     opener.join()
@@ -199,7 +199,7 @@ def test_a_file_that_is_opened_at_the_last_moment_stays(leftovers):
 
 
 @ROOT
-def test_root_removes_another_users_file_only_if_he_has_no_processes_here(leftovers):
+def test_root_removes_another_users_file_only_if_that_user_has_no_processes_here(leftovers):
     uid = 54321
     path = leftovers.make()
     os.chown(path, uid, uid)
@@ -207,11 +207,11 @@ def test_root_removes_another_users_file_only_if_he_has_no_processes_here(leftov
         (refused,) = leftovers.plan()["refused"]
         child.kill()
     assert refused["reason"] == f"it belongs to {uid}, who still has processes here"
-    assert what(once_it_is_done(leftovers)) == [path.name]
+    assert names_of(once_it_is_done(leftovers)) == [path.name]
 
 
 @ROOT
-def test_a_plain_user_can_not_remove_another_users_file(leftovers):
+def test_a_plain_user_cannot_remove_another_users_file(leftovers):
     path = leftovers.make()
     os.seteuid(NOBODY)
     try:
@@ -232,14 +232,14 @@ def test_without_leases_of_the_kernel_all_files_stay(leftovers, monkeypatch):
 
     monkeypatch.setattr("cockpit.probe.actions.clean.shm.fcntl.fcntl", no_lease)
     assert leftovers.plan()["refused"][0]["reason"] == "unknown here whether a process uses it"
-    assert what(leftovers.do(planned["targets"])["failed"]) == [path.name]
+    assert names_of(leftovers.do(planned["targets"])["failed"]) == [path.name]
     assert path.exists()
 
 
 def test_named_sessions_leave_shared_memory_alone(leftovers):
     path = leftovers.make()
-    request = leftovers.ground.request(sessions=["session_2026-01-01_00-00-00_000000_1"])
-    answer = clean.plan(request, leftovers.ground.scanner(), leftovers.ground.tell)
+    request = leftovers.cleaner.request(sessions=["session_2026-01-01_00-00-00_000000_1"])
+    answer = clean.plan(request, leftovers.cleaner.scanner(), leftovers.cleaner.tell)
     assert answer["targets"] == answer["refused"] == []
     assert path.exists()
 
@@ -255,13 +255,13 @@ def test_many_files_cost_one_scan_and_their_progress_is_reported(leftovers, monk
     monkeypatch.setattr(clean, "PROGRESS_INTERVAL_S", 0.0)
     assert len(leftovers.do(planned["targets"])["done"]) == 5
     assert len(looks) == 1
-    assert [text for text in leftovers.ground.told if "of 5 done" in text] == [f"{done} of 5 done" for done in range(5)]
+    assert [text for text in leftovers.cleaner.progress if "of 5 done" in text] == [f"{done} of 5 done" for done in range(5)]
 
 
-def test_the_number_of_checked_processes_is_reported_while_one_hangs(ground, monkeypatch):
+def test_the_number_of_checked_processes_is_reported_while_one_hangs(cleaner, monkeypatch):
     monkeypatch.setattr(holders, "LOCKED_MAP_TIMEOUT_S", 0.1)
     monkeypatch.setattr(holders, "_opened_paths", lambda pid: time.sleep(5 if pid == hanging else 0) or ())
     with program() as hanging:
         table = {pid: process for pid, process in ProcessScanner().scan().items() if pid == hanging}
-        assert holders.find_file_uses(table, ground.tell) == ((), (hanging,))
-    assert ground.told == ["open files of 0 of 1 processes checked"]
+        assert holders.find_file_uses(table, cleaner.tell) == ((), (hanging,))
+    assert cleaner.progress == ["open files of 0 of 1 processes checked"]

@@ -108,9 +108,9 @@ def test_the_preset_overrides_slurms_variables_and_srun_gets_no_variable_of_it(n
     plan_and_do(asked)
     environ = (notes / "env").read_text().splitlines()
     assert {"TRAIN_API_KEY=sk-5e5e", "CUDA_VISIBLE_DEVICES=3", "SLURM_STEP_ID=7"} <= {*environ}
-    told = (notes / "srun_argv").read_text()
-    assert told.startswith("--jobid=42 --overlap --nodes=1 --ntasks=1 --nodelist=gpu007 ")
-    assert "sk-5e5e" not in told + (notes / "srun_env").read_text()
+    arguments = (notes / "srun_argv").read_text()
+    assert arguments.startswith("--jobid=42 --overlap --nodes=1 --ntasks=1 --nodelist=gpu007 ")
+    assert "sk-5e5e" not in arguments + (notes / "srun_env").read_text()
 
 
 def test_the_named_job_counts_not_the_job_of_cockpit(notes: Path, gcs: str):
@@ -125,14 +125,14 @@ def test_the_error_of_ray_in_a_step_is_reported_and_that_of_slurm_if_no_step_sta
     assert failed["error"].startswith("`ray start` ended with exit code 3: ValueError: no such thing (full output: ")
     stand_in(notes / "srun", "echo 'srun: error: Unable to create step for job 42: Invalid job id specified' >&2; exit 1")
     (failed,) = plan_and_do(request(notes, gcs))["failed"]
-    said = "Slurm has started no step for it: `ray start` ended with exit code 1: srun: error: Unable to create step"
-    assert failed["error"].startswith(said)
+    expected = "Slurm has started no step for it: `ray start` ended with exit code 1: srun: error: Unable to create step"
+    assert failed["error"].startswith(expected)
 
 
 def test_what_slurm_adds_to_a_failure_is_not_its_cause():
     noise = "srun: cluster configuration lacks support for cpu binding"
-    said = Outcome(1, f"{noise}\nno luck\nsrun: error: w1: task 0: Exited with exit code 1", "/l")
-    assert said.sentence == "`ray start` ended with exit code 1: no luck (full output: /l)"
+    outcome = Outcome(1, f"{noise}\nno luck\nsrun: error: w1: task 0: Exited with exit code 1", "/l")
+    assert outcome.sentence == "`ray start` ended with exit code 1: no luck (full output: /l)"
 
 
 def test_without_slurms_variables_or_without_srun_there_is_no_step(notes: Path):

@@ -18,7 +18,7 @@ from cockpit.secrets.names import NAME_RULES, PLAIN_RULES, POSSIBLE_NAMES, is_pl
 from cockpit.secrets.redaction import _anywhere, _behind_names, _find_names
 from cockpit.secrets.tools import TOOLS
 from tests.growth import is_linear
-from tests.secrets_examples import EXAMPLES
+from tests.secrets.examples import EXAMPLES
 
 RULES = (*CONTEXTS, *URLS, *TOOLS, *KEYS)
 KEY = "c0ffee-4dead9beef"

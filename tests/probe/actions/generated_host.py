@@ -1,4 +1,4 @@
-"""Generates hosts from a seed: their processes, which of them end, forgeries by others, and the processes that are really left over."""
+"""Generates hosts from a seed: their processes, which of them end, other users' forgeries, and the real leftovers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Session:
     """The record of the first process in its PID namespace; -1: it runs in ours."""
     raylet: int = -1
     ended_jobs: set[str] = field(default_factory=set)
-    told: bool = False
+    reports_jobs: bool = False
     forgeries: set[str] = field(default_factory=set)
     """Actions of the other user before the plan."""
 
@@ -48,7 +48,7 @@ class Session:
         return f"{TEMP}/{self.name}"
 
     @property
-    def said(self) -> str:
+    def named_path(self) -> str:
         """The path in the commands of its processes."""
         return f"{WAYS[self.way]}/{self.name}"
 
@@ -58,7 +58,7 @@ class Session:
         return {"01000000", "02000000", "03000000", "04000000", "raysubmit_ppo"} - self.ended_jobs
 
     @property
-    def tells(self) -> bool:
+    def has_logs(self) -> bool:
         """Whether files of its owner on disk still name its raylet."""
         return not self.forgeries & {"record", "renamed"}
 
@@ -103,7 +103,7 @@ class Node:
         return RECORD.pack(self.parent, self.flags, self.uid, 0, 0, 0, 0, *(text.encode() for text in texts))
 
 
-class World:
+class GeneratedHost:
     """The processes of one round."""
 
     def __init__(self, seed: int) -> None:
@@ -115,8 +115,8 @@ class World:
         for session in self.sessions:
             self._forge(session)
         for session in self.sessions:
-            session.told = session.life == "live" and self.some(0.6)
-        self.has_untold_ray = False
+            session.reports_jobs = session.life == "live" and self.some(0.6)
+        self.has_silent_ray = False
         """Whether a real Ray runs too, whose job states are unknown."""
 
     def add(self, *argv: str, **facts: object) -> Node:
@@ -136,7 +136,7 @@ class World:
             session.container = self.add("tini", "--", "run", comm="tini", flags=FIRST | REAPS, truth="keep").at
         above = max(session.container, LAUNCHER)
         lives = {"dies": life != "live", "uid": session.uid, "session": session, "parent": above}
-        path = session.said
+        path = session.named_path
         if life == "headless" or self.some(0.6):
             self.add(
                 f"{RAY}/core/src/ray/gcs/gcs_server", f"--log_dir={path}/logs", "--gcs_server_port=6379", comm="gcs_server", truth="keep",
@@ -308,7 +308,7 @@ class World:
             return
         session.forgeries = set(self.random.sample(FORGERIES, self.random.choice((1, 1, 2))))
         if "raylet" in session.forgeries:
-            path = session.said if self.some(0.5) else f"/tmp/evil/{session.name}"
+            path = session.named_path if self.some(0.5) else f"/tmp/evil/{session.name}"
             self.add(
                 f"{RAY}/core/src/ray/raylet/raylet", f"--raylet_socket_name={path}/sockets/raylet", f"--node_id={'e' * 56}",
                 f"--session_dir={path}", comm="raylet", truth="keep", uid=EVIL,
@@ -341,13 +341,13 @@ class World:
         if session is None or node.worker < 0:
             return "keep"  # a program of a person has started it
         if session.life == "live":
-            over = session.told and node.job in session.ended_jobs and not self._is_at_work_by_moved_logs(node.job, session)
+            over = session.reports_jobs and node.job in session.ended_jobs and not self._is_at_work_by_moved_logs(node.job, session)
             return "left" if over and self._shows(node, session) else "hidden" if node.job in session.ended_jobs else "keep"
         return "left" if self._shows(node, session) else "hidden"
 
     def _shows(self, node: Node, session: Session) -> bool:
         """Whether its signs are proof: a variable that its session confirms, or an earlier scan."""
-        if not session.tells and not node.known:
+        if not session.has_logs and not node.known:
             return False
         if node.job.startswith("ray") and not node.argv[0].startswith("ray::"):
             plain = node.logs and "RAY_JOB_CONFIG_JSON_ENV_VAR" in node.env and self._log_is_plain(session)
@@ -366,7 +366,7 @@ class World:
     def _is_live_elder(self, session: Session) -> bool:
         """Whether it may belong to a live Ray: all of them started at the same moment, and some run a job with this id."""
         others = [other for other in self.sessions if other is not session and other.life == "live" and other.uid in (0, session.uid)]
-        return self.has_untold_ray or any(not other.told or "raysubmit_ppo" in other.running_jobs for other in others)
+        return self.has_silent_ray or any(not other.reports_jobs or "raysubmit_ppo" in other.running_jobs for other in others)
 
     def _is_at_work_by_moved_logs(self, job: str, session: Session) -> bool:
         """Whether a left-over process of another session writes to a log for a job with this id in this session."""

@@ -1,6 +1,6 @@
 """Sends requests from a host of the lab, as cockpit does there: one JSON object in, one JSON object out.
 
-echo '{"reach": "ray", "hosts": ["w1"], "places": {"w1": ["session_…", "…"]}}' | python -m tests.lab.errands
+echo '{"reach": "ray", "hosts": ["w1"], "places": {"w1": ["session_…", "…"]}}' | python -m tests.lab.send_requests
 """
 
 from __future__ import annotations

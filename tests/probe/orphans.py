@@ -17,7 +17,7 @@ SESSION = "session_2026-11-21_08-02-10_714202_8139"
 STARTER = '"$@" <&0 & echo $! >&"$REPORT"'
 
 
-class Alone:
+class Orphan:
     """A process whose parent has ended, with pipes like those of a child."""
 
     def __init__(self, *command: str, environ: Mapping[str, str] = {}, user: int | None = None) -> None:

@@ -67,15 +67,15 @@ def program(*argv: str, code: str = "import sys; print(flush=True); sys.stdin.re
         child.kill()
 
 
-class Ground:
+class Cleaner:
     """One temp dir, and actions that read only this one."""
 
     def __init__(self, temp: Path) -> None:
         self.temp = temp
-        self.told: list[str] = []
+        self.progress: list[str] = []
 
     def tell(self, text: str, done: int | None = None, of: int | None = None) -> None:
-        self.told.append(text)
+        self.progress.append(text)
 
     def request(self, **more: Any) -> dict[str, Any]:
         return {"act": "clean", "sessions": None, "older_than": None, "protected": [], "targets": [], **more}
@@ -98,7 +98,7 @@ class Ground:
         return self.do(self.plan(**more)["targets"], **more)
 
 
-def what(answers: list[Answer]) -> list[str]:
+def names_of(answers: list[Answer]) -> list[str]:
     return [os.path.basename(one["path"]) for one in answers]
 
 
