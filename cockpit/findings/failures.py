@@ -19,6 +19,8 @@ _HEAD: Final = (
     r"|Running entrypoint for job .*|.{0,40}job_manager\.py:.*)$"
 )
 """Lines of a job's message that Ray adds (dashboard/modules/job/job_manager.py)."""
+PLAIN_MESSAGES: Final = frozenset({"Job is currently running.", "Job finished successfully.", "Job was intentionally stopped."})
+"""What Ray says of every job of a status: no reason (dashboard/modules/job/common.py)."""
 _OOM: Final = "Refer to the documentation on how to address the out of memory issue"
 """The end of an OutOfMemoryError's message. Ray gives only the last ten lines of a log, so the beginning is often missing."""
 _OOM_CAUSE: Final = "Ray's memory monitor killed one of its workers because the node was low on memory"
@@ -58,7 +60,7 @@ def last_reason(job: Job, snapshot: Snapshot) -> str:
     if job.status == "FAILED":
         return reason_of(failure_of(job, snapshot)) or ""
     lines = [line.strip() for line in (job.message or "").splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    return lines[-1] if lines and lines[-1] not in PLAIN_MESSAGES else ""
 
 
 def group_key(failure: Failure) -> str | None:

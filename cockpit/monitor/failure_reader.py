@@ -111,7 +111,8 @@ class FailureReader:
             dead = _DEAD_WORKER.search(error.text) if error is not None and error.is_consequence else None
             if dead is not None and (home := nodes.get(dead[2])) is not None:
                 nearer, its_file = await _first_error(await self._logs.logs_of_pid(home, int(dead[1])))
-                error, file = (nearer, its_file) if nearer is not None else (error, file)
+                if nearer is not None:
+                    error, file = replace(nearer, line=replace(nearer.line, ip=home.ip, pid=int(dead[1]))), its_file
         if error is None:
             return Failure(thing.key, question.moment, file=file)
         return replace(describe(error), about=thing.key, moment=question.moment, file=file)

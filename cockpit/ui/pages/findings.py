@@ -53,7 +53,10 @@ def worst_section(view: View) -> Iterator[Section[Finding]]:
     """The worst findings, with room left for the nodes; no section if nothing is wrong."""
     found = view.index.findings.visible
     if found:
-        yield replace(_section("worst", "FINDINGS", found), least=max(2, view.height // 8), more="press 6")
+        section = _section("worst", "FINDINGS", found)
+        # Here the sentences have the room, which begin with what is wrong: a long id does not push them aside.
+        columns = tuple(replace(column, name=False, cut="middle") if column.title == "ABOUT" else column for column in section.columns)
+        yield replace(section, columns=columns, least=max(2, view.height // 8), more="press 6")
 
 
 def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
