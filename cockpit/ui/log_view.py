@@ -230,7 +230,9 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self.left = self._own_shift = 0
         whole, pattern = self._drawing.whole(number), self._searches.stops.pattern
         if not self.wrap and pattern and (found := find_places(whole, pattern)):
-            self._own_shift = shift_to_see(*found[0], whole.cell_length, self._width)
+            # A marked line is read from its begin: its whole text is the match.
+            is_seen = self._searches.stops is self._searches.marks and found[0][0] < self._width // 2
+            self._own_shift = 0 if is_seen else shift_to_see(*found[0], whole.cell_length, self._width)
         self._redraw()
 
     def _is_in_sight(self, number: int) -> bool:

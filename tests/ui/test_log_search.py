@@ -239,6 +239,15 @@ async def test_marked_lines_have_a_sign_and_a_colour_and_the_others_stand_below_
         assert texts(view)[:3] == [" fine", "▌a boom and", "▌ more"]
 
 
+async def test_a_marked_line_that_is_longer_than_the_screen_is_shown_from_its_begin() -> None:
+    line = "ValueError: " + "x" * 100
+    async with shown(size=(40, 5)) as (view, _):
+        view.mark([line])
+        view.extend([*numbered(10), line, *numbered(10)])
+        await until(lambda: "marked line 1 of 1" in view.status)
+        assert any(text.startswith("▌ValueError: xxx") for text in texts(view))
+
+
 async def test_a_log_whose_marks_are_not_there_follows_and_says_so() -> None:
     async with shown() as (view, _):
         view.mark(["nowhere"])

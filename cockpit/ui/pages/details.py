@@ -185,7 +185,7 @@ def processes_section(key: str, title: str, rows: list[Process], nothing: str) -
 def _failure_pairs(job: Job, view: View) -> Pairs:
     """Why a job failed: what its log shows, where it was raised, who else reports it, and what helps."""
     failure = failure_of(job, view.snapshot)
-    yield "reason", (((reason := reason_of(failure)) or "its log shows none", "bad" if reason else "dim"),)
+    yield "reason", (reason := reason_of(failure)) or "its log shows none"
     if failure.text and failure.text != reason:
         yield "error", failure.text
     if failure.raised_at:
@@ -211,6 +211,8 @@ def job_sections(job: Job, view: View) -> Sequence[Section[Any]]:
 
     def pairs() -> Pairs:
         yield "status", cells.state(job.status, view)
+        if job.status == "FAILED":
+            yield from _failure_pairs(job, view)
         yield "id in Ray", f"{job.job or 'no driver has connected yet'}{'' if job.submission else '  (not submitted)'}"
         yield "entrypoint", job.entrypoint or UNKNOWN
         yield "started", cells.moment(job.started, view)
@@ -219,8 +221,6 @@ def job_sections(job: Job, view: View) -> Sequence[Section[Any]]:
         yield "driver", f"pid {job.driver_pid if job.driver_pid is not None else UNKNOWN} on {view.node_title(job.driver_node) or UNKNOWN}"
         if job.exit_code is not None:
             yield "exit code", str(job.exit_code)
-        if job.status == "FAILED":
-            yield from _failure_pairs(job, view)
         if job.error_type:
             yield "error type", job.error_type
         yield "message", job.message or UNKNOWN

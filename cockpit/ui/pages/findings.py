@@ -53,10 +53,7 @@ def worst_section(view: View) -> Iterator[Section[Finding]]:
     """The worst findings, with room left for the nodes; no section if nothing is wrong."""
     found = view.index.findings.visible
     if found:
-        section = _section("worst", "FINDINGS", found)
-        # Here the sentences have the room, which begin with what is wrong: a long id does not push them aside.
-        columns = tuple(replace(column, name=False, cut="middle") if column.title == "ABOUT" else column for column in section.columns)
-        yield replace(section, columns=columns, least=max(2, view.height // 8), more="press 6")
+        yield replace(_section("worst", "FINDINGS", found), least=max(2, view.height // 8), more="press 6")
 
 
 def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
@@ -72,7 +69,8 @@ def _section(key: str, title: str, rows: Sequence[Finding] | None, nothing: str 
         Column(
             "KEY", 5, lambda finding, view: ((next_steps(finding, has_actions=view.actions, past=view.ago is not None)[0].key, "accent"),)
         ),
-        text_column("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2, name=True),
+        # It does not grow: the sentence has the room, which begins with what is wrong; a long id would push it aside.
+        Column("ABOUT", 16, lambda finding, _: finding.subject, lambda finding, _: finding.subject, cut="middle", rank=1, fold=2),
         Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section(key, title, columns, rows, nothing, _search, lambda finding, _: finding.seen is not None, unknown="unknown yet")
