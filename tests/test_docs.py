@@ -90,7 +90,8 @@ def test_what_readers_name_by_code_exists():
 
 def test_links_and_pictures_lead_somewhere():
     made = {
-        "all-commands.md", "config.md", "preset-keys.md", "json.md", "known-errors.md", "contributing.md", "architecture.md", "security.md", "changelog.md",
+        "all-commands.md", "config.md", "preset-keys.md", "json.md", "known-errors.md", "contributing.md",
+        "architecture.md", "security.md", "changelog.md",
     }  # fmt: skip
     lost = []
     for page in (ENGLISH, CHINESE, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *DOCS.glob("*.md")):

@@ -24,6 +24,8 @@ def describe(error: RootError) -> Failure:
         cause=_safe(known.cause) if known else None,
         remedy=_safe(known.remedy, 2 * MAX_CHARS) if known else None,
         action=known.error.action if known else None,
+        look_up=known.error.look_up if known else None,
+        is_consequence=error.is_consequence,
         raised_at=_safe(error.raised_at) if error.raised_at else None,
         ip=error.line.ip,
         pid=error.line.pid,

@@ -23,6 +23,10 @@ class Failure(Value, frozen=True):
     remedy: str | None = None
     action: str | None = None
     """The id of cockpit's action that helps."""
+    look_up: str | None = None
+    """What the cluster's present state can add: `port`, `gpu-memory`, …, as in `cockpit.failures.known.error.LookUp`."""
+    is_consequence: bool = False
+    """It only reports that something else has failed, and the log does not show what."""
     raised_at: str | None = None
     """`trainer.py:210 in fit`."""
     node: str | None = None
@@ -31,6 +35,8 @@ class Failure(Value, frozen=True):
     """The address of that node, if the log names it."""
     pid: int | None = None
     rank: int | None = None
+    gpus: tuple[int, ...] = ()
+    """The GPUs of its node that the process held; empty: unknown, or none."""
     parts: tuple[tuple[str, str], ...] = ()
     """The named parts of a known error, such as the port."""
     also: int = 0
@@ -40,6 +46,10 @@ class Failure(Value, frozen=True):
     others_count: int = 0
     earlier_s: float | None = None
     """Seconds by which this error was earlier than that one."""
+    repeats: str | None = None
+    """The line that a running job writes again and again; `None`: it writes others too."""
+    repeats_since: float | None = None
+    """Since when it has written nothing else, by this host's clock."""
     unread: str | None = None
     """Why the log could not be read; `None`: it was."""
 

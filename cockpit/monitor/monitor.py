@@ -129,6 +129,7 @@ class ClusterMonitor:
             await asyncio.gather(self.pool.run(), self.poller.run(), self.choice.run())
         finally:
             self._is_running = False
+            self.failures.close()
             self.poller.stop()
 
     def close(self) -> None:
@@ -136,6 +137,7 @@ class ClusterMonitor:
         self._is_running = False
         for end in self.ending:
             end()
+        self.failures.close()
         self.pool.close()
 
     def refresh(self, *, is_awaited: bool = False) -> None:

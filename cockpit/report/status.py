@@ -127,8 +127,8 @@ class GroupStatus(msgspec.Struct, frozen=True):
 class FailureStatus(msgspec.Struct, frozen=True):
     """`jobs[].failure`."""
 
-    text: str
-    """The error in its own words, without secrets; at most a few lines."""
+    text: str | None
+    """The error in its own words, without secrets; at most a few lines; `null`: the cause follows from the exit code."""
     cause: str | None
     """What went wrong, in one sentence; `null`: the error is not known."""
     known: str | None
@@ -144,7 +144,7 @@ class FailureStatus(msgspec.Struct, frozen=True):
     others: str | None
     """Another error that other processes report."""
     file: str | None
-    """The log in which it stands; `null`: Ray's message, since no log was read."""
+    """The log that was read for it; `null`: none was, so it stands in Ray's message."""
 
 
 class JobStatus(msgspec.Struct, frozen=True):
@@ -319,8 +319,8 @@ def _each(values: tuple[Any, ...] | None, make: Any) -> Any:
 
 def _job(job: Job, snapshot: Snapshot) -> JobStatus:
     failure = failure_of(job, snapshot) if job.status == "FAILED" else None
-    shown = _as(FailureStatus, failure) if failure is not None and failure.text else None
-    return _as(JobStatus, job, reason=reason_of(failure) if failure else None, failure=shown)
+    reason = reason_of(failure) if failure is not None else None
+    return _as(JobStatus, job, reason=reason, failure=_as(FailureStatus, failure) if failure is not None and reason else None)
 
 
 def _node(node: Node, machine: Machine, now: float, not_given: Sequence[Gpu] | None) -> NodeStatus:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from cockpit.findings.actors import RESTARTING_CODE
-from cockpit.findings.failures import failure_of
+from cockpit.findings.failures import failure_of, last_report
 from cockpit.findings.stalls import STALL_CODES
 from cockpit.model import Actor, Failure, Finding, Job, Snapshot
 from cockpit.model.about import find_things
@@ -51,5 +51,5 @@ def failure_about(thing: Any, snapshot: Snapshot) -> Failure | None:
     if isinstance(thing, Job) and thing.status == "FAILED":
         return failure_of(thing, snapshot)
     if isinstance(thing, (Job, Actor)):
-        return next((failure for failure in reversed(snapshot.failures) if failure.about == thing.key), None)
+        return last_report(thing.key, snapshot)
     return None
