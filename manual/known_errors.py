@@ -29,7 +29,7 @@ def known_errors_page() -> str:
         kinds.setdefault(kind_of.get(id(row), "others"), []).append(row)
     parts = [HEAD.format(count=len(rows))]
     for kind, listed in kinds.items():
-        parts.append(f"\n## {kind.replace('_', ' ').capitalize()}\n\n| name | cause | what to do | source |\n|---|---|---|---|\n")
+        parts.append(f"\n## {kind.replace('_', ' ').capitalize().replace('Gpu', 'GPU')}\n\n| name | cause | what to do | source |\n|---|---|---|---|\n")
         parts += [
             f"| `{row.name}` | {_escape(row.cause)} | {_escape(row.remedy)}{_key(row.action)} | {_escape(row.source)} |\n" for row in listed
         ]

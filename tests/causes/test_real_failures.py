@@ -146,7 +146,9 @@ def test_a_python_without_torch(host: Cluster):
 
 
 def test_a_runtime_environment_whose_pip_fails(host: Cluster):
-    job = why(host, "no-package", "python -c 1", {"pip": ["cockpit-has-no-such-package==1.2.3"]})
+    # Without an index, as on a host without a network: pip's own retries would take minutes.
+    pip = {"packages": ["cockpit-has-no-such-package==1.2.3"], "pip_install_options": ["--no-index", "--disable-pip-version-check"]}
+    job = why(host, "no-package", "python -c 1", {"pip": pip})
     assert "cockpit-has-no-such-package" in f"{job['reason']} {job['failure']['text']}"
 
 
