@@ -29,10 +29,9 @@ def known_errors_page() -> str:
         kinds.setdefault(kind_of.get(id(row), "others"), []).append(row)
     parts = [HEAD.format(count=len(rows))]
     for kind, listed in kinds.items():
-        parts.append(f"\n## {kind.replace('_', ' ').capitalize().replace('Gpu', 'GPU')}\n\n| name | cause | what to do | source |\n|---|---|---|---|\n")
-        parts += [
-            f"| `{row.name}` | {_escape(row.cause)} | {_escape(row.remedy)}{_key(row.action)} | {_escape(row.source)} |\n" for row in listed
-        ]
+        title = kind.replace("_", " ").capitalize().replace("Gpu", "GPU")
+        parts.append(f"\n## {title}\n\n| name | cause | what to do | source |\n|---|---|---|---|\n")
+        parts += [_line(row) for row in listed]
     return "".join(parts)
 
 
@@ -44,6 +43,10 @@ def _tables() -> dict[str, Sequence[KnownError]]:
         rows = [value for value in vars(import_module(f"{package.__name__}.{module.name}")).values() if isinstance(value, tuple)]
         found[module.name] = [row for table in rows for row in table if isinstance(row, KnownError)]
     return found
+
+
+def _line(row: KnownError) -> str:
+    return f"| `{row.name}` | {_escape(row.cause)} | {_escape(row.remedy)}{_key(row.action)} | {_escape(row.source)} |\n"
 
 
 def _key(name: str | None) -> str:
