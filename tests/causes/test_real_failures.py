@@ -47,7 +47,7 @@ for at in range(0, size, 1 << 20):
 """
 OPTIONS = """
 import argparse
-parser = argparse.ArgumentParser(prog="train_ppo.py")
+parser = argparse.ArgumentParser(prog="train.py")
 parser.add_argument("--max-length", type=int)
 parser.parse_args(["--max-lenght", "1024"])
 """
