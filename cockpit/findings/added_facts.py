@@ -150,7 +150,7 @@ def _kill_facts(facts: Facts, failure: Failure, node: Node) -> AddedFacts:
     near.sort(key=lambda kill: -(kill.moment or 0.0))
     if near:
         lines = tuple(_kill_words(kill, title, moment) for kill in near[:MAX_NAMED])
-        return AddedFacts(lines, (node.key,), words=f"; {lines[0]}" if failure.known is None else "")
+        return AddedFacts(lines, (node.key,), words=f"; {lines[0]}")
     # Kills of an hour are kept: about older failures nothing is known.
     if host is None or host.oom_kills is None or facts.now - moment > KILLS_KEPT_S - KILL_BEFORE_S:
         unknown = f"whether the kernel or Ray killed a process on {title} at that time is unknown"

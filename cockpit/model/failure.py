@@ -11,7 +11,7 @@ class Failure(Value, frozen=True):
     about: str
     """The key of the job, actor or node."""
     moment: float | None = None
-    """When the job or actor failed; a later failure of the same needs a new look."""
+    """When the job failed; a later failure of the same job is another one. `None`: it runs, or it is an actor."""
     text: str | None = None
     """The error in its own words, at most a few lines; `None`: the log shows no error."""
     file: str | None = None

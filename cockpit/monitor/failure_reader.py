@@ -21,6 +21,7 @@ from cockpit.model import Actor, Failure, Job, Node, Process, Snapshot
 from cockpit.monitor.logs import Log, LogFinder
 from cockpit.monitor.poller import Poller
 from cockpit.secrets import redact
+from cockpit.sources.ray.log_names import file_pattern
 from cockpit.sources.source import SourceError, wait_within
 from cockpit.text import clean
 
@@ -49,7 +50,8 @@ NEAR_S: Final = 120.0
 """Seconds around an error in which the raylet's lines may explain it."""
 _DEAD_WORKER: Final = re.compile(r"\bpid: ?(\d{1,10})\b[^\0]{0,400}?\bip: ?([\d.a-f:]{2,45})\b")
 """In the message of an `ActorDiedError` (ray/exceptions.py): the process and its node."""
-_NOT_REGISTERED: Final = re.compile(r"\b(?:not|unable to|failed to|Failed to) (?:be )?register", re.IGNORECASE)
+_NOT_REGISTERED: Final = "ray-worker-not-registered"
+"""The known error after which the raylet's own log may say more."""
 _RAYLET_LOGS: Final = ("raylet.err", "raylet.out", "gcs_server.out")
 
 
@@ -58,7 +60,7 @@ class Question(msgspec.Struct, frozen=True):
 
     thing: Job | Actor
     moment: float | None
-    """When it failed; `None`: it runs."""
+    """When it failed; `None`: it runs, or is restarted again and again, so that its log is read again."""
 
     @property
     def id(self) -> tuple[str, float | None]:
@@ -151,7 +153,7 @@ class FailureReader:
         yield from (Question(job, job.ended) for job in failed if job.submission)
         about = {key for finding in snapshot.findings if finding.code == RESTARTING_CODE for key in finding.about[:MAX_RESTARTING]}
         actors = (actor for actor in snapshot.actors or () if actor.key in about) if about else ()
-        yield from (Question(actor, float(actor.restarts or 0)) for actor in actors)
+        yield from (Question(actor, None) for actor in actors)
         still = {key for finding in snapshot.findings if finding.code in STALL_CODES for key in finding.about}
         still |= {key for key, since in list(self._still.items())[:MAX_STILL] if now - since >= STILL_FOR_S}
         yield from (Question(job, None) for job in snapshot.jobs or () if job.key in still and job.running and job.submission)
@@ -196,7 +198,8 @@ class FailureReader:
                 return await _first_error(await self._logs.setup_logs_of(job))
             return None, None
         error, file = await _first_error([self._logs.log_until_now(job)], entrypoint=job.entrypoint or "")
-        if error is None or not error.is_consequence:
+        is_unregistered = error is not None and error.known is not None and error.known.error.name == _NOT_REGISTERED
+        if error is None or not (error.is_consequence or is_unregistered):
             return error, file
         # The log only says that something else has failed. What a dead worker wrote itself is nearer to the cause.
         nearer: RootError | None = None
@@ -204,11 +207,13 @@ class FailureReader:
         dead = _dead_worker(error)
         home = self._node_of(dead[1] if dead else error.line.ip, job)
         try:
-            if dead is not None and home is not None:
+            if dead is not None and home is not None and not is_unregistered:
                 nearer, its_file = await _first_error(await self._logs.logs_of_pid(home, dead[0]))
-            elif home is not None and error.line.clock is not None and _NOT_REGISTERED.search(error.text):
-                logs = [log for log in await self._logs.logs_of(home) if log.file in _RAYLET_LOGS]
+            elif home is not None and error.line.clock is not None and is_unregistered:
+                logs = [log for log in await self._logs.logs_of(home) if file_pattern(log.file) in _RAYLET_LOGS]
                 nearer, its_file = await _first_error(logs, error.line.clock)
+                # The raylet serves other jobs too: only an error that is known may be the cause.
+                nearer = nearer if nearer is not None and nearer.known is not None and not nearer.is_consequence else None
         except SourceError:
             pass  # the driver's own log was read
         if nearer is None:

@@ -266,6 +266,35 @@ async def test_without_the_log_of_the_dead_process_its_death_is_told():
     assert found.is_consequence
 
 
+REGISTER = (
+    "[2026-11-28 10:00:30,000 E 12 12] core_worker.cc:496: Failed to register worker to Raylet: IOError: [RayletClient] Unable to register "
+    "worker with raylet. Failed to read data from the socket: End of file"
+)
+
+
+HANGS = (
+    "[2026-11-28 {clock},000 E 9 9] (raylet) worker_pool.cc:550: Some workers of the worker process(123) have not registered within the "
+    "timeout. The process is still alive, probably it's hanging during start."
+)
+
+
+@pytest.mark.parametrize(("clock", "file"), [("10:00:20", "raylet.out"), ("08:00:20", "job-driver-ppo.log")])
+async def test_where_a_worker_never_registered_a_known_error_of_the_raylet_at_that_time_counts(clock, file):
+    world = World(failed())
+    world.put("job-driver-ppo.log", [REGISTER])
+    world.put("raylet.out", [HANGS.format(clock=clock)])
+    await world.read()
+    assert [each.file for each in world.poller.failures] == [file]
+
+
+async def test_an_unknown_line_of_the_raylet_is_not_taken_for_the_cause():
+    world = World(failed())
+    world.put("job-driver-ppo.log", [REGISTER])
+    world.put("raylet.out", ["10:00:20 OddError: of another job", "OddError: of another job"])
+    await world.read()
+    assert [each.file for each in world.poller.failures] == ["job-driver-ppo.log"]
+
+
 async def test_the_gpu_of_the_process_that_failed_is_taken_from_the_last_list_that_had_it():
     worker = process(12, node=NODE2, gpus=(Hold(3, 1),))
     running = failed(status="RUNNING", ended=None)
@@ -279,7 +308,7 @@ async def test_the_gpu_of_the_process_that_failed_is_taken_from_the_last_list_th
     assert (found.rank, found.pid, found.ip, found.gpus) == (3, 12, "10.0.0.2", (3,))
 
 
-async def test_the_log_before_a_restart_is_read_for_an_actor_in_a_restart_loop_again_after_each_restart():
+async def test_the_log_before_a_restart_is_read_for_an_actor_in_a_restart_loop_again_every_minute():
     one = actor(1, restarts=3)
     loop = finding(code=RESTARTING_CODE, about=(one.key,))
     world = World(actors=(one,), findings=(loop,))
@@ -288,9 +317,10 @@ async def test_the_log_before_a_restart_is_read_for_an_actor_in_a_restart_loop_a
     await world.read()
     assert world.texts == {one.key: "OddError: boom"}
     reads = len(world.ray.read)
-    await world.read()
-    assert len(world.ray.read) == reads
     world.show(seen(actors=(replace(one, restarts=4),), findings=(loop,)))
+    await world.read()
+    assert (len(world.ray.read), world.texts) == (reads, {one.key: "OddError: boom"})
+    world.poller.now += AGAIN_AFTER_S
     await world.read()
     assert len(world.ray.read) > reads
 
