@@ -27,9 +27,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs this in the
 
 # Lanes
 
-LANES = {"unit": "unit", "screen": "screen", "real": "not unit and not screen and not incident and not truth and not remedy"}
+LANES = {"unit": "unit", "screen": "screen", "real": "not unit and not screen and not incident and not truth and not remedy and not causes"}
 """What `--lane` selects: `make test` runs one after the other, `make unit` and `make screen` one alone."""
-NOT_UNIT = ("process", "slow", "lab", "incident", "remedy", "truth", "old_ray", "gpu")
+NOT_UNIT = ("process", "slow", "lab", "incident", "remedy", "truth", "causes", "old_ray", "gpu")
 """A test with none of these marks is marked `unit`; a coroutine in tests/ui opens the screen, and is marked `screen`."""
 WHOLE_MODULE = re.compile(r"^pytestmark = .*\bmark\.(?:process|slow|lab)\b", re.MULTILINE)
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}

@@ -22,6 +22,8 @@ _HEAD: Final = re.compile(
     r"Job entrypoint command failed with exit code -?\d{1,20}, last available logs|(Running entrypoint for job )|.{0,60}\bjob_manager\.py:"
 )
 """Lines of a job's message and log that Ray adds (dashboard/modules/job/job_manager.py)."""
+PLAIN_MESSAGES: Final = frozenset({"Job is currently running.", "Job finished successfully.", "Job was intentionally stopped."})
+"""What Ray says of every job of a status: no reason (dashboard/modules/job/common.py)."""
 _OOM: Final = "Refer to the documentation on how to address the out of memory issue"
 """The end of an OutOfMemoryError's message. Ray gives only the last ten lines of a log, so the beginning is often missing."""
 _OOM_CAUSE: Final = "Ray's memory monitor killed one of its workers because the node was low on memory"
@@ -85,7 +87,7 @@ def last_reason(job: Job, snapshot: Snapshot) -> str:
     if job.status == "FAILED":
         return reason_of(failure_of(job, snapshot)) or ""
     lines = [line.strip() for line in (job.message or "").splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    return lines[-1] if lines and lines[-1] not in PLAIN_MESSAGES else ""
 
 
 def last_report(about: str, snapshot: Snapshot) -> Failure | None:

@@ -216,7 +216,11 @@ class FailureReader:
                 nearer = nearer if nearer is not None and nearer.known is not None and not nearer.is_consequence else None
         except SourceError:
             pass  # the driver's own log was read
-        return (error, file) if nearer is None else (nearer, its_file)
+        if nearer is None:
+            return error, file
+        # Its own file does not name the process and its node.
+        line = replace(nearer.line, ip=home.ip if home is not None else None, pid=dead[0] if dead is not None else None)
+        return replace(nearer, line=line), its_file
 
     async def _read_running(self, job: Job) -> Failure:
         """What the log of a running job last reported, and whether it only repeats a line."""

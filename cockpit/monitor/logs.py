@@ -134,6 +134,13 @@ class LogFinder:
             raise SourceError(f"Ray keeps no log of a worker with pid {pid} on {node.title}")
         return tuple(found)
 
+    def with_file(self, logs: Sequence[Log], file: str | None, node_id: str | None) -> tuple[Log, ...]:
+        """These logs, with the one that has this file first; if none has it, it is that file on this node, if that is known."""
+        if file is None or any(log.file == file for log in logs):
+            return tuple(sorted(logs, key=lambda log: log.file != file)) if file else tuple(logs)
+        node = self._node(node_id)
+        return (self._file(self._folder(node), file, always, label="error"), *logs) if node else tuple(logs)
+
     async def setup_logs_of(self, job: Job) -> tuple[Log, ...]:
         """The logs of the setup of its runtime environment."""
         return tuple(await self._setup_logs((job,)))

@@ -254,6 +254,7 @@ async def test_an_actor_s_death_leads_to_what_its_process_wrote():
     await world.read()
     (found,) = world.poller.failures
     assert (found.text, found.file) == ("OddError: boom", f"worker-{'b2' * 28}-02000000-900.err")
+    assert (found.ip, found.pid) == ("10.0.0.2", 900)
 
 
 async def test_without_the_log_of_the_dead_process_its_death_is_told():

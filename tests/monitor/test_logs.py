@@ -73,6 +73,17 @@ async def test_while_an_actor_restarts_the_previous_logs_come_first(world):
     assert await world.labels(one) == ["err-before", "out-before", "job"]
 
 
+async def test_the_log_with_the_error_comes_first_and_is_read_on_the_node_that_has_it(world):
+    world.put(NODE1, worker(), worker(suffix="err"))
+    world.put(NODE2, worker(900, "err", BEFORE), lines=["why it died"])
+    logs = await world.finder.logs_of(actor(1))
+    assert [log.label for log in world.finder.with_file(logs, worker(suffix="err"), NODE1)] == ["err", "out", "job"]
+    first, *others = world.finder.with_file(logs, worker(900, "err", BEFORE), NODE2)
+    assert (first.label, first.where, await lines_of(first)) == ("error", "node2", ["why it died"])
+    assert tuple(others) == logs
+    assert world.finder.with_file(logs, None, NODE2) == world.finder.with_file(logs, "gone.err", None) == logs
+
+
 async def test_an_unreadable_log_has_its_reason_and_the_others_can_be_read(world):
     world.ray.error, world.probes.names = SourceError("Ray is down"), SourceError("ssh: refused")
     logs = await world.finder.logs_of(actor(1))
