@@ -11,8 +11,8 @@ import pytest
 
 from tests.lab import hosts
 from tests.lab.cluster import Cluster
-from tests.lab.eyes import lay_config
 from tests.lab.hosts import Lab
+from tests.lab.observe import lay_config
 
 RAY = Path(sys.executable).with_name("ray")
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, once
+from tests.lab.observe import Facts, once
 
 OVER = ("FAILED", "SUCCEEDED", "STOPPED")
 

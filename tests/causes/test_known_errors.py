@@ -12,7 +12,7 @@ import pytest
 from cockpit.failures import known_errors
 from tests.causes.failed_jobs import forget, reasons, submit
 from tests.lab.cluster import Cluster
-from tests.lab.eyes import Facts
+from tests.lab.observe import Facts
 
 pytestmark = [pytest.mark.causes, pytest.mark.timeout(900)]
 

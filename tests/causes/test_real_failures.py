@@ -11,7 +11,7 @@ import pytest
 
 from tests.causes.failed_jobs import reasons, submit
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import once
+from tests.lab.observe import once
 
 pytestmark = [pytest.mark.causes, pytest.mark.timeout(600)]
 

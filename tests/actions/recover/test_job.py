@@ -217,7 +217,7 @@ async def test_a_traceback_as_first_line_is_no_progress_and_the_job_must_be_laun
     assert error.value.begin == "launch"
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 async def test_a_job_that_fails_gives_the_error_below_its_wrappers_with_what_helps_and_without_one_its_last_line():
     failed = replace(RUNS, status="FAILED", message="Job entrypoint command failed with exit code 1, last available logs:\nbye")
     log = [
@@ -227,9 +227,9 @@ async def test_a_job_that_fails_gives_the_error_below_its_wrappers_with_what_hel
         "bye",
     ]
     with pytest.raises(StepError, match=r"job ppo-1 is FAILED: .*verl.*\(raised at a\.py:7 in main\); what to do: "):
-        await followed(Look([RUNS, RUNS, RUNS, failed], [*RAYS, *log]))
+        await followed(FakeMonitor([RUNS, RUNS, RUNS, failed], [*RAYS, *log]))
     with pytest.raises(StepError, match=r"failed with exit code 1; last log line: bye"):
-        await followed(Look([RUNS, RUNS, RUNS, failed], [*RAYS, "bye"]))
+        await followed(FakeMonitor([RUNS, RUNS, RUNS, failed], [*RAYS, "bye"]))
 
 
 class Started:
