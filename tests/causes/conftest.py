@@ -12,7 +12,7 @@ import pytest
 from tests.lab import hosts
 from tests.lab.cluster import Cluster
 from tests.lab.hosts import Lab
-from tests.lab.observe import lay_config
+from tests.lab.observe import write_config
 
 RAY = Path(sys.executable).with_name("ray")
 
@@ -26,7 +26,7 @@ def ray() -> Iterator[Cluster]:
     try:
         cluster = Cluster(lab, ["head"], RAY)
         cluster.start()
-        lay_config(lab)
+        write_config(lab)
         yield cluster
     finally:
         lab.close()
