@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from __future__ import annotations
-
 from cockpit.failures.known.error import KnownError
 
 _WHO_KILLED = (
