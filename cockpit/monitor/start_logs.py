@@ -34,8 +34,6 @@ _OUTPUT: Final = re.compile(r"(?:Output of|No output for) cmd\[(\d{1,9})\](?:: (
 """ray/_private/runtime_env/utils.py: the output of a command is written when it has ended."""
 _FOLDER: Final = re.compile(r"/runtime_resources/(pip|uv|conda)/([0-9a-f]{40})\b")
 _CONDA: Final = re.compile(r"Creating conda environment (\S{1,400})|(Finished creating conda environment)")
-_CREATING: Final = re.compile(r"Creating runtime env: (\{.{1,20000}\}) with timeout")
-_CREATED: Final = re.compile(r"(Successfully created|Failed to create) runtime env:? (\{.{1,20000}?\})(?:, context: |\.?$)")
 _NO_INDEX: Final = re.compile(r"Failed to establish a new connection: \[Errno -?\d{1,4}\] ([^'\")]{1,100})")
 _RAYS_WORDS: Final = re.compile(r"\[\d{4}-\S{1,20} \S{1,20} [EFW] \d{1,10} \d{1,10}\] (?:\(\w{1,20}\) )?[\w.]{1,60}:\d{1,6}: ?")
 """The mark of a line of Ray's C++ parts."""
@@ -75,6 +73,17 @@ class EnvironmentBuild(msgspec.Struct):
     failures: int = 0
 
 
+class PackageWait(msgspec.Struct):
+    """A package that a runtime environment needs and that is not on the node yet."""
+
+    uri: str
+    clock: str
+    """Since when, by the clock of the node: `11:08:39`."""
+    error: str | None = None
+    """Why the last try has failed; Ray tries again."""
+    failures: int = 0
+
+
 def read_starts(out: Iterable[str], err: Iterable[str]) -> NodeStarts:
     """The workers in `raylet.out`, with what `raylet.err` adds; a rotated log may lack some of them."""
     known: dict[int, WorkerStart] = {}
@@ -97,6 +106,19 @@ def workers_of(starts: NodeStarts, names: Iterable[str], job: str, registered: I
             by_pid.setdefault(log.pid, []).append(log.name)
     have = set(registered)
     return [(one, by_pid[one.pid]) for one in reversed(starts.workers) if one.pid in by_pid and one.pid not in have]
+
+
+def find_early_death(starts: NodeStarts, err: Sequence[str], claimed: Iterable[int]) -> tuple[str, int] | None:
+    """Why the newest workers died before they had a log of their own: then their stderr is `raylet.err`. With the number of such deaths.
+
+    `claimed`: pids of workers that have a log.
+    """
+    have = set(claimed)
+    dead = [one for one in starts.workers if one.is_dead and one.pid not in have]
+    if not dead or dead[-1] is not next((one for one in reversed(starts.workers) if one.is_dead is not None), None):
+        return None
+    words = find_words([line for line in err if not _NOT_REGISTERED.search(line)])
+    return (words, len(dead)) if words else None
 
 
 def find_words(lines: Sequence[str]) -> str | None:
@@ -130,7 +152,6 @@ def read_builds(lines: Iterable[str]) -> list[EnvironmentBuild]:
             if folder is not None:
                 build = builds.setdefault((folder[1], folder[2]), EnvironmentBuild(folder[1], folder[2]))
                 build.command, build.since, build.clock, running[number] = ran[2], stamp, clock, build
-                build.error = None
         elif stamp is not None and (ended := _OUTPUT.search(line)) is not None:
             output = [ended[2]] if ended[2] else []
             if (done := running.pop(int(ended[1]), None)) is not None:
@@ -175,23 +196,35 @@ def environment_hash(tool: str, given: object) -> str | None:
     return hashlib.sha1(json.dumps(spec, sort_keys=True).encode("utf-8", "replace")).hexdigest()  # noqa: S324 it is Ray's name of it
 
 
-def find_package(agent_lines: Iterable[str], environment: Mapping[str, Any] | None) -> tuple[str, str] | None:
-    """The package of an environment that `runtime_env_agent.log` shows as not created yet, and since which clock time."""
-    wanted = [uri for uri in _packages(environment or {}) if "://" in uri]
-    waits: dict[str, str] = {}
+def find_package(agent_lines: Iterable[str], environment: Mapping[str, Any] | None) -> PackageWait | None:
+    """The package of an environment that `runtime_env_agent.log` shows as not created yet; `None`: there is none."""
+    wanted = [json.dumps(uri) for uri in _packages(environment or {}) if "://" in uri]
+    waits: dict[str, PackageWait] = {}
+    failed: PackageWait | None = None
+    trace: list[str] = []
     for line in agent_lines:
         stamp, clock = _stamp(line)
         if stamp is None:
+            trace.append(line)
             continue
-        if (found := _CREATING.search(line)) is not None:
-            for uri in wanted:
-                if json.dumps(uri) in found[1]:
-                    waits.setdefault(uri, clock)
-        elif (found := _CREATED.search(line)) is not None:
-            for uri in wanted:
-                if json.dumps(uri) in found[2]:
-                    waits.pop(uri, None)
-    return next(iter(waits.items()), None)
+        if failed is not None:
+            failed.error = find_words(trace) or failed.error
+            if "creation failed" in line:  # the last try
+                waits.pop(json.dumps(failed.uri), None)
+            failed = None
+        uri = next((uri for uri in wanted if uri in line), None)
+        if uri is None:
+            continue
+        if "Creating runtime env: " in line:
+            waits[uri] = PackageWait(json.loads(uri), clock)
+        elif "Failed to create runtime env " in line and uri in waits:
+            failed, trace = waits[uri], []
+            failed.failures += 1
+        elif "Successfully created runtime env: " in line:
+            waits.pop(uri, None)
+    if failed is not None:
+        failed.error = find_words(trace) or failed.error
+    return next(iter(waits.values()), None)
 
 
 def _packages(environment: Mapping[str, Any]) -> list[str]:

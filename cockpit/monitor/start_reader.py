@@ -20,6 +20,7 @@ from cockpit.monitor.poller import Poller
 from cockpit.monitor.start_logs import (
     NO_PORT,
     build_of,
+    find_early_death,
     find_package,
     find_words,
     read_builds,
@@ -29,7 +30,7 @@ from cockpit.monitor.start_logs import (
     workers_of,
 )
 from cockpit.sources.probes.decode import StackFrame, StackThread
-from cockpit.sources.ray.log_names import PART_GLOB, part_logs, without_others
+from cockpit.sources.ray.log_names import PART_GLOB, part_logs, without_others, worker_logs
 from cockpit.sources.source import SourceError, wait_within
 from cockpit.text import clean, plural
 
@@ -46,7 +47,7 @@ MAX_WORKERS: Final = 3
 MAX_BYTES: Final = 1 << 20
 """Of one log; of a log with longer lines only `FEW_LINES` are read."""
 FEW_LINES: Final = 20
-RAYLET_LINES, ERR_LINES, SETUP_LINES, AGENT_LINES, WORKER_LINES = 2000, 100, 400, 200, 400
+RAYLET_LINES, ERR_LINES, SETUP_LINES, AGENT_LINES, WORKER_LINES = 2000, 100, 400, 600, 400
 MAY_NEED_A_WORKER: Final = ("starting", "room", None)
 """Waits that a missing worker process can explain."""
 CONSTRUCTOR: Final = "its constructor is running on "
@@ -189,26 +190,37 @@ class StartReader:
         build = build_of(builds, environment)
         if build is None and question.submitted is None and len(builds) == 1:
             build = builds[0]  # an actor may have an environment of its own; the log is that of its job
-        if build is not None and build.command is None and build.error is not None:
-            times = f" (tried {plural(build.failures, 'time')})" if build.failures > 1 else ""
+        if build is not None and build.error is not None:
+            again = ", and runs again" if build.command else ""
+            times = f" ({plural(build.failures, 'time')}{again})"
             text = f"{words_of(build)} for its runtime environment failed on {title}{times}: {build.error}"
             return StartTrouble((), text, f"correct its runtime_env; {setup} on {title} has the whole output", fails=True)
         if build is not None:
             silent_s = None if build.since is None or starts.last_stamp is None else max(0.0, starts.last_stamp - build.since)
-            last = f": {build.last_line}" if build.last_line else ""
-            before = f", after it failed with {build.error}" if build.error else ""
+            last = f' after "{build.last_line}"' if build.last_line else ""
             text = (
-                f"its runtime environment is being built on {title}: {words_of(build)} has said nothing new "
-                f"since {build.clock} by that host's clock{last}{before}"
+                f"its runtime environment is being built on {title}: {words_of(build)} has written nothing{last} "
+                f"since {build.clock} by that host's clock"
             )
             remedy = f"see whether its package index answers from {title}; {setup} there has what it has done"
             return StartTrouble((), text, remedy, silent_since=None if silent_s is None else snapshot.taken - silent_s)
         agent = part_logs(names, "runtime_env_agent", "log")[:1] if environment else []
         package = find_package([line for name in agent for line in await _read_end(folder, name, AGENT_LINES)], environment)
         if package is not None:
-            uri, clock = package
-            text = f"its package {shown(uri)} is not ready on {title}, which downloads and unpacks it since {clock} by its clock"
-            return StartTrouble((), text, f"see whether {title} reaches its source; runtime_env_agent.log there has errors")
+            uri, source = shown(package.uri), f"see whether {title} reaches its source; runtime_env_agent.log there has all errors"
+            if package.error:
+                text = f"its package {uri} can't be fetched on {title} ({plural(package.failures, 'time')}): {package.error}"
+                return StartTrouble((), text, source, fails=True)
+            text = (
+                f"its package {uri} is not ready on {title}: it has been downloaded or unpacked since {package.clock} by that host's clock"
+            )
+            return StartTrouble((), text, source)
+        have = [log.pid for log in worker_logs(await folder.names("worker-*.err"))] if any(one.is_dead for one in starts.workers) else []
+        if question.is_alone and (early := find_early_death(starts, err, have)) is not None:
+            words, times_dead = early
+            many = f" ({plural(times_dead, 'worker')} lately)" if times_dead > 1 else ""
+            text = f"worker processes on {title} die before they register with Ray{many}: {words}"
+            return StartTrouble((), text, f"correct what raylet.err in the logs folder of the session on {title} shows", fails=True)
         return None
 
     async def _constructor(self, process: Process, snapshot: Snapshot) -> StartTrouble | None:
@@ -271,13 +283,12 @@ def _nodes_of(actor: Actor, home: str | None, nodes: dict[str, Node], group: Pla
 
 def _why_lost(question: StartQuestion, failures: Sequence[Failure]) -> StartTrouble | None:
     """Of an actor that is started again: how often, and why its last process died, if its log was read."""
-    lost = [actor for actor in question.actors if actor.state == "RESTARTING" and actor.restarts]
-    read = {failure.about: failure for failure in failures if failure.text}
-    for actor in lost:
-        if (failure := read.get(actor.key)) is not None:
-            reason = failure.cause or (failure.text or "").partition("\n")[0]
-            times = plural(actor.restarts or 1, "time")
-            return StartTrouble((), f"its process has died {times} and is started again: {reason}", failure.remedy, fails=True)
+    read = {failure.about: failure for failure in failures if failure.unread is None}
+    for actor in question.actors:
+        if actor.state == "RESTARTING" and actor.restarts and (failure := read.get(actor.key)) is not None:
+            reason = failure.cause or (failure.text or "its log shows no error").partition("\n")[0]
+            text = f"its process has died {plural(actor.restarts, 'time')} and is started again: {reason}"
+            return StartTrouble((), text, failure.remedy, fails=True)
     return None
 
 
@@ -331,7 +342,11 @@ def describe_stack(threads: Sequence[StackThread]) -> str | None:
         if importing:
             inner = next((frame for frame in frames if not frame.file.startswith("<frozen")), None)
             outer = next((frame for frame in frames[importing[-1] :] if not frame.file.startswith("<frozen")), None)
-            return f"importing: {_frame(outer)}" + (f", now at {_frame(inner)}" if inner and inner != outer else "") if outer else None
+            return (
+                f"which imports a module at {_frame(outer)}" + (f" and now reads {_frame(inner)}" if inner and inner != outer else "")
+                if outer
+                else None
+            )
         if frames:
             return f"now in {shown(frames[0].name)} ({_frame(frames[0])})"
     return None
