@@ -87,6 +87,7 @@ class PackageWait(msgspec.Struct):
 def read_starts(out: Iterable[str], err: Iterable[str]) -> NodeStarts:
     """The workers in `raylet.out`, with what `raylet.err` adds; a rotated log may lack some of them."""
     known: dict[int, WorkerStart] = {}
+    verdicts: dict[int, bool] = {}
     last = None
     for line in (*err, *out):
         last = _stamp(line)[0] or last
@@ -94,8 +95,9 @@ def read_starts(out: Iterable[str], err: Iterable[str]) -> NodeStarts:
             known.pop(int(found[1]), None)
             known[int(found[1])] = WorkerStart(int(found[1]))
         elif (found := _NOT_REGISTERED.search(line)) is not None:
-            known[int(found[1])] = WorkerStart(int(found[1]), found[2] == "dead")
-    return NodeStarts(tuple(known.values()), last)
+            known.setdefault(int(found[1]), WorkerStart(int(found[1])))
+            verdicts[int(found[1])] = found[2] == "dead"
+    return NodeStarts(tuple(WorkerStart(pid, verdicts.get(pid)) for pid in known), last)
 
 
 def workers_of(starts: NodeStarts, names: Iterable[str], job: str, registered: Iterable[int]) -> list[tuple[WorkerStart, list[str]]]:
@@ -236,7 +238,7 @@ def _packages(environment: Mapping[str, Any]) -> list[str]:
 def words_of(build: EnvironmentBuild) -> str:
     """What builds it: `pip install`."""
     command = build.command or ""
-    if " -c" in command and "import ray" in command:
+    if "'-c'" in command and "import ray" in command:
         return "a check of its Ray"
     if "_clonevirtualenv" in command or "'virtualenv'" in command:
         return "a copy of the Python environment"

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from cockpit.failures.log_lines import MAX_LINE_CHARS
 from cockpit.findings.port_ranges import Ranges, count_ports, full_raylets, write_ranges
@@ -81,6 +82,7 @@ class StartReader:
 
     def __init__(self, poller: Poller, logs: LogFinder, read_stack: ReadStack) -> None:
         self._poller, self._logs, self._read_stack = poller, logs, read_stack
+        self._questions: dict[tuple[str, ...], StartQuestion] = {}
         self._answers: dict[tuple[str, ...], StartTrouble] = {}
         self._due: dict[tuple[str, ...], float] = {}
         """When a question may be asked again; without an entry it was never asked."""
@@ -91,14 +93,14 @@ class StartReader:
         """Forget waits that are over, and read the logs of one that is due."""
         if snapshot.cluster.session != self._cluster:
             self._cluster, self._answers, self._due = snapshot.cluster.session, {}, {}
-        questions = {question.id: question for question in find_questions(snapshot, self._worker_places(), waited_s)}
-        self._answers = {key: answer for key, answer in self._answers.items() if key in questions}
-        self._due = {key: due for key, due in self._due.items() if key in questions}
-        self._publish(questions)
+        self._questions = {question.id: question for question in find_questions(snapshot, self._worker_places(), waited_s)}
+        self._answers = {key: answer for key, answer in self._answers.items() if key in self._questions}
+        self._due = {key: due for key, due in self._due.items() if key in self._questions}
+        self._publish()
         now = self._poller.clock()
-        due = [question for key, question in questions.items() if self._due.get(key, 0.0) <= now]
+        due = [question for key, question in self._questions.items() if self._due.get(key, 0.0) <= now]
         if due and (self._reading is None or self._reading.done()):
-            self._reading = asyncio.ensure_future(self._read_all(due[:MAX_QUESTIONS], questions))
+            self._reading = asyncio.ensure_future(self._read_all(due[:MAX_QUESTIONS], self._cluster))
 
     async def read_once(self, patience: float) -> None:
         """Read the logs for the newest snapshot, but at most `patience` seconds. A single sample knows no waiting times."""
@@ -111,16 +113,11 @@ class StartReader:
         facts = self._poller.parts.nodes
         return {worker.actor: (worker.node, worker.pid) for worker in (facts.workers if facts else ()) if worker.actor}
 
-    def _publish(self, questions: dict[tuple[str, ...], StartQuestion]) -> None:
-        found = [
-            msgspec.structs.replace(answer, about=tuple(actor.key for actor in questions[key].actors))
-            for key, answer in self._answers.items()
-            if key in questions
-        ]
-        self._poller.set_starts(tuple(found))
+    def _publish(self) -> None:
+        found = [(answer, self._questions[key]) for key, answer in self._answers.items() if key in self._questions]
+        self._poller.set_starts(tuple(replace(answer, about=tuple(actor.key for actor in question.actors)) for answer, question in found))
 
-    async def _read_all(self, due: Sequence[StartQuestion], questions: dict[tuple[str, ...], StartQuestion]) -> None:
-        session = self._cluster
+    async def _read_all(self, due: Sequence[StartQuestion], session: str | None) -> None:
         for question in due:
             answer = None
             with suppress(SourceError, asyncio.TimeoutError):  # without an answer Ray's reason stays
@@ -131,7 +128,7 @@ class StartReader:
             self._answers.pop(question.id, None)
             if answer is not None:
                 self._answers[question.id] = answer
-            self._publish(questions)
+            self._publish()
 
     async def _answer(self, question: StartQuestion) -> StartTrouble | None:
         snapshot = self._poller.snapshot
@@ -211,9 +208,7 @@ class StartReader:
             if package.error:
                 text = f"its package {uri} can't be fetched on {title} ({plural(package.failures, 'time')}): {package.error}"
                 return StartTrouble((), text, source, fails=True)
-            text = (
-                f"its package {uri} is not ready on {title}: it has been downloaded or unpacked since {package.clock} by that host's clock"
-            )
+            text = f"its package {uri} is not ready on {title}: it is fetched or unpacked since {package.clock} by that host's clock"
             return StartTrouble((), text, source)
         have = [log.pid for log in worker_logs(await folder.names("worker-*.err"))] if any(one.is_dead for one in starts.workers) else []
         if question.is_alone and (early := find_early_death(starts, err, have)) is not None:
@@ -342,13 +337,11 @@ def describe_stack(threads: Sequence[StackThread]) -> str | None:
         if importing:
             inner = next((frame for frame in frames if not frame.file.startswith("<frozen")), None)
             outer = next((frame for frame in frames[importing[-1] :] if not frame.file.startswith("<frozen")), None)
-            return (
-                f"which imports a module at {_frame(outer)}" + (f" and now reads {_frame(inner)}" if inner and inner != outer else "")
-                if outer
-                else None
-            )
+            if outer is None:
+                return None
+            return f"and imports a module at {_frame(outer)}" + (f", now at {_frame(inner)}" if inner and inner != outer else "")
         if frames:
-            return f"now in {shown(frames[0].name)} ({_frame(frames[0])})"
+            return f"now in {shown(frames[0].name)} at {_frame(frames[0])}"
     return None
 
 
