@@ -30,7 +30,7 @@ def told(watcher: Watcher) -> dict[str, tuple[str, str, str]]:
     return {each["code"]: (each["level"], each["subject"], each["text"]) for each in found}
 
 
-def found(watcher: Watcher, code: str, *words: str) -> Facts:
+def found(watcher: Watcher, code: str, *words: str, within: float = 120) -> Facts:
     """The finding with this code and these words, as soon as it is told."""
 
     def right() -> Facts | None:
@@ -38,7 +38,7 @@ def found(watcher: Watcher, code: str, *words: str) -> Facts:
         return next((each for each in named if all(word in each["text"] for word in words)), None)
 
     try:
-        return eventually(right, within=120) or {}
+        return eventually(right, within=within) or {}
     except AssertionError as error:
         raise AssertionError(f"no {code} with {words}: {watcher.now.get('findings')}, {watcher.now.get('faults')}") from error
 
