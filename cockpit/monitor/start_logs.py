@@ -20,6 +20,10 @@ from cockpit.text import clean
 
 MAX_SHOWN: Final = 200
 """Characters of a line from a log that are shown."""
+RECENT_S: Final = 180.0
+"""Seconds after which a failure at the start is over, unless there is another."""
+MAX_BUILD_S: Final = 3600.0
+"""A command that has run longer was cancelled, unless the environment is known to be the job's: Ray itself gives up after 10 minutes."""
 NO_PORT: Final = "No available ports"
 """A worker that the raylet refuses writes this (src/ray/raylet/node_manager.cc, core_worker_process.cc)."""
 TOOLS: Final = ("pip", "uv", "conda")
@@ -44,7 +48,9 @@ class WorkerStart(msgspec.Struct, frozen=True):
 
     pid: int
     is_dead: bool | None = None
-    """`None`: the raylet has not looked yet."""
+    """The raylet has found it not registered after a minute, dead or alive; `None`: it has not."""
+    judged: float | None = None
+    """When that was, by the clock of the node."""
 
 
 class NodeStarts(msgspec.Struct, frozen=True):
@@ -53,6 +59,10 @@ class NodeStarts(msgspec.Struct, frozen=True):
     workers: tuple[WorkerStart, ...] = ()
     last_stamp: float | None = None
     """The last time in its log, by the clock of its node."""
+
+    def is_recent(self, stamp: float | None) -> bool:
+        """Whether this was lately: what fails at its start is tried again each minute."""
+        return stamp is not None and (self.last_stamp is None or self.last_stamp - stamp <= RECENT_S)
 
 
 class EnvironmentBuild(msgspec.Struct):
@@ -71,6 +81,8 @@ class EnvironmentBuild(msgspec.Struct):
     error: str | None = None
     """Why it has failed; it may be built again."""
     failures: int = 0
+    failed: float | None = None
+    """When the last try has failed; `None`: a later one runs or has succeeded."""
 
 
 class PackageWait(msgspec.Struct):
@@ -87,7 +99,7 @@ class PackageWait(msgspec.Struct):
 def read_starts(out: Iterable[str], err: Iterable[str]) -> NodeStarts:
     """The workers in `raylet.out`, with what `raylet.err` adds; a rotated log may lack some of them."""
     known: dict[int, WorkerStart] = {}
-    verdicts: dict[int, bool] = {}
+    verdicts: dict[int, tuple[bool, float | None]] = {}
     last = None
     for line in (*err, *out):
         last = _stamp(line)[0] or last
@@ -96,8 +108,8 @@ def read_starts(out: Iterable[str], err: Iterable[str]) -> NodeStarts:
             known[int(found[1])] = WorkerStart(int(found[1]))
         elif (found := _NOT_REGISTERED.search(line)) is not None:
             known.setdefault(int(found[1]), WorkerStart(int(found[1])))
-            verdicts[int(found[1])] = found[2] == "dead"
-    return NodeStarts(tuple(WorkerStart(pid, verdicts.get(pid)) for pid in known), last)
+            verdicts[int(found[1])] = (found[2] == "dead", _stamp(line)[0])
+    return NodeStarts(tuple(WorkerStart(pid, *verdicts.get(pid, (None, None))) for pid in known), last)
 
 
 def workers_of(starts: NodeStarts, names: Iterable[str], job: str, registered: Iterable[int]) -> list[tuple[WorkerStart, list[str]]]:
@@ -110,14 +122,20 @@ def workers_of(starts: NodeStarts, names: Iterable[str], job: str, registered: I
     return [(one, by_pid[one.pid]) for one in reversed(starts.workers) if one.pid in by_pid and one.pid not in have]
 
 
+def has_no_port(lines: Iterable[str], starts: NodeStarts) -> bool:
+    """Whether a worker has lately found no free port, by its log."""
+    return any(NO_PORT in line and starts.is_recent(_stamp(line)[0]) for line in lines)
+
+
 def find_early_death(starts: NodeStarts, err: Sequence[str], claimed: Iterable[int]) -> tuple[str, int] | None:
     """Why the newest workers died before they had a log of their own: then their stderr is `raylet.err`. With the number of such deaths.
 
     `claimed`: pids of workers that have a log.
     """
     have = set(claimed)
-    dead = [one for one in starts.workers if one.is_dead and one.pid not in have]
-    if not dead or dead[-1] is not next((one for one in reversed(starts.workers) if one.is_dead is not None), None):
+    recent = [one for one in starts.workers if one.is_dead and starts.is_recent(one.judged)]
+    dead = [one for one in recent if one.pid not in have]
+    if not dead or dead[-1] is not recent[-1]:
         return None
     words = find_words([line for line in err if not _NOT_REGISTERED.search(line)])
     return (words, len(dead)) if words else None
@@ -154,6 +172,7 @@ def read_builds(lines: Iterable[str]) -> list[EnvironmentBuild]:
             if folder is not None:
                 build = builds.setdefault((folder[1], folder[2]), EnvironmentBuild(folder[1], folder[2]))
                 build.command, build.since, build.clock, running[number] = ran[2], stamp, clock, build
+                build.failed = None
         elif stamp is not None and (ended := _OUTPUT.search(line)) is not None:
             output = [ended[2]] if ended[2] else []
             if (done := running.pop(int(ended[1]), None)) is not None:
@@ -162,7 +181,7 @@ def read_builds(lines: Iterable[str]) -> list[EnvironmentBuild]:
         elif stamp is not None and "Delete incomplete virtualenv" in line and (folder := _FOLDER.search(line)) is not None:
             build = builds.setdefault((folder[1], folder[2]), EnvironmentBuild(folder[1], folder[2]))
             build.error = _error_in(last_output.get(build.hash, ()))
-            build.failures += 1
+            build.failures, build.failed = build.failures + 1, stamp
         elif stamp is not None and (made := _CONDA.search(line)) is not None:
             conda = None
             if made[1]:
@@ -173,7 +192,7 @@ def read_builds(lines: Iterable[str]) -> list[EnvironmentBuild]:
             conda.since, conda.clock = (stamp, clock) if stamp is not None else (conda.since, conda.clock)
         elif stamp is None and len(output) < MAX_SHOWN:
             output.append(line)
-    return [build for build in (*builds.values(), *([conda] if conda else ())) if build.command or build.error]
+    return [build for build in (*builds.values(), *([conda] if conda else ())) if build.command or build.failed or build.tool == "conda"]
 
 
 def build_of(builds: Sequence[EnvironmentBuild], environment: Mapping[str, Any] | None) -> EnvironmentBuild | None:
@@ -233,6 +252,11 @@ def _packages(environment: Mapping[str, Any]) -> list[str]:
     modules = environment.get("py_modules")
     given = [environment.get("working_dir"), *(modules if isinstance(modules, (list, tuple)) else ())]
     return [each for each in given if isinstance(each, str)]
+
+
+def build_age(build: EnvironmentBuild, starts: NodeStarts) -> float:
+    """Seconds since it has written something, at least; by the clock of its node."""
+    return 0.0 if build.since is None or starts.last_stamp is None else max(0.0, starts.last_stamp - build.since)
 
 
 def words_of(build: EnvironmentBuild) -> str:

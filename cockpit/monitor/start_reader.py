@@ -19,11 +19,13 @@ from cockpit.monitor.log_folder import LogFolder
 from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.start_logs import (
-    NO_PORT,
+    MAX_BUILD_S,
+    build_age,
     build_of,
     find_early_death,
     find_package,
     find_words,
+    has_no_port,
     read_builds,
     read_starts,
     shown,
@@ -38,6 +40,10 @@ from cockpit.text import clean, plural
 ASK_AFTER_S: Final = 30.0
 """Seconds that an actor has waited before its node's logs are read."""
 AGAIN_AFTER_S: Final = 30.0
+STACK_AFTER_S: Final = 60.0
+"""Seconds that a constructor has run before its stack is read: that starts py-spy on its host, which does not stop the process."""
+MAX_STACKS: Final = 2
+"""Constructors of which the stacks are read; the others mostly stand at the same place."""
 READ_TIMEOUT_S: Final = 20.0
 """For all logs of one question."""
 MAX_NODES: Final = 4
@@ -69,6 +75,7 @@ class StartQuestion(msgspec.Struct, frozen=True):
     """Whether no other supervisor waits: the workers of all supervisors look alike."""
     process: Process | None = None
     """The process whose constructor runs; `None`: no worker of it is known yet."""
+    is_single_look: bool = False
 
     @property
     def id(self) -> tuple[str, ...]:
@@ -135,7 +142,7 @@ class StartReader:
         if (lost := _why_lost(question, snapshot.failures)) is not None:
             return lost
         if question.process is not None:
-            return await self._constructor(question.process, snapshot)
+            return await self._constructor(question, question.process, snapshot)
         answers: list[StartTrouble] = []
         for node in (snapshot.index.nodes.get(each) for each in question.nodes):
             if node is None:
@@ -167,18 +174,15 @@ class StartReader:
             lines: list[str] = []
             for name in logs:
                 lines += await _read_end(folder, name, WORKER_LINES)
-            if any(NO_PORT in line for line in lines):
+            if has_no_port(lines, starts):
                 return _no_port(title, _worker_ports(node, snapshot))
-            if not question.is_alone:
-                continue
-            words = await asyncio.to_thread(find_words, lines)
-            if words is not None:
-                return _dying(title, words, sum(1 for other, _ in workers if other.is_dead), worker.pid)
-            if worker.is_dead is False:
-                text = f"its worker process on {title} (pid {worker.pid}) has not registered with Ray within a minute, and still runs"
-                return StartTrouble((), text, f"read worker-*-{worker.pid}.err and raylet.out in the logs folder of the session on {title}")
+            if not question.is_alone or worker.is_dead is None or not starts.is_recent(worker.judged):
+                continue  # it may have registered, worked and ended
             if worker.is_dead:
-                return _dying(title, None, sum(1 for other, _ in workers if other.is_dead), worker.pid)
+                deaths = sum(1 for other, _ in workers if other.is_dead and starts.is_recent(other.judged))
+                return _dying(title, await asyncio.to_thread(find_words, lines), deaths, worker.pid)
+            text = f"its worker process on {title} (pid {worker.pid}) has not registered with Ray within a minute, and still runs"
+            return StartTrouble((), text, f"read worker-*-{worker.pid}.err and raylet.out in the logs folder of the session on {title}")
 
         setup = f"runtime_env_setup-{question.job}.log"
         builds = read_builds(await _read_end(folder, setup, SETUP_LINES)) if setup in parts else []
@@ -186,21 +190,24 @@ class StartReader:
         environment = job.runtime_env if job else None
         build = build_of(builds, environment)
         if build is None and question.submitted is None and len(builds) == 1:
-            build = builds[0]  # an actor may have an environment of its own; the log is that of its job
+            # An actor may have an environment of its own; the log is that of its job.
+            is_old = build_age(builds[0], starts) > MAX_BUILD_S
+            build = None if is_old else builds[0]
+        if build is not None and build.command is None and build.failed is not None and not starts.is_recent(build.failed):
+            build = None
         if build is not None and build.error is not None:
             again = ", and runs again" if build.command else ""
             times = f" ({plural(build.failures, 'time')}{again})"
             text = f"{words_of(build)} for its runtime environment failed on {title}{times}: {build.error}"
             return StartTrouble((), text, f"correct its runtime_env; {setup} on {title} has the whole output", fails=True)
         if build is not None:
-            silent_s = None if build.since is None or starts.last_stamp is None else max(0.0, starts.last_stamp - build.since)
             last = f' after "{build.last_line}"' if build.last_line else ""
             text = (
                 f"its runtime environment is being built on {title}: {words_of(build)} has written nothing{last} "
                 f"since {build.clock} by that host's clock"
             )
             remedy = f"see whether its package index answers from {title}; {setup} there has what it has done"
-            return StartTrouble((), text, remedy, silent_since=None if silent_s is None else snapshot.taken - silent_s)
+            return StartTrouble((), text, remedy, silent_since=snapshot.taken - build_age(build, starts))
         agent = part_logs(names, "runtime_env_agent", "log")[:1] if environment else []
         package = find_package([line for name in agent for line in await _read_end(folder, name, AGENT_LINES)], environment)
         if package is not None:
@@ -218,7 +225,7 @@ class StartReader:
             return StartTrouble((), text, f"correct what raylet.err in the logs folder of the session on {title} shows", fails=True)
         return None
 
-    async def _constructor(self, process: Process, snapshot: Snapshot) -> StartTrouble | None:
+    async def _constructor(self, question: StartQuestion, process: Process, snapshot: Snapshot) -> StartTrouble | None:
         """Where a running constructor stands."""
         where = f"{CONSTRUCTOR}{clean(snapshot.index.titles.of_host(process.host))}, pid {process.ns_pid or process.pid}"
         host = snapshot.hosts.get(process.host)
@@ -226,6 +233,8 @@ class StartReader:
         if stuck is not None:
             text = f"{where}, and waits in the kernel (D state){_waits_for(stuck)}"
             return StartTrouble((), text, "see whether that file system answers (`df` on that path hangs if not)", fails=False)
+        if question.is_single_look:
+            return None  # a start that has just begun needs no program that reads its stack
         threads = await self._read_stack(process)
         place = describe_stack(threads)
         return StartTrouble((), f"{where}, {place}", None) if place else None
@@ -255,13 +264,19 @@ def find_questions(snapshot: Snapshot, places: dict[str, tuple[str, int]], waite
         # A constructor that runs is a question of its own.
         alike.setdefault((actor.job or "", name, place[1] if place else None, at), []).append(actor)
     supervisors = Counter(job for job, name, *_ in alike if name)
-    for (job, name, pid, at), actors in list(alike.items())[:MAX_QUESTIONS]:
+    long = STACK_AFTER_S if waited_s else 0.0
+    constructors = [key for key in alike if key[2] is not None and snapshot.taken - (alike[key][0].since or snapshot.taken) >= long]
+    asked = [*(key for key in alike if key[2] is None), *constructors[:MAX_STACKS]]
+    for job, name, pid, at in asked[:MAX_QUESTIONS]:
+        actors = alike[job, name, pid, at]
         process = None
         if pid is not None:
             process = next((one for one in snapshot.processes or () if (one.ns_pid or one.pid) == pid and one.node in at), None)
             if process is None or process.ticks is None or process.ours is False:
                 continue  # only a probe can read its stack
-        yield StartQuestion(job, tuple(actors), at, pending.get(name) if name else None, not name or supervisors[job] == 1, process)
+        yield StartQuestion(
+            job, tuple(actors), at, pending.get(name) if name else None, not name or supervisors[job] == 1, process, not waited_s
+        )
 
 
 def _nodes_of(actor: Actor, home: str | None, nodes: dict[str, Node], group: PlacementGroup | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Why actors and jobs don't start on a real Ray: no worker port, a runtime environment that fails or hangs, workers that die, a long import."""
+"""Why actors and jobs don't start on a real Ray: no worker port, an environment that fails or hangs, workers that die, a long import."""
 
 from __future__ import annotations
 

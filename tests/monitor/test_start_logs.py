@@ -12,6 +12,7 @@ from cockpit.monitor.start_logs import (
     find_early_death,
     find_package,
     find_words,
+    has_no_port,
     read_builds,
     read_starts,
     words_of,
@@ -43,6 +44,17 @@ NO_MATCH = (
     "ERROR: Could not find a version that satisfies the requirement nosuchpackage-abc==1.0 (from versions: none)",
     "ERROR: No matching distribution found for nosuchpackage-abc==1.0",
 )
+
+
+def test_what_was_over_long_ago_is_no_reason_any_more():
+    old, late = unregistered(590, at="10:00:00"), "[2026-11-28 11:30:00,000 I 310 310] (raylet) node_manager.cc:1: alive"
+    assert find_early_death(read_starts([started(590), late], [old]), ["ImportError: x"], []) is None
+    assert not has_no_port(["[2026-11-28 11:06:23,709 E 590 590] No available ports"], read_starts([late], []))
+    assert has_no_port(["[2026-11-28 11:29:23,709 E 590 590] No available ports"], read_starts([late], []))
+
+
+def test_an_environment_that_was_built_at_the_second_try_is_no_trouble():
+    assert read_builds([run(1, FAILS_HASH), *ended(1, *NO_MATCH), deleted(FAILS_HASH), run(2, FAILS_HASH), *ended(2)]) == []
 
 
 def test_of_two_environments_each_job_has_its_own_the_one_that_runs_and_the_one_that_failed():
