@@ -260,15 +260,15 @@ def build_age(build: EnvironmentBuild, starts: NodeStarts) -> float:
 
 
 def words_of(build: EnvironmentBuild) -> str:
-    """What builds it: `pip install`."""
+    """What builds it: pip install."""
     command = build.command or ""
     if "'-c'" in command and "import ray" in command:
         return "a check of its Ray"
     if "_clonevirtualenv" in command or "'virtualenv'" in command:
         return "a copy of the Python environment"
     if build.tool == "uv":
-        return "`pip install uv`" if command.rstrip("]' ").endswith("uv") else "`uv pip install`"
-    return "`conda env create`" if build.tool == "conda" else "`pip install`"
+        return "pip install uv" if command.rstrip("]' ").endswith("uv") else "uv pip install"
+    return "conda env create" if build.tool == "conda" else "pip install"
 
 
 def shown(line: str) -> str:

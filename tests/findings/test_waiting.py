@@ -250,22 +250,30 @@ def test_a_deadlock_that_was_there_before_anybody_looked_is_critical_at_once(ass
 
 
 PORTS = StartTrouble(
-    (waits().key,), "node node1 has 4 worker ports (20000-20003) and all are taken", "start Ray there with a wider range", fails=True
+    (waits().key,),
+    "node node1 has 4 worker ports (20000-20003) and all are taken",
+    "start Ray on node1 again with a wider range (`--min-worker-port`, `--max-worker-port`)",
+    fails=True,
 )
-BUILDS = StartTrouble((waits().key,), "`pip install` has written nothing since 11:08:39", "see the index", silent_since=NOW - 240)
+BUILDS = StartTrouble(
+    (waits().key,),
+    "its runtime environment is being built on node1: pip install has written nothing since 11:08:39 by that host's clock",
+    "see whether its package index answers from node1; runtime_env_setup-02000000.log there has what it has done",
+    silent_since=NOW - 240,
+)
 
 
 def test_what_fails_at_its_start_is_a_warning_with_the_reason_and_the_remedy_of_the_logs():
     found = only(seen(waits(why=PORTS.text, wait="starting"), starts=(PORTS,)), "actor-pending")
     assert found.text == f"Actor Critic of job train2 waits: {PORTS.text}"
-    assert (found.level, found.remedy) == ("warning", Remedy("start Ray there with a wider range"))
+    assert (found.level, found.remedy) == ("warning", Remedy(PORTS.remedy))
     assert only(seen(waits(why=PORTS.text, wait="starting", seconds=12), starts=(PORTS,)), "actor-pending").level == "info"
 
 
 def test_what_is_being_built_is_an_info_with_for_how_long_it_has_said_nothing():
     found = only(seen(waits(why=BUILDS.text, wait="starting"), starts=(BUILDS,)), "actor-pending")
     assert (found.level, found.text) == ("info", f"Actor Critic of job train2 waits: {BUILDS.text} (4m00s)")
-    assert found.remedy == Remedy("see the index")
+    assert found.remedy == Remedy(BUILDS.remedy)
 
 
 def test_a_trouble_of_another_actor_changes_nothing():

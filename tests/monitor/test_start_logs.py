@@ -61,7 +61,7 @@ def test_of_two_environments_each_job_has_its_own_the_one_that_runs_and_the_one_
     lines = [run(9, HANGS_HASH), run(10, FAILS_HASH), *ended(10, *NO_MATCH), deleted(FAILS_HASH)]
     builds = read_builds(lines)
     hangs, fails = build_of(builds, {"pip": HANGS}), build_of(builds, {"pip": FAILS})
-    assert (hangs.hash, words_of(hangs), hangs.clock, hangs.error) == (HANGS_HASH, "`pip install`", "11:08:39", None)
+    assert (hangs.hash, words_of(hangs), hangs.clock, hangs.error) == (HANGS_HASH, "pip install", "11:08:39", None)
     assert (fails.hash, fails.command, fails.failures) == (FAILS_HASH, None, 1)
     assert fails.error == "ERROR: No matching distribution found for nosuchpackage-abc==1.0"
 
@@ -116,7 +116,7 @@ def test_an_output_with_a_password_or_with_escapes_is_shown_without_them():
         ("'-m', 'virtualenv', '/x'", "a copy of the Python environment"),
         ("'/ray/_private/runtime_env/_clonevirtualenv.py', '/x'", "a copy of the Python environment"),
         ("'-c', '\\nimport ray\\nwith open'", "a check of its Ray"),
-        ("'-m', 'pip', 'install', '-r', 'x'", "`pip install`"),
+        ("'-m', 'pip', 'install', '-r', 'x'", "pip install"),
     ],
 )
 def test_the_step_that_runs_is_named(command, words):
