@@ -20,6 +20,10 @@ ENDED_STATUSES = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
 LOG_LINES = 5000
+MAX_END_BYTES = 4 << 20
+"""Of the end of a file; of a longer end, as of one long line, this much is kept."""
+MARK_BYTES = 300
+"""At the begin of an answer: an error of an old Ray stands there."""
 AGENT_TIMEOUT_S = 6.0
 """The time that Ray's agent on a node has for an answer. After that, the probe of the host is asked."""
 
@@ -101,11 +105,16 @@ class LogFiles:
         return tuple(name for names in data.result.values() for name in names)
 
     async def read_end(self, node: str, name: str, lines: int) -> list[str]:
-        """The last `lines` lines of a file."""
+        """The last `lines` lines of a file, at most `2 * MAX_END_BYTES` of them."""
         self._refuse_old()
+
+        def keep_end(body: bytearray) -> None:
+            if len(body) > 2 * MAX_END_BYTES:
+                del body[MARK_BYTES : len(body) - MAX_END_BYTES]
+
         params: Params = {"node_id": node, "filename": name, "lines": lines, "format": "text", "timeout": int(AGENT_TIMEOUT_S)}
         path = "/api/v0/logs/file"
-        body = await self._dashboard.get(path, timeout=2 * AGENT_TIMEOUT_S, endpoint=f"{path} {node}", params=params)
+        body = await self._dashboard.get(path, timeout=2 * AGENT_TIMEOUT_S, endpoint=f"{path} {node}", params=params, take=keep_end)
         return without_error_mark(body, self._dashboard.shown).decode("utf-8", "replace").splitlines()
 
     async def follow(self, node: str, name: str, lines: int, is_over: Callable[[], Awaitable[bool]]) -> AsyncIterator[list[str]]:
