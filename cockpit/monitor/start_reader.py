@@ -237,7 +237,9 @@ class StartReader:
             return None  # a start that has just begun needs no program that reads its stack
         threads = await self._read_stack(process)
         place = describe_stack(threads)
-        return StartTrouble((), f"{where}, {place}", None) if place else None
+        again = f"`py-spy dump --pid {process.pid}`"
+        remedy = f"look at its stack again ({again}); if it reads files from a slow file system, put them on a disk of its host"
+        return StartTrouble((), f"{where}, {place}", remedy) if place else None
 
 
 def find_questions(snapshot: Snapshot, places: dict[str, tuple[str, int]], waited_s: float) -> Iterator[StartQuestion]:

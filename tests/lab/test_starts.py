@@ -113,7 +113,7 @@ def test_what_is_built_fails_dies_or_imports_is_named_for_each_job_alone(usual: 
     submit(usual, "broken", f"{sys.executable} actors.py Broken 1")
     slow = found(watcher, "actor-pending", "Actor Slow of job slow waits: its constructor is running on head, pid ")
     assert slow["level"] == "info"
-    found(watcher, "actor-pending", "imports a module at actors.py:16, now at heavy_model.py:2")
+    found(watcher, "actor-pending", "imports a module at actors.py:15, now at heavy_model.py:2")
     broken = found(watcher, "actor-pending", "Actor Broken of job broken waits: worker processes on head die before they register")
     assert "ImportError: libfoo.so.1: cannot open shared object file" in broken["text"]
     assert broken["level"] == "warning"
