@@ -27,11 +27,10 @@ from cockpit.monitor.start_reader import AGAIN_AFTER_S, MAX_QUESTIONS, StartRead
 from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.ray.client import ActorFacts, NodeFacts
 from cockpit.sources.source import SourceError
-from tests.monitor.test_logs import NODE1, NODE2, SESSION, Nodes
-from tests.monitor.test_start_logs import FAILS, FAILS_HASH, HANGS, HANGS_HASH, NO_MATCH, deleted, ended, run, started, unregistered
+from tests.monitor.node_logs import NODE1, NODE2, SESSION, Nodes
+from tests.monitor.start_lines import FAILS, FAILS_HASH, HANGS, HANGS_HASH, NO_MATCH, WORKER, deleted, ended, run, started, unregistered
 from tests.world import NOW, actor, node, process, snapshot
 
-WORKER = "a1" * 28
 NO_PORT = (
     "[2026-11-28 11:10:23,709 E 590 590] core_worker_process.cc:247: Failed to register worker to Raylet: Invalid: Invalid: No available "
     "ports. Please specify a wider port range using --min-worker-port and --max-worker-port. worker_id=bd49"
