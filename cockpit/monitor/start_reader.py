@@ -42,6 +42,8 @@ ASK_AFTER_S: Final = 30.0
 AGAIN_AFTER_S: Final = 30.0
 STACK_AFTER_S: Final = 60.0
 """Seconds that a constructor has run before its stack is read: that starts py-spy on its host, which does not stop the process."""
+UNREGISTERED_AFTER_S: Final = 20.0
+"""The same of a worker that has not registered: Ray ends it after 60 s and starts another one."""
 MAX_STACKS: Final = 2
 """Constructors of which the stacks are read; the others mostly stand at the same place."""
 READ_TIMEOUT_S: Final = 20.0
@@ -57,6 +59,8 @@ FEW_LINES: Final = 20
 RAYLET_LINES, ERR_LINES, SETUP_LINES, AGENT_LINES, WORKER_LINES = 2000, 100, 400, 600, 400
 MAY_NEED_A_WORKER: Final = ("starting", "room", None)
 """Waits that a missing worker process can explain."""
+MAIN_FILES: Final = ("_private/worker.py", "default_worker.py")
+"""Of Ray: the main thread of a worker runs one of them."""
 CONSTRUCTOR: Final = "its constructor is running on "
 ReadStack = Callable[[Process], Awaitable[tuple[StackThread, ...]]]
 
@@ -184,6 +188,17 @@ class StartReader:
             text = f"its worker process on {title} (pid {worker.pid}) has not registered with Ray within a minute, and still runs"
             return StartTrouble((), text, f"read worker-*-{worker.pid}.err and raylet.out in the logs folder of the session on {title}")
 
+        begun = [
+            one
+            for one in snapshot.processes or ()
+            if one.kind == "worker" and one.node == node.id and one.job == question.job and one.ours is not False and one.ticks is not None
+            if (one.ns_pid or one.pid) not in registered and snapshot.taken - (one.started or snapshot.taken) >= UNREGISTERED_AFTER_S
+        ]
+        if begun and question.is_alone:
+            where = f"its worker process on {title}, pid {begun[0].ns_pid or begun[0].pid}, is not ready for Ray yet"
+            if (standing := await self._where_it_stands(question, begun[0], where, snapshot)) is not None:
+                return standing
+
         setup = f"runtime_env_setup-{question.job}.log"
         builds = read_builds(await _read_end(folder, setup, SETUP_LINES)) if setup in parts else []
         job = question.submitted or snapshot.index.jobs.get(question.job)
@@ -228,15 +243,18 @@ class StartReader:
     async def _constructor(self, question: StartQuestion, process: Process, snapshot: Snapshot) -> StartTrouble | None:
         """Where a running constructor stands."""
         where = f"{CONSTRUCTOR}{clean(snapshot.index.titles.of_host(process.host))}, pid {process.ns_pid or process.pid}"
+        return await self._where_it_stands(question, process, where, snapshot)
+
+    async def _where_it_stands(self, question: StartQuestion, process: Process, where: str, snapshot: Snapshot) -> StartTrouble | None:
+        """What a process that starts waits for, by its stack; `where` begins the sentence."""
         host = snapshot.hosts.get(process.host)
         stuck = next((one for one in (host.stuck or () if host else ()) if (one.pid, one.ticks) == (process.pid, process.ticks)), None)
         if stuck is not None:
             text = f"{where}, and waits in the kernel (D state){_waits_for(stuck)}"
-            return StartTrouble((), text, "see whether that file system answers (`df` on that path hangs if not)", fails=False)
+            return StartTrouble((), text, "see whether that file system answers (`df` on that path hangs if not)")
         if question.is_single_look:
             return None  # a start that has just begun needs no program that reads its stack
-        threads = await self._read_stack(process)
-        place = describe_stack(threads)
+        place = describe_stack(await self._read_stack(process))
         again = f"`py-spy dump --pid {process.pid}`"
         remedy = f"look at its stack again ({again}); if it reads files from a slow file system, put them on a disk of its host"
         return StartTrouble((), f"{where}, {place}", remedy) if place else None
@@ -348,7 +366,7 @@ def describe_stack(threads: Sequence[StackThread]) -> str | None:
     """`it imports torch (torch/__init__.py:12)` or `it is in load (train.py:8)`; `None`: no thread runs a constructor."""
     for thread in threads:
         frames = thread.frames
-        if not any(frame.file.endswith("_private/worker.py") or frame.name == "main_loop" for frame in frames):
+        if not any(frame.name == "main_loop" or frame.file.endswith(MAIN_FILES) for frame in frames):
             continue
         importing = [number for number, frame in enumerate(frames) if frame.name in ("_find_and_load", "_load_unlocked")]
         if importing:

@@ -272,6 +272,21 @@ async def test_a_constructor_that_waits_for_a_file_system_names_it():
     assert trouble.text == "its constructor is running on node1, pid 1009, and waits in the kernel (D state) for /data (nfs4)"
 
 
+async def test_a_worker_that_is_not_ready_says_which_import_it_stands_in():
+    begun = process(790, node=NODE1, job="02000000", started=NOW - 25, command="python default_worker.py")
+    world = World(seen(waits(), processes=(begun,)))
+    frames = [("/tmp/hang/msgpack.py", 2), ("<frozen importlib>", 1), ("ray/__init__.py", 85), ("default_worker.py", 8)]
+    world.stacks = (StackThread(tuple(StackFrame("_find_and_load" if "<" in file else "<module>", file, line) for file, line in frames)),)
+    (trouble,) = await world.look()
+    assert trouble.text == (
+        "its worker process on node1, pid 790, is not ready for Ray yet, and imports a module at ray/__init__.py:85, "
+        "now at hang/msgpack.py:2"
+    )
+    young = replace(begun, started=NOW - 5)
+    world = World(seen(waits(), processes=(young,)))
+    assert await world.look() == ()
+
+
 async def test_no_stack_is_read_for_a_single_look_and_of_many_constructors_only_those_of_two():
     world = with_constructor(World(seen(CONSTRUCTOR, processes=(process(1009, node=NODE1),))))
     world.stacks = (STACK,)
