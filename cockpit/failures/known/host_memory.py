@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from __future__ import annotations
+
 from cockpit.failures.known.error import KnownError
 
 _WHO_KILLED = (
