@@ -11,7 +11,7 @@ from cockpit.findings.failures import failure_of, group_key, reason_of
 from cockpit.findings.ports import last_failures
 from cockpit.findings.shell_words import shell_word
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import HOPELESS, plausible_time, short_name
+from cockpit.findings.waiting import HOPELESS, find_trouble, plausible_time, short_name, silent_words
 from cockpit.model import SUPERVISOR, Failure, Finding, Job, Level, Remedy
 from cockpit.text import clean, plural
 from cockpit.text.grouping import group_by
@@ -39,10 +39,11 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
         supervisor = supervisors.get(job.submission or "")
         wait = supervisor.wait if supervisor else None
         waited = now - (plausible_time(job.started, now) or now)
+        trouble = find_trouble(facts, supervisor.why, [supervisor]) if supervisor else None
         level: Level
         if wait in HOPELESS and waited >= limits.waiting_hopeless:
             level = "critical"
-        elif waited >= limits.job_start:
+        elif waited >= limits.job_start or (trouble and trouble.fails and waited >= limits.waiting_hopeless):
             level = "warning"
         elif waited >= limits.waiting_told:
             level = "info"
@@ -50,8 +51,20 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
             continue
 
         message = (job.message or "").removeprefix("Job has not started yet.").strip()
-        why = supervisor.why if supervisor and supervisor.why else _short_line(message) or "Ray gives no reason"
-        remedy = LESS_REMEDY if wait in HOPELESS else ROOM_REMEDY if wait in ("held", "fragmented", "short", "label") else SETUP_REMEDY
+        why = (
+            f"{supervisor.why}{silent_words(facts, trouble)}"
+            if supervisor and supervisor.why
+            else _short_line(message) or "Ray gives no reason"
+        )
+        remedy = (
+            trouble.remedy
+            if trouble and trouble.remedy
+            else LESS_REMEDY
+            if wait in HOPELESS
+            else ROOM_REMEDY
+            if wait in ("held", "fragmented", "short", "label")
+            else SETUP_REMEDY
+        )
         actor_name = json.dumps(SUPERVISOR + short_name(job.id), ensure_ascii=False)
         kill = f'ray.kill(ray.get_actor({actor_name}, "SUPERVISOR_ACTOR_RAY_NAMESPACE"))'  # Ray has no command for this
         words = Remedy(f"{remedy}; {UNTIL_WORDS}; to give up now, kill its supervisor: {kill}")
@@ -64,7 +77,7 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
         elif facts.snapshot.actors_complete:
             evidence.append("Ray lists no supervisor for it")
         name, since = short_name(job.id), plausible_time(job.started, facts.now)
-        text = f"Job {name} has not started: {why}"
+        text = f"Job {name} has not started: {why or 'Ray gives no reason'}"
         yield Finding("job-pending", level, f"job {name}", text, tuple(evidence), since, words, tuple(about), seen)
 
 

@@ -16,7 +16,7 @@ from cockpit.sources.ray.logs import LineDecoder
 from cockpit.sources.source import SourceError
 
 IsOver = Callable[[], Awaitable[bool]]
-MAX_END_BYTES: Final = 32 << 20
+MAX_END_BYTES: Final = 8 << 20
 MAX_RAYLETS: Final = 16
 """Logs of raylets on one host that are read to find a node's own."""
 

@@ -318,6 +318,10 @@ class LogFinder:
     def _head(self) -> Node | None:
         return next((node for node in self._snapshot().nodes or () if node.head and node.id), None)
 
+    def folder(self, node: Node) -> LogFolder:
+        """The logs folder of a node."""
+        return self._folder(node)
+
     def _folder(self, node: Node) -> LogFolder:
         """The logs folder of a node: read by its agent if the node is alive, else by a probe."""
         snapshot = self._snapshot()

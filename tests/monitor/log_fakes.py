@@ -9,6 +9,7 @@ from cockpit.sources.source import SourceError
 from tests.world import node
 
 NODE1, NODE2 = node(1).id, node(2).id
+SESSION = "session_2026-11-21_01-17-58_164160_11638"
 
 
 class Nodes:

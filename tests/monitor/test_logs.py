@@ -10,12 +10,10 @@ from cockpit.findings.actors import restart_loops
 from cockpit.model import Cluster, Job, PlacementGroup, Remedy
 from cockpit.monitor.logs import LogFinder
 from cockpit.sources.source import SourceError
-from tests.monitor.log_fakes import Nodes, Probes, Selection
+from tests.monitor.log_fakes import NODE1, NODE2, SESSION, Nodes, Probes, Selection
 from tests.world import actor, finding, node, process, snapshot
 
-NODE1, NODE2 = node(1).id, node(2).id
 NOW, BEFORE = "a1" * 28, "b2" * 28
-SESSION = "session_2026-11-21_01-17-58_164160_11638"
 
 
 def worker(pid=1001, suffix="out", which=NOW, job="02000000"):
