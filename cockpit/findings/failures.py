@@ -24,6 +24,8 @@ _HEAD: Final = re.compile(
 """Lines of a job's message and log that Ray adds (dashboard/modules/job/job_manager.py)."""
 PLAIN_MESSAGES: Final = frozenset({"Job is currently running.", "Job finished successfully.", "Job was intentionally stopped."})
 """What Ray says of every job of a status: no reason (dashboard/modules/job/common.py)."""
+_TORCHRUN_ROW: Final = re.compile(r"(?:Root Cause \(first observed failure\)|\[\d{1,6}\]|time|host|rank|exitcode|error_file|traceback) ?:")
+"""A row of torchrun's table of failures, of which Ray's message has only the end."""
 _OOM: Final = "Refer to the documentation on how to address the out of memory issue"
 """The end of an OutOfMemoryError's message. Ray gives only the last ten lines of a log, so the beginning is often missing."""
 _OOM_CAUSE: Final = "Ray's memory monitor killed one of its workers because the node was low on memory"
@@ -62,7 +64,8 @@ def _failure_in_message(message_and_entrypoint: tuple[str, str]) -> Failure:
         return describe(error)
     if _OOM in message:
         return Failure("", text=_OOM_CAUSE, cause=_OOM_CAUSE)
-    last = next((line for raw in reversed(lines) if (line := _clean_line(raw)).strip("-= ")), None)
+    said = (line for raw in reversed(lines) if (line := _clean_line(raw)).strip("-= ") and not _TORCHRUN_ROW.match(line))
+    last = next(said, None)
     return Failure("", text=last)
 
 

@@ -34,8 +34,8 @@ FEW_LINES: Final = 100
 MAX_RUNNING_LINES: Final = 400
 """Of a running job, before the lines that it repeats: an error long before is not what it waits for."""
 READ_TIMEOUT_S: Final = 20.0
-AGAIN_AFTER_S: Final = 60.0
-"""Seconds until a log that could not be read, or that grows, is read again."""
+AGAIN_AFTER_S, RETRY_AFTER_S = 60.0, 10.0
+"""Seconds until a log that grows is read again, and one that could not be read."""
 MAX_RESTARTING: Final = 4
 """Actors in a restart loop whose logs are read; mostly they fail for the same reason."""
 STILL_FOR_S: Final = 120.0
@@ -172,9 +172,11 @@ class FailureReader:
             except (SourceError, asyncio.TimeoutError) as error:
                 failure = Failure(question.thing.key, question.moment, unread=str(error) or f"not read within {READ_TIMEOUT_S:.0f} s")
             if session != self._session or session != (self._poller.snapshot.cluster.session or session):
+                self._due.pop(question.id, None)
                 return  # the answer is of a cluster that is no longer watched
             is_final = failure.unread is None and question.moment is not None
-            self._due[question.id] = float("inf") if is_final else self._poller.clock() + AGAIN_AFTER_S
+            pause = AGAIN_AFTER_S if failure.unread is None else RETRY_AFTER_S
+            self._due[question.id] = float("inf") if is_final else self._poller.clock() + pause
             self._answers[question.id] = failure
             self._publish()
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cockpit.findings.actors import RESTARTING_CODE
 from cockpit.model import Cluster, Failure, Hold, Job, Snapshot
 from cockpit.monitor import failure_reader
-from cockpit.monitor.failure_reader import AGAIN_AFTER_S, FEW_LINES, MAX_KEPT_BYTES, STILL_FOR_S, FailureReader, read_end
+from cockpit.monitor.failure_reader import AGAIN_AFTER_S, FEW_LINES, MAX_KEPT_BYTES, RETRY_AFTER_S, STILL_FOR_S, FailureReader, read_end
 from cockpit.monitor.logs import Log, LogFinder
 from cockpit.sources.source import SourceError
 from tests.monitor.log_fakes import Nodes, Probes, Selection
@@ -173,7 +173,7 @@ async def test_a_later_failure_of_the_same_entrypoint_is_read_and_the_first_is_f
     assert world.poller.failures == ()
 
 
-async def test_a_log_that_is_gone_is_said_and_tried_again_after_a_minute():
+async def test_a_log_that_is_gone_is_said_and_tried_again_soon():
     world = World(failed())
     del world.ray.files[NODE1]["job-driver-ppo.log"]
     world.probes.answers = ({"strange": 1},)
@@ -184,7 +184,7 @@ async def test_a_log_that_is_gone_is_said_and_tried_again_after_a_minute():
     assert "no such file" in (found.unread or "")
     reads = len(world.ray.read)
     world.put("job-driver-ppo.log", TRACE)
-    world.poller.now += AGAIN_AFTER_S
+    world.poller.now += RETRY_AFTER_S
     await world.read()
     assert len(world.ray.read) > reads
     assert world.texts == {"job:ppo": "OddError: boom"}
