@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.eyes import Facts, once
 
 from tests.lab import hosts
 from tests.lab.cluster import Cluster, eventually, lay_out, start_patiently
 from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.hosts import Lab
 from tests.lab.incidents import found, watching
+from tests.lab.observe import Facts, once
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
