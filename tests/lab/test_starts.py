@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.lab import hosts
-from tests.lab.cluster import Cluster, eventually, lay_out, start_patiently
+from tests.lab.cluster import Cluster, copy_job_files, eventually, start_patiently
 from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.hosts import Lab
 from tests.lab.incidents import found, watching
@@ -56,7 +56,7 @@ def _ray(name: str, more: str) -> Iterator[Cluster]:
     lab = Lab(f"{name}{os.getpid() % 100000}", ["head"], {"PATH": f"{RAY.parent}:{os.environ['PATH']}"})
     try:
         cluster = Cluster(lab, ["head"], RAY)
-        lay_out(cluster.head)
+        copy_job_files(cluster.head)
         (cluster.head.tmp / "jobs" / "actors.py").write_text(ACTORS)
         line = f"ray start --head --port=6379 --dashboard-host=0.0.0.0 --num-cpus=4 --object-store-memory=100000000 {more}"
         start_patiently(lambda: cluster.command(cluster.head, line, timeout=400), cluster.stop)
