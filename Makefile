@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit screen test check format format-check lint types layers spelling test-lab incidents remedies truth proof healthy soak soak-simulated many bench docs findings-page man screenshots wheel release clean
+.PHONY: help demo unit screen test check format format-check lint types layers spelling test-lab incidents remedies causes truth proof healthy soak soak-simulated many bench docs findings-page man screenshots wheel release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -42,6 +42,9 @@ incidents: $(READY) ## more incidents on real clusters, ten minutes: found with 
 
 remedies: $(READY) ## the commands of all remedies: those that can run here are typed on a real cluster, and their finding ends (root)
 	@$(BIN)/python -m pytest -rs -m remedy
+
+causes: $(READY) ## every known error as a real job on a real Ray, and failures made with real parts: half an hour (root)
+	@$(BIN)/python -m pytest -rs -m causes tests/causes
 
 truth: $(READY) ## budgets compared with the frameworks' own parsers and group builders, in environments of their own (a package index)
 	@$(BIN)/python -m pytest -rs -m truth

@@ -7,11 +7,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from cockpit.actions.table import ACTIONS, find_action_or_runbook
+from cockpit.failures.known.error import LookUp
 from cockpit.findings import CHECKS, FindingTracker
 from cockpit.findings.checks import Check
 from cockpit.model import LEVELS, Finding
@@ -33,7 +34,7 @@ thresholds.
 The sentences are examples, made by the tests of the code that finds them: hosts and numbers in them are made up.
 """
 # Names in the same folder that look like a code.
-NO_CODES = frozenset({"placement-groups", "node-marked"})
+NO_CODES = frozenset({"placement-groups", "node-marked", *get_args(LookUp)})
 
 
 def known_codes() -> set[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from manual.known_errors import known_errors_page
 from manual.reference import commands_page, config_page, json_page, preset_page
 
 ROOT = Path(__file__).parents[1]
@@ -17,6 +18,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     "config.md": config_page,
     "preset-keys.md": preset_page,
     "json.md": json_page,
+    "known-errors.md": known_errors_page,
 }
 COPIED = ("CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md")
 

@@ -27,9 +27,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs this in the
 
 # Lanes
 
-LANES = {"unit": "unit", "screen": "screen", "real": "not unit and not screen and not incident and not truth and not remedy"}
+LANES = {"unit": "unit", "screen": "screen", "real": "not unit and not screen and not incident and not truth and not remedy and not causes"}
 """What `--lane` selects: `make test` runs one after the other, `make unit` and `make screen` one alone."""
-NOT_UNIT = ("process", "slow", "lab", "incident", "remedy", "truth", "old_ray", "gpu")
+NOT_UNIT = ("process", "slow", "lab", "incident", "remedy", "truth", "causes", "old_ray", "gpu")
 """A test with none of these marks is marked `unit`; a coroutine in tests/ui opens the screen, and is marked `screen`."""
 WHOLE_MODULE = re.compile(r"^pytestmark = .*\bmark\.(?:process|slow|lab)\b", re.MULTILINE)
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
@@ -111,8 +111,8 @@ ROWS = {
         "test_incidents_hosts.py", "test_incidents_limits.py", "test_incidents_ray.py", "test_incidents_recorded.py",
         "test_incidents_surroundings.py", "test_incidents_waits.py", "test_kubernetes.py", "test_many_hosts.py", "test_reach.py",
         "test_remedies.py", "test_several_rays.py", "test_silent_sources.py", "test_slurm.py", "test_slurm_memory.py",
-        "test_slurm_names.py", "test_slurm_shared.py", "test_slurm_start.py", "test_slurm_user.py", "test_stop.py", "test_cluster.py",
-        "test_models.py", "test_nvml.py", "test_preset.py", "test_processes.py",
+        "test_slurm_names.py", "test_slurm_shared.py", "test_slurm_start.py", "test_slurm_user.py", "test_starts.py", "test_stop.py",
+        "test_cluster.py", "test_models.py", "test_nvml.py", "test_preset.py", "test_processes.py",
     ),
     "looks": ("test_endurance.py", "test_lab.py", "test_screen.py", "test_see.py", "test_trouble.py"),
 }  # fmt: skip

@@ -14,6 +14,7 @@ import yaml
 from cockpit.actions.table import ACTION_KEYS
 from cockpit.cli.main import main
 from cockpit.config.settings import ConfigFile
+from cockpit.failures import known_errors
 from cockpit.ui.app import Cockpit
 from cockpit.ui.log_view import LogView
 from cockpit.ui.screens.help import KEY_NAMES
@@ -23,6 +24,7 @@ from cockpit.ui.screens.page_view import PageView
 from cockpit.ui.screens.replay import ReplayScreen
 from cockpit.ui.table import Table
 from manual.findings import known_codes, missing
+from manual.known_errors import known_errors_page
 from manual.man_page import man_page
 from manual.reference import commands_page, config_page, walk_commands
 
@@ -88,7 +90,8 @@ def test_what_readers_name_by_code_exists():
 
 def test_links_and_pictures_lead_somewhere():
     made = {
-        "all-commands.md", "config.md", "preset-keys.md", "json.md", "contributing.md", "architecture.md", "security.md", "changelog.md",
+        "all-commands.md", "config.md", "preset-keys.md", "json.md", "known-errors.md", "contributing.md",
+        "architecture.md", "security.md", "changelog.md",
     }  # fmt: skip
     lost = []
     for page in (ENGLISH, CHINESE, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *DOCS.glob("*.md")):
@@ -102,6 +105,14 @@ def test_links_and_pictures_lead_somewhere():
 def test_a_form_for_issues_is_yaml(path: Path):
     form = yaml.safe_load(path.read_text())
     assert "blank_issues_enabled" in form or {"name", "description", "body"} <= set(form)
+
+
+def test_the_page_of_known_errors_has_every_row_once_and_each_of_its_lines_is_one_row_of_a_table():
+    lines = known_errors_page().splitlines()
+    names = re.findall(r"^\| `([a-z0-9-]+)` \|", "\n".join(lines), re.MULTILINE)
+    assert sorted(names) == sorted(row.name for row in known_errors())
+    rows = [line for line in lines if line.startswith("| `")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} == {5}
 
 
 def test_the_readme_is_short():

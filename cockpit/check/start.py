@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cockpit.budget import Line
 from cockpit.check.nodes import DEVICES, Site, list_devices
@@ -11,7 +11,11 @@ from cockpit.model import Snapshot
 from cockpit.placement import SCALE
 from cockpit.presets import Preset, RayNode, RayStart
 from cockpit.secrets import redact
-from cockpit.text import gpus_words, join_first, plural
+from cockpit.text import gpus_words, join_first, plural, size
+
+LARGE_STORE_BYTES = 10**10
+"""Ray refuses a larger object store that does not fit into /dev/shm (REQUIRE_SHM_SIZE_THRESHOLD in ray_constants.py, 2.9 to 2.60)."""
+ALLOW_SLOW_STORE = "RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE"
 
 
 def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line]:
@@ -39,6 +43,7 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
         yield from _device_lines(start, preset.ray.env.get(DEVICES))
         if site.planned:
             yield from _host_lines(start, site, snapshot)
+            yield from _store_lines(start, site, preset.ray.env)
 
 
 def _amount(site: Site, nodes: int) -> str:
@@ -57,6 +62,20 @@ def _device_lines(start: RayNode, devices: str | None) -> Iterator[Line]:
         yield Line("never", f"{which}; Ray refuses to start", f"set num_gpus: {seen}, or list {gpus} GPUs in {DEVICES}")
     elif gpus < seen:
         yield Line("doubt", f"{which}; {seen - gpus} of them stay unused", f"set num_gpus: {seen}")
+
+
+def _store_lines(start: RayNode, site: Site, env: Mapping[str, str]) -> Iterator[Line]:
+    """Compare the object store with the host's /dev/shm, whose whole size counts: what is in it may be a dead Ray's."""
+    host, store = site.hosts.get(start.host), start.flags.get("object_store_memory")
+    shm = host.shm.total if host else None
+    if not isinstance(store, int) or not shm or store <= shm or start.flags.get("plasma_directory"):
+        return
+    text = f"{start.host} has object_store_memory: {store} ({size(store)}), but its /dev/shm has {size(shm)}"
+    change = f"object_store_memory: at most {shm}, or a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory)"
+    if store > LARGE_STORE_BYTES and not env.get(ALLOW_SLOW_STORE):
+        yield Line("never", f"{text}; `ray start` would fail", change)
+    else:
+        yield Line("doubt", f"{text}; Ray would put the object store on a disk", change)
 
 
 def _host_lines(start: RayNode, site: Site, snapshot: Snapshot) -> Iterator[Line]:

@@ -8,6 +8,7 @@ from math import inf
 import msgspec
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.failures import last_report, reason_of
 from cockpit.findings.sources import rests_on
 from cockpit.findings.waiting import actors_words, display_name, join_names, kind_and_name, plausible_time, short_name
 from cockpit.model import Actor, Finding, PlacementGroup, Remedy
@@ -55,12 +56,20 @@ def restart_loops(facts: Facts) -> Iterator[Finding]:
             total = again.actor.restarts or 0
             in_total = f", {count(total)} times in total" if total > again.times else ""
             evidence.append(f"actor {display_name(again.actor)}: restarted {_times(again.times)} {again.when}{in_total}")
+        reports = [report for again in every if (report := last_report(again.actor.key, facts.snapshot)) is not None]
+        report = next((each for each in reports if reason_of(each)), None)
+        reason = reason_of(report) if report is not None else None
+        why = f": {reason}" if reason else ""
+        if report is not None:
+            evidence += [f"its last process reported: {line}" for line in (report.text or "").split("\n")[:MAX_EVIDENCE_LINES] if line]
+            evidence += [f"raised at {report.raised_at}"] if report.raised_at else []
         evidence += ["`ray list actors --detail` shows num_restarts", f"why it ended: {LOG_WORDS}"]
-        remedy = Remedy("read why its last process ended; if it can't recover, kill the actor", "kill-actor")
+        helps = f"{report.remedy}; " if report is not None and report.remedy else "read why its last process ended; "
+        remedy = Remedy(f"{helps}if it can't recover, kill the actor", "kill-actor")
         known_job = facts.index.jobs.get(job or "")  # its row stands for its actors on a page that does not list them
         about = (*(again.actor.key for again in every), *((known_job.key,) if known_job else ()))
         seen = facts.last_answer_before_fault("ray.actors")
-        yield Finding(RESTARTING_CODE, "warning", subject, f"{who} {often}", tuple(evidence), None, remedy, about, seen)
+        yield Finding(RESTARTING_CODE, "warning", subject, f"{who} {often}{why}", tuple(evidence), None, remedy, about, seen)
 
 
 def _find_restarted(facts: Facts, actors: list[Actor]) -> Iterator[RestartedActor]:

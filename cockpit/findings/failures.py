@@ -1,53 +1,84 @@
-"""Says why a job failed, in one sentence: by its log, and until that is read by the last lines that Ray keeps of it."""
+"""Says why a job failed, in one sentence: by its log, until that is read by the last lines that Ray keeps of it, else by its exit code."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from cockpit.failures import describe, find_root_error
+from cockpit.findings.exit_codes import meaning_of, signal_of
 from cockpit.model import Failure, Job, Snapshot
+from cockpit.secrets import redact
 from cockpit.text import clean
 from cockpit.times.ttl_cache import TtlCache
 
 MAX_REASON_CHARS: Final = 300
-_HEAD: Final = (
-    r"^(?:Job entrypoint command failed with exit code -?\d+, last available logs.*"
-    r"|Running entrypoint for job .*|.{0,40}job_manager\.py:.*)$"
+MAX_MESSAGE_LINES: Final = 200
+"""Of Ray's message, from its end. It has ten lines of a log, or the output of a pip that failed."""
+_HEAD: Final = re.compile(
+    r"Job entrypoint command failed with exit code -?\d{1,20}, last available logs|(Running entrypoint for job )|.{0,60}\bjob_manager\.py:"
 )
-"""Lines of a job's message that Ray adds (dashboard/modules/job/job_manager.py)."""
+"""Lines of a job's message and log that Ray adds (dashboard/modules/job/job_manager.py)."""
+PLAIN_MESSAGES: Final = frozenset({"Job is currently running.", "Job finished successfully.", "Job was intentionally stopped."})
+"""What Ray says of every job of a status: no reason (dashboard/modules/job/common.py)."""
+_TORCHRUN_ROW: Final = re.compile(r"(?:Root Cause \(first observed failure\)|\[\d{1,6}\]|time|host|rank|exitcode|error_file|traceback) ?:")
+"""A row of torchrun's table of failures, of which Ray's message has only the end."""
 _OOM: Final = "Refer to the documentation on how to address the out of memory issue"
 """The end of an OutOfMemoryError's message. Ray gives only the last ten lines of a log, so the beginning is often missing."""
 _OOM_CAUSE: Final = "Ray's memory monitor killed one of its workers because the node was low on memory"
 
 
 def failure_of(job: Job, snapshot: Snapshot) -> Failure:
-    """The failure of a failed job. `text` is `None` if neither its log nor Ray's message shows an error."""
+    """The failure of a failed job. `text` and `cause` are `None` if neither log, message nor exit code shows a reason."""
     read = next((each for each in snapshot.failures if each.about == job.key and each.moment == job.ended), None)
-    found = read if read is not None and read.text is not None else failure_in_message(job.message or "")
+    found = read if read is not None and read.text is not None else failure_in_message((job.message or "", job.entrypoint or ""))
+    exit_code = meaning_of(job.exit_code)
+    if exit_code is not None and found.known is None:
+        # What a signal ends raises no error: an unknown error in the log was an earlier one. A shell, too, says more with 126 and 127.
+        is_signal = signal_of(job.exit_code or 0) is not None
+        if found.text is None or is_signal:
+            found = Failure("", text=found.text, cause=exit_code.cause, remedy=exit_code.remedy, look_up=exit_code.look_up)
     living = [node.id for node in snapshot.nodes or () if found.ip and node.ip == found.ip and node.state == "ALIVE"]
     node = living[0] if len(living) == 1 else None if found.ip else job.driver_node
-    return replace(found, about=job.key, moment=job.ended, node=node, unread=read.unread if read else None)
+    file = read.file if read is not None else None
+    return replace(found, about=job.key, moment=job.ended, node=node, file=file, unread=read.unread if read else None)
 
 
-def _failure_in_message(message: str) -> Failure:
-    lines = re.sub(_HEAD, "", message, flags=re.MULTILINE).splitlines()
+def without_ray_lines(lines: Sequence[str], entrypoint: str) -> list[str]:
+    """These lines of a job, empty where Ray has written them: the command of an entrypoint may contain the words of an error."""
+    found = list(lines)
+    for number, line in enumerate(lines):
+        if (head := _HEAD.match(line)) is not None:
+            count = entrypoint.count("\n") + 1 if head[1] else 1
+            found[number : number + count] = [""] * len(found[number : number + count])
+    return found
+
+
+def _failure_in_message(message_and_entrypoint: tuple[str, str]) -> Failure:
+    message, entrypoint = message_and_entrypoint
+    lines = without_ray_lines(message.splitlines(), entrypoint)[-MAX_MESSAGE_LINES:]
     if (error := find_root_error(lines)) is not None:
         return describe(error)
     if _OOM in message:
         return Failure("", text=_OOM_CAUSE, cause=_OOM_CAUSE)
-    last = next((clean(line.strip()) for line in reversed(lines) if line.strip(" \t\r-=")), None)
-    return Failure("", text=last[:MAX_REASON_CHARS] if last else None)
+    said = (line for raw in reversed(lines) if (line := _clean_line(raw)).strip("-= ") and not _TORCHRUN_ROW.match(line))
+    last = next(said, None)
+    return Failure("", text=last)
 
 
 failure_in_message = TtlCache(_failure_in_message, 256)
+"""Of a message and its job's entrypoint."""
+
+
+def _clean_line(raw: str) -> str:
+    return redact(clean(" ".join(raw[: 4 * MAX_REASON_CHARS].split())))[:MAX_REASON_CHARS]
 
 
 def reason_of(failure: Failure) -> str | None:
-    """Why it failed, in one sentence without a full stop; `None`: no log shows it."""
+    """Why it failed, in one sentence without a full stop; `None`: nothing shows it."""
     if failure.cause is not None:
         has_failed = failure.moment is not None
         return f"it last reported: {failure.cause}" if failure.is_notice and has_failed else failure.cause
@@ -59,7 +90,12 @@ def last_reason(job: Job, snapshot: Snapshot) -> str:
     if job.status == "FAILED":
         return reason_of(failure_of(job, snapshot)) or ""
     lines = [line.strip() for line in (job.message or "").splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    return lines[-1] if lines and lines[-1] not in PLAIN_MESSAGES else ""
+
+
+def last_report(about: str, snapshot: Snapshot) -> Failure | None:
+    """What the log of a running job, or of an actor's process before its restart, last reported; `None`: it was not read."""
+    return next((each for each in snapshot.failures if each.about == about and each.unread is None), None)
 
 
 def group_key(failure: Failure) -> str | None:

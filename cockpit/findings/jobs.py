@@ -11,7 +11,7 @@ from cockpit.findings.failures import failure_of, group_key, reason_of
 from cockpit.findings.ports import last_failures
 from cockpit.findings.shell_words import shell_word
 from cockpit.findings.sources import rests_on
-from cockpit.findings.waiting import HOPELESS, plausible_time, short_name
+from cockpit.findings.waiting import HOPELESS, find_trouble, plausible_time, short_name, silent_words
 from cockpit.model import SUPERVISOR, Failure, Finding, Job, Level, Remedy
 from cockpit.text import clean, plural
 from cockpit.text.grouping import group_by
@@ -24,6 +24,7 @@ ROOM_REMEDY = "wait until the resources for its entrypoint are free, or stop wha
 UNTIL_WORDS = "`ray job stop` has no effect before it has started; Ray gives up after 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS)"
 MAX_LINE_CHARS, MAX_LINES = 300, 5
 """Of a message."""
+MAX_GPUS_NAMED = 8
 
 
 @rests_on("ray.jobs")
@@ -38,10 +39,11 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
         supervisor = supervisors.get(job.submission or "")
         wait = supervisor.wait if supervisor else None
         waited = now - (plausible_time(job.started, now) or now)
+        trouble = find_trouble(facts, supervisor.why, [supervisor]) if supervisor else None
         level: Level
         if wait in HOPELESS and waited >= limits.waiting_hopeless:
             level = "critical"
-        elif waited >= limits.job_start:
+        elif waited >= limits.job_start or (trouble and trouble.fails and waited >= limits.waiting_hopeless):
             level = "warning"
         elif waited >= limits.waiting_told:
             level = "info"
@@ -49,8 +51,20 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
             continue
 
         message = (job.message or "").removeprefix("Job has not started yet.").strip()
-        why = supervisor.why if supervisor and supervisor.why else _short_line(message) or "Ray gives no reason"
-        remedy = LESS_REMEDY if wait in HOPELESS else ROOM_REMEDY if wait in ("held", "fragmented", "short", "label") else SETUP_REMEDY
+        why = (
+            f"{supervisor.why}{silent_words(facts, trouble)}"
+            if supervisor and supervisor.why
+            else _short_line(message) or "Ray gives no reason"
+        )
+        remedy = (
+            trouble.remedy
+            if trouble and trouble.remedy
+            else LESS_REMEDY
+            if wait in HOPELESS
+            else ROOM_REMEDY
+            if wait in ("held", "fragmented", "short", "label")
+            else SETUP_REMEDY
+        )
         actor_name = json.dumps(SUPERVISOR + short_name(job.id), ensure_ascii=False)
         kill = f'ray.kill(ray.get_actor({actor_name}, "SUPERVISOR_ACTOR_RAY_NAMESPACE"))'  # Ray has no command for this
         words = Remedy(f"{remedy}; {UNTIL_WORDS}; to give up now, kill its supervisor: {kill}")
@@ -63,7 +77,7 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
         elif facts.snapshot.actors_complete:
             evidence.append("Ray lists no supervisor for it")
         name, since = short_name(job.id), plausible_time(job.started, facts.now)
-        text = f"Job {name} has not started: {why}"
+        text = f"Job {name} has not started: {why or 'Ray gives no reason'}"
         yield Finding("job-pending", level, f"job {name}", text, tuple(evidence), since, words, tuple(about), seen)
 
 
@@ -79,31 +93,36 @@ def failed_jobs(facts: Facts) -> Iterator[Finding]:
 def _failed_finding(facts: Facts, same: list[tuple[Job, Failure]]) -> Finding:
     """One finding for jobs that failed for the same reason, the newest first."""
     job, failure = same[0]
-    name, how = short_name(job.id), _how_it_ended(job)
-    reason, place = reason_of(failure), _place_words(facts, failure)
+    name, how, added = short_name(job.id), _how_it_ended(job), added_facts(facts, job, failure)
     others = f" and {plural(len(same) - 1, 'other job')}" if len(same) > 1 else ""
-    said = f"{reason[:1].upper()}{reason[1:]}{place}; job {name}{others} failed" if reason else f"Job {name}{others} failed"
-    text = f"{said}{f' ({how})' if how else ''}{'' if reason else '; its log shows no reason' if failure.unread is None else ''}"
+    ended = f"{name}{others} failed{f' ({how})' if how else ''}"
+    if reason := reason_of(failure):
+        # An error that is not known is shown in its own words; names such as vLLM keep their letters.
+        is_sentence = failure.cause is not None and reason.partition(" ")[0].islower()
+        first = reason[:1].upper() + reason[1:] if is_sentence else reason
+        text = f"{first}{added.words}{_place_words(facts, failure)}; job {ended}"
+    else:
+        text = f"Job {ended}{'; its log shows no reason' if failure.file else ''}"
 
     evidence = [line for line in (failure.text or "").split("\n") if line][:MAX_LINES]
     if failure.raised_at:
         evidence.append(f"raised at {failure.raised_at}")
     if failure.also:
-        evidence.append(f"{plural(failure.also, 'other process', 'other processes')} report the same error")
+        evidence.append(f"{plural(failure.also, 'other process reports', 'other processes report')} the same error")
     if failure.others:
         when = f" {failure.earlier_s:.0f} s later" if failure.earlier_s else ""
-        evidence.append(f"{plural(failure.others_count, 'other process', 'other processes')} report{when}: {failure.others}")
+        evidence.append(f"{plural(failure.others_count, 'other process reports', 'other processes report')}{when}: {failure.others}")
     if failure.unread:
         evidence.append(f"its log was not read: {failure.unread}")
     evidence += [f"job {short_name(other.id)} failed for the same reason" for other, _ in same[1:MAX_LINES]]
-    added = added_facts(facts, job, failure)
     evidence += [*added.evidence, f"`ray job logs {shell_word(job.id)}` shows the whole log"]
 
     if failure.remedy:
-        remedy = Remedy(f"{failure.remedy}; then start it again", added.action or failure.action)
+        again = "" if failure.remedy.endswith("start it again") else "; then start it again"
+        remedy = Remedy(f"{failure.remedy}{again}", added.action)
     else:
-        where = f" at {failure.raised_at}" if failure.raised_at else ""
-        remedy = Remedy(f"read the log around that line (`l`){where}; starting the job again clears this finding", added.action)
+        where = f" around the line of {failure.raised_at}" if failure.raised_at else ""
+        remedy = Remedy(f"read its log (`l`){where}; starting the job again clears this finding", added.action)
     about = (job.key, *added.about, *(other.key for other, _ in same[1:]))
     since, seen = plausible_time(job.ended, facts.now), facts.last_answer_before_fault("ray.jobs")
     return Finding("job-failed", "warning", f"job {name}", text, tuple(evidence), since, remedy, about, seen)
@@ -116,11 +135,15 @@ def _how_it_ended(job: Job) -> str | None:
 
 
 def _place_words(facts: Facts, failure: Failure) -> str:
-    """` (rank 3 on w1)`, as far as the log names them; a cluster of one node needs no name."""
+    """` on rank 3 (w1 GPU 3)`, ` (rank 3 on w1)`: as far as they are known; a cluster of one node needs no name."""
     node = facts.index.nodes.get(failure.node or "")
-    where = f"on {clean(facts.title(node))}" if node and failure.pid and len(facts.snapshot.nodes or ()) > 1 else ""
+    title = clean(facts.title(node)) if node and failure.pid and len(facts.snapshot.nodes or ()) > 1 else ""
     rank = f"rank {failure.rank}" if failure.rank is not None else ""
-    who = " ".join(filter(None, (rank, where)))
+    labels = [gpu.label for gpu in (facts.index.machine(node).gpus if node else None) or () if gpu.index in failure.gpus]
+    if labels:
+        place = f"{title} GPU {', '.join(labels[:MAX_GPUS_NAMED])}".strip()
+        return f" on {rank} ({place})" if rank else f" (on {place})"
+    who = " ".join(filter(None, (rank, f"on {title}" if title else "")))
     return f" ({who})" if who else ""
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
 from cockpit.findings.versions import our_rays
-from cockpit.model import Finding
+from cockpit.model import ClusterIndex, Finding, Host, RayProcess, Snapshot
 from cockpit.text import join_first, plural
 
 Ranges = tuple[tuple[int, int], ...]
@@ -31,6 +31,24 @@ def write_ranges(ranges: Ranges) -> str:
     return ", ".join(shown) + (f" and {plural(more, 'more range')}" if more > 0 else "")
 
 
+def count_port_users(index: ClusterIndex, host: Host, ray: RayProcess) -> int:
+    """The workers and drivers of a raylet. Each has a port of its own (`WorkerPool::GetNextFreePort` in src/ray/raylet/worker_pool.cc)."""
+    processes = index.processes_by_host.get(host.name, ())
+    workers = sum(one.kind == "worker" and one.node == ray.node and one.state != "Z" for one in processes)
+    return workers + sum(one.kind == "driver" and one.session == ray.session and one.state != "Z" for one in processes)
+
+
+def full_raylets(snapshot: Snapshot) -> dict[str, Ranges]:
+    """By node, the worker ports of the raylets that have given all of them to living processes."""
+    found: dict[str, Ranges] = {}
+    for node, host in snapshot.index.hosts_by_node.items():
+        for ray in host.rays or ():
+            ranges = ray.ports.workers if ray.role == "raylet" and ray.node == node and ray.ports else ()
+            if ranges and count_port_users(snapshot.index, host, ray) >= count_ports(ranges):
+                found[node] = ranges
+    return found
+
+
 @rests_on("rays", "processes", "ray.actors")
 def few_worker_ports(facts: Facts) -> Iterator[Finding]:
     """Raylets without a port for another worker while actors wait to start, and raylets with fewer worker ports than CPUs."""
@@ -45,12 +63,7 @@ def few_worker_ports(facts: Facts) -> Iterator[Finding]:
         ports, node = count_ports(ranges), facts.index.nodes.get(ray.node or "")
         cpus = node.resources["CPU"].total if node and "CPU" in node.resources else None
 
-        # Each worker and driver has a port of its own (`WorkerPool::GetNextFreePort` in src/ray/raylet/worker_pool.cc).
-        processes = facts.index.processes_by_host.get(host.name, ())
-        workers = sum(one.kind == "worker" and one.node == ray.node and one.state != "Z" for one in processes)
-        drivers = sum(one.kind == "driver" and one.session == ray.session and one.state != "Z" for one in processes)
-        users = workers + drivers
-
+        users = count_port_users(facts.index, host, ray)
         title = facts.host_title(host)
         has = f"The raylet on {title} has {plural(ports, 'port')} for workers ({write_ranges(ranges)})"
         evidence = (f"ps -o args= -p {ray.pid} on {title}: worker ports {write_ranges(ranges)}",)

@@ -14,6 +14,8 @@ MAX_FAILURES = 100
 """Failures of entrypoints that are read: the message of each, up to 20 kB, is searched for its cause."""
 CLOCK_SKEW_S = 300.0
 """Seconds by which the clock of Ray's head may be ahead."""
+OWN_ADDRESSES = ("", "0.0.0.0", "::", "*", "127.0.0.1", "::1", "localhost")  # noqa: S104 what a log says, nothing is bound
+"""Addresses that mean the node of the process itself."""
 
 
 class WantedPort(msgspec.Struct, frozen=True):
@@ -39,10 +41,16 @@ def last_failures(jobs: Iterable[Job], now: float, keep_s: float) -> Iterator[Jo
 
 
 def find_wanted_port(job: Job, snapshot: Snapshot) -> WantedPort | None:
-    """The port that the job needed; `None` if its log names none, or if its host is not probed."""
+    """The port that the job needed; `None` if its log names none, or if its host is not known or not probed."""
     failure = failure_of(job, snapshot)
-    port = int(known_part(failure, ("port",)) or 0)
-    if not 0 < port < 1 << 16:
+    part = known_part(failure, ("port",)) or ""
+    if not (part.isdecimal() and part.isascii() and len(part) < 6 and 0 < int(part) < 1 << 16):
         return None
-    host = snapshot.index.hosts_by_node.get(failure.node or "")
-    return None if host is None else WantedPort(host.name, port)
+    address = (known_part(failure, ("host", "address", "ip")) or "").strip("[]'\"")
+    living = {each.id: each for each in snapshot.nodes or () if each.state == "ALIVE"}
+    node = failure.node if failure.node in living else None
+    if address not in OWN_ADDRESSES:
+        named = [name for name, each in living.items() if address in (each.ip, each.host, each.name)]
+        node = named[0] if len(named) == 1 else None
+    host = snapshot.index.hosts_by_node.get(node or "")
+    return None if host is None else WantedPort(host.name, int(part))

@@ -12,8 +12,9 @@ import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.facts import Facts
+from cockpit.findings.failures import last_report, reason_of
 from cockpit.findings.sources import rests_on
-from cockpit.model import LEFT_OVER, Finding, Gpu, Job, Level, Node, Process, Remedy
+from cockpit.model import LEFT_OVER, Failure, Finding, Gpu, Job, Level, Node, Process, Remedy, Snapshot
 from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural, size
 from cockpit.text.grouping import group_by
@@ -74,6 +75,8 @@ class Stall(msgspec.Struct, frozen=True):
     silent: float | None
     """Seconds since its log was written to; `None` if unknown."""
     seen: float | None
+    report: Failure | None = None
+    """What its log last reported; `None`: it was not read."""
 
     def with_activity(self, activity: Activity) -> list[UsedGpu]:
         """Its GPUs with this activity."""
@@ -89,10 +92,20 @@ class Stall(msgspec.Struct, frozen=True):
             evidence.append(f"different from the others: {line}")
         evidence += _node_lines(self.used)
         log = "; whether its log still grows is unknown"
+        file = f"job-driver-{clean(self.job.submission or '')[:80]}.log"
+        report = self.report
         if self.silent is not None:
             is_quiet = self.silent >= self.lasted / 2
             log = f", and its log has not grown for {age(self.silent)}" if is_quiet else "; its log still grows"
-            evidence.append(f"job-driver-{clean(self.job.submission or '')[:80]}.log was last written {age(self.silent)} ago")
+            if report is not None and report.repeats is not None and is_quiet:
+                log = f", and its log has only repeated one line for {age(self.silent)}"
+                evidence.append(f"{file} repeats: {report.repeats}")
+            else:
+                evidence.append(f"{file} was last written {age(self.silent)} ago")
+        if report is not None and (reason := reason_of(report)):
+            evidence += [f"its log last reported: {line}" for line in dict.fromkeys((reason, (report.text or reason).partition("\n")[0]))]
+            if report.known is not None and not report.is_consequence:
+                log += f"; its log last reported: {reason}"
         about = (self.job.key, *dict.fromkeys(each.process.key for each in odd))
         stop = Remedy(remedy, "stop-job")
         return Finding(code, level, _subject(self.job), text + log, tuple(evidence), self.since, stop, about, self.seen)
@@ -130,8 +143,35 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
                 wrote = host.wrote.get(folder, {}).get(submission)
                 if wrote is not None and 0 < wrote <= facts.now + STALE_AFTER_S:
                     silences.append(max(0.0, facts.now - wrote))
-            stall = Stall(job, used, facts.now - lasted, max(0.0, lasted - behind), min(silences, default=None), seen)
+            # A log that only repeats a line, such as `GET /health`, grows although nothing happens.
+            report = last_report(job.key, facts.snapshot)
+            if report is not None and report.repeats_since is not None:
+                silences = [max(min(silences, default=0.0), facts.now - report.repeats_since)]
+            silent = min(silences, default=None)
+            stall = Stall(job, used, facts.now - lasted, max(0.0, lasted - behind), silent, seen, report)
             yield from _hang_findings(facts, stall) if spins else _stall_findings(facts, stall)
+
+
+def jobs_with_still_gpus(snapshot: Snapshot) -> Iterator[str]:
+    """The keys of running jobs all of whose GPUs are known to do nothing now: their logs are worth a look before there is a finding."""
+    busy: dict[str, bool] = {}
+    for process in snapshot.processes or ():
+        if not process.gpus or not process.job or process.kind in LEFT_OVER or busy.get(process.job):
+            continue
+        node = snapshot.index.nodes.get(process.node or "")
+        gpus = {gpu.index: gpu for gpu in (snapshot.index.machine(node).gpus if node else None) or ()}
+        found = [gpus.get(hold.index) for hold in process.gpus]
+        busy[process.job] = not all(gpu is not None and _is_still(gpu) for gpu in found)
+    for name, is_busy in busy.items():
+        job = snapshot.index.jobs.get(name)
+        if not is_busy and job is not None and job.running:
+            yield job.key
+
+
+def _is_still(gpu: Gpu) -> bool:
+    if gpu.fault:
+        return True
+    return gpu.utilization is not None and (0 <= gpu.utilization <= IDLE_CLEAR_PERCENT or gpu.utilization >= SPIN_CLEAR_PERCENT)
 
 
 def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedGpu] | None:

@@ -16,10 +16,10 @@ from cockpit.findings.engine_timeout import ENGINE_WAITS_S, LIMIT_WORDS, deadlin
 from cockpit.findings.facts import Facts
 from cockpit.findings.shell_words import shell_word
 from cockpit.findings.sources import rests_on
-from cockpit.model import DEADLOCK, LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, Wait
+from cockpit.model import DEADLOCK, LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, StartTrouble, Wait
 from cockpit.placement import amount, scale_amount
 from cockpit.placement.request import rank
-from cockpit.text import clean, plural
+from cockpit.text import age, clean, plural
 from cockpit.text.grouping import group_by
 
 Waiting = Actor | PlacementGroup
@@ -136,7 +136,8 @@ def _worst_finding(facts: Facts, waiting_set: WaitingSet) -> Iterator[Finding]:
     who = waiting_set.who
     if others:
         who = _groups_words(facts, alike, waiting_set.job) if is_group else f"{len(alike)} of {who}"
-    why = f": {kind.why}" if kind.why else ", and Ray gives no reason"
+    trouble = find_trouble(facts, kind.why, alike)
+    why = f": {kind.why}{silent_words(facts, trouble)}" if kind.why else ", and Ray gives no reason"
     rest = f"; {others} more {'waits for another reason' if others == 1 else 'wait for other reasons'}" if others else ""
     deadline = "" if waiting_set.deadline is None else f"; {deadline_words(waiting_set.deadline, facts.now)}"
 
@@ -144,7 +145,7 @@ def _worst_finding(facts: Facts, waiting_set: WaitingSet) -> Iterator[Finding]:
     as_bad = [each for other, waiting in kinds.items() if levels[other] == level for each in waiting]
     marked = {each.id for each in as_bad}
     job = facts.index.jobs.get(waiting_set.job or "")
-    remedy = find_remedy(kind.wait, job)
+    remedy = Remedy(trouble.remedy) if trouble and trouble.remedy else find_remedy(kind.wait, job)
     stopped = [job.key] if job and remedy and remedy.action == "stop-job" else []
     about = (*[each.key for each in as_bad], *[actor.key for actor in waiting_set.after if actor.placement_group in marked], *stopped)
     since = None if facts.is_single_sample and any(map(_is_of_unknown_age, everything)) else _first_waiting(everything, now)
@@ -194,11 +195,26 @@ def _level(facts: Facts, kind: WaitKind, waiting: Sequence[Waiting], now: float,
     most = max(longest_wait(facts, each, now) for each in waiting)
     if kind.wait in HOPELESS and (given_up or kind.wait != "never") and most >= limits.waiting_hopeless:
         return "critical"
+    if (trouble := find_trouble(facts, kind.why, waiting)) is not None and trouble.fails and most >= limits.waiting_hopeless:
+        return "warning"
     if kind.wait == "starting" or kind.why is None or kind.state == "DEPENDENCIES_UNREADY":
         long = least >= limits.starting_long
     else:
         long = (most if given_up else least) >= limits.waiting_long
     return "warning" if long else "info" if most > least or least >= limits.waiting_told else None
+
+
+def find_trouble(facts: Facts, why: str | None, waiting: Iterable[Waiting]) -> StartTrouble | None:
+    """Why these actors don't start, by the logs of their nodes; `None`: it is not known, or `why` is another reason."""
+    keys = {each.key for each in waiting}
+    return next((trouble for trouble in facts.snapshot.starts if trouble.text == why and not keys.isdisjoint(trouble.about)), None)
+
+
+def silent_words(facts: Facts, trouble: StartTrouble | None) -> str:
+    """` (4m)`: for how long what it waits for has said nothing."""
+    if trouble is None or trouble.silent_since is None:
+        return ""
+    return f" ({age(max(0.0, facts.now - trouble.silent_since))})"
 
 
 def longest_wait(facts: Facts, each: Waiting, now: float) -> float:

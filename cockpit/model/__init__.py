@@ -19,4 +19,5 @@ from cockpit.model.proxy import *  # noqa: F403
 from cockpit.model.ray import *  # noqa: F403
 from cockpit.model.slurm import *  # noqa: F403
 from cockpit.model.snapshot import *  # noqa: F403
+from cockpit.model.start import *  # noqa: F403
 from cockpit.model.value import *  # noqa: F403

@@ -11,7 +11,7 @@ class Failure(Value, frozen=True):
     about: str
     """The key of the job, actor or node."""
     moment: float | None = None
-    """When the job or actor failed; a later failure of the same needs a new look."""
+    """When the job failed; a later failure of the same job is another one. `None`: it runs, or it is an actor."""
     text: str | None = None
     """The error in its own words, at most a few lines; `None`: the log shows no error."""
     file: str | None = None
@@ -37,6 +37,8 @@ class Failure(Value, frozen=True):
     """The address of that node, if the log names it."""
     pid: int | None = None
     rank: int | None = None
+    gpus: tuple[int, ...] = ()
+    """The GPUs of its node that the process held; empty: unknown, or none."""
     parts: tuple[tuple[str, str], ...] = ()
     """The named parts of a known error, such as the port."""
     also: int = 0
@@ -46,6 +48,10 @@ class Failure(Value, frozen=True):
     others_count: int = 0
     earlier_s: float | None = None
     """Seconds by which this error was earlier than that one."""
+    repeats: str | None = None
+    """The line that a running job writes again and again; `None`: it writes others too."""
+    repeats_since: float | None = None
+    """Since when it has written nothing else, by this host's clock."""
     unread: str | None = None
     """Why the log could not be read; `None`: it was."""
 

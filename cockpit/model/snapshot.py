@@ -15,6 +15,7 @@ from cockpit.model.kubernetes import RayCluster
 from cockpit.model.oom import OomKill
 from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
 from cockpit.model.slurm import Allocation
+from cockpit.model.start import StartTrouble
 from cockpit.model.titles import probed_machines
 
 
@@ -40,6 +41,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     hosts: Mapping[str, Host] = {}
     failures: tuple[Failure, ...] = ()
     """What the logs of failed jobs and of restarting actors show, as far as they were read."""
+    starts: tuple[StartTrouble, ...] = ()
+    """Why actors that have a place don't start, as far as their nodes' logs show it. Not recorded; the text is the actors' `why`."""
     ports: tuple[Port, ...] = ()
     """Ports in use that a failed job could not bind, on the hosts that were asked. Not recorded."""
     allocation: Allocation | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -11,13 +12,18 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit.failures import RootError, describe, find_root_error
+from cockpit.failures.repetition import Repetition, find_repetition
 from cockpit.findings.actors import RESTARTING_CODE
+from cockpit.findings.failures import failure_in_message, without_ray_lines
 from cockpit.findings.ports import last_failures
-from cockpit.findings.stalls import STALL_CODES
-from cockpit.model import Actor, Failure, Job, Snapshot
+from cockpit.findings.stalls import STALL_CODES, jobs_with_still_gpus
+from cockpit.model import Actor, Failure, Job, Node, Process, Snapshot
 from cockpit.monitor.logs import Log, LogFinder
 from cockpit.monitor.poller import Poller
+from cockpit.secrets import redact
+from cockpit.sources.ray.log_names import file_pattern
 from cockpit.sources.source import SourceError, wait_within
+from cockpit.text import clean
 
 MAX_LOG_LINES: Final = 20_000
 """Read from the end of a log: some 2 MB."""
@@ -25,14 +31,28 @@ MAX_KEPT_BYTES: Final = 2 << 20
 MAX_READ_BYTES: Final = 16 << 20
 """A log with longer lines is read again with `FEW_LINES` only."""
 FEW_LINES: Final = 100
-MAX_WORKER_LINES: Final = 4_000
+MAX_RUNNING_LINES: Final = 400
+"""Of a running job, before the lines that it repeats: an error long before is not what it waits for."""
 READ_TIMEOUT_S: Final = 20.0
-AGAIN_AFTER_S: Final = 60.0
-"""Seconds until a log that could not be read, or that grows, is read again."""
+AGAIN_AFTER_S, RETRY_AFTER_S = 60.0, 10.0
+"""Seconds until a log that grows is read again, and one that could not be read."""
 MAX_RESTARTING: Final = 4
 """Actors in a restart loop whose logs are read; mostly they fail for the same reason."""
+STILL_FOR_S: Final = 120.0
+"""Seconds without work on its GPUs after which the log of a running job is read."""
+STILL_EVERY_S: Final = 30.0
+"""Seconds between two searches for such jobs."""
+MAX_STILL: Final = 8
+MAX_REPEATED_CHARS: Final = 120
+PROCESSES_EVERY_S: Final = 20.0
+"""Seconds between two lists of processes that are kept: a failed job's processes are gone when its failure is known."""
+NEAR_S: Final = 120.0
+"""Seconds around an error in which the raylet's lines may explain it."""
 _DEAD_WORKER: Final = re.compile(r"\bpid: ?(\d{1,10})\b[^\0]{0,400}?\bip: ?([\d.a-f:]{2,45})\b")
 """In the message of an `ActorDiedError` (ray/exceptions.py): the process and its node."""
+_NOT_REGISTERED: Final = "ray-worker-not-registered"
+"""The known error after which the raylet's own log may say more."""
+_RAYLET_LOGS: Final = ("raylet.err", "raylet.out", "gcs_server.out")
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -40,7 +60,7 @@ class Question(msgspec.Struct, frozen=True):
 
     thing: Job | Actor
     moment: float | None
-    """When it failed; `None`: it runs."""
+    """When it failed; `None`: it runs, or is restarted again and again, so that its log is read again."""
 
     @property
     def id(self) -> tuple[str, float | None]:
@@ -49,28 +69,52 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class FailureReader:
-    """Reads one log at a time, that of the newest failure first. Every failure to read is an answer too."""
+    """Reads one log at a time, that of the newest failure first. Every failure to read is an answer too.
+
+    A job's user writes its log, and any user may write a file into Ray's logs folder. So a log is only read from there, as `LogFolder` does
+    it: by Ray for its own session, else by a probe that opens only files of the session's owner, no links, and no other folder.
+    What it says becomes text for people. Which action is offered depends on the cluster alone (`cockpit.findings.added_facts`).
+    """
 
     def __init__(self, poller: Poller, logs: LogFinder, failed_s: float) -> None:
         """`failed_s`: for how many seconds there is a finding about a failed job."""
         self._poller, self._logs, self._failed_s = poller, logs, failed_s
+        self._session: str | None = None
+        self._questions: dict[tuple[str, float | None], Question] = {}
+        """What is asked now, the most urgent first."""
         self._answers: dict[tuple[str, float | None], Failure] = {}
         self._due: dict[tuple[str, float | None], float] = {}
         """When a question may be asked again; without an entry it was never asked."""
         self._reading: asyncio.Task[None] | None = None
+        self._repeating: dict[str, tuple[frozenset[str], float]] = {}
+        """By job: what its log repeats, and since when it was seen to repeat it."""
+        self._still: dict[str, float] = {}
+        """By job: since when its GPUs have been seen without work."""
+        self._still_due = 0.0
+        self._processes: deque[Sequence[Process]] = deque(maxlen=3)
+        self._processes_due = 0.0
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Forget failures that are over, and read a log that is due."""
+        session = snapshot.cluster.session
+        if snapshot.jobs is None or (session is not None and self._session is not None and session != self._session):
+            self._forget()
+        self._session = session or self._session
         if snapshot.jobs is None:
             return
-        questions = {question.id: question for question in self._questions(snapshot)}
+        now = self._poller.clock()
+        if snapshot.processes is not None and now >= self._processes_due:
+            self._processes.append(snapshot.processes)
+            self._processes_due = now + PROCESSES_EVERY_S
+        self._find_still(snapshot, now)
+        questions = {question.id: question for question in self._find_questions(snapshot, now)}
+        self._questions = questions
         self._answers = {key: answer for key, answer in self._answers.items() if key in questions}
         self._due = {key: due for key, due in self._due.items() if key in questions}
-        self._poller.set_failures(tuple(self._answers.values()))
-        now = self._poller.clock()
-        due = [question for key, question in questions.items() if self._due.get(key, 0.0) <= now]
-        if due and (self._reading is None or self._reading.done()):
-            self._reading = asyncio.ensure_future(self._read_all(due))
+        self._repeating = {key: seen for key, seen in self._repeating.items() if (key, None) in questions}
+        self._publish()
+        if self._next() is not None and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.ensure_future(self._read_due())
 
     async def read_once(self, patience: float) -> None:
         """Read the logs of the newest snapshot, but at most `patience` seconds."""
@@ -79,46 +123,167 @@ class FailureReader:
             await asyncio.wait([self._reading], timeout=patience)
             self._reading.cancel()
 
-    def _questions(self, snapshot: Snapshot) -> Iterator[Question]:
+    def close(self) -> None:
+        """Stop reading."""
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def _forget(self) -> None:
+        """Another cluster is watched: what is being read is not true of it."""
+        self.close()
+        self._reading, self._session = None, None
+        for kept in (self._questions, self._answers, self._due, self._repeating, self._still):
+            kept.clear()
+        self._processes.clear()
+        self._processes_due = self._still_due = 0.0
+        self._publish()
+
+    def _publish(self) -> None:
+        self._poller.set_failures(tuple(self._answers.values()))
+
+    def _find_still(self, snapshot: Snapshot, now: float) -> None:
+        if now < self._still_due:
+            return
+        self._still_due = now + STILL_EVERY_S
+        self._still = {key: self._still.get(key, now) for key in jobs_with_still_gpus(snapshot)}
+
+    def _find_questions(self, snapshot: Snapshot, now: float) -> Iterator[Question]:
         """The newest failed job first, then restarting actors and jobs that do nothing."""
         failed = sorted(last_failures(snapshot.jobs or (), snapshot.taken, self._failed_s), key=lambda job: -(job.ended or 0.0))
         yield from (Question(job, job.ended) for job in failed if job.submission)
         about = {key for finding in snapshot.findings if finding.code == RESTARTING_CODE for key in finding.about[:MAX_RESTARTING]}
         actors = (actor for actor in snapshot.actors or () if actor.key in about) if about else ()
-        yield from (Question(actor, float(actor.restarts or 0)) for actor in actors)
+        yield from (Question(actor, None) for actor in actors)
         still = {key for finding in snapshot.findings if finding.code in STALL_CODES for key in finding.about}
+        still |= {key for key, since in list(self._still.items())[:MAX_STILL] if now - since >= STILL_FOR_S}
         yield from (Question(job, None) for job in snapshot.jobs or () if job.key in still and job.running and job.submission)
 
-    async def _read_all(self, questions: Sequence[Question]) -> None:
-        for question in questions:
+    def _next(self) -> Question | None:
+        now = self._poller.clock()
+        return next((question for key, question in self._questions.items() if self._due.get(key, 0.0) <= now), None)
+
+    async def _read_due(self) -> None:
+        """Read until nothing is due. After each log the newest failure is next, also one that came meanwhile."""
+        while (question := self._next()) is not None:
+            session = self._session
+            self._due[question.id] = float("inf")
             try:
                 failure = await wait_within(READ_TIMEOUT_S, self._read(question))
             except (SourceError, asyncio.TimeoutError) as error:
                 failure = Failure(question.thing.key, question.moment, unread=str(error) or f"not read within {READ_TIMEOUT_S:.0f} s")
+            if session != self._session or session != (self._poller.snapshot.cluster.session or session):
+                self._due.pop(question.id, None)
+                return  # the answer is of a cluster that is no longer watched
             is_final = failure.unread is None and question.moment is not None
-            self._due[question.id] = float("inf") if is_final else self._poller.clock() + AGAIN_AFTER_S
+            pause = AGAIN_AFTER_S if failure.unread is None else RETRY_AFTER_S
+            self._due[question.id] = float("inf") if is_final else self._poller.clock() + pause
             self._answers[question.id] = failure
-            self._poller.set_failures(tuple(self._answers.values()))
+            self._publish()
 
     async def _read(self, question: Question) -> Failure:
         thing = question.thing
-        nodes = {node.ip: node for node in self._poller.snapshot.nodes or () if node.ip}
         if isinstance(thing, Actor):
             error, file = await _first_error([log for log in await self._logs.logs_of(thing) if log.is_before])
+        elif question.moment is None:
+            return await self._read_running(thing)
         else:
-            error, file = await _first_error([self._logs.log_until_now(thing)])
-            # The log names a worker that died: what that worker wrote is nearer to the cause.
-            dead = _DEAD_WORKER.search(error.text) if error is not None and error.is_consequence else None
-            if dead is not None and (home := nodes.get(dead[2])) is not None:
-                nearer, its_file = await _first_error(await self._logs.logs_of_pid(home, int(dead[1])))
-                error, file = (nearer, its_file) if nearer is not None else (error, file)
+            error, file = await self._error_of_job(thing)
         if error is None:
             return Failure(thing.key, question.moment, file=file)
-        return replace(describe(error), about=thing.key, moment=question.moment, file=file)
+        found = replace(describe(error), about=thing.key, moment=question.moment, file=file)
+        return replace(found, gpus=self._gpus_of(found, thing))
+
+    async def _error_of_job(self, job: Job) -> tuple[RootError | None, str | None]:
+        if job.driver_node is None:
+            # Its entrypoint never ran. Ray's message has the reason, except where a runtime environment failed without words.
+            if failure_in_message((job.message or "", job.entrypoint or "")).known is None and "runtime_env" in (job.message or ""):
+                return await _first_error(await self._logs.setup_logs_of(job))
+            return None, None
+        error, file = await _first_error([self._logs.log_until_now(job)], entrypoint=job.entrypoint or "")
+        is_unregistered = error is not None and error.known is not None and error.known.error.name == _NOT_REGISTERED
+        if error is None or not (error.is_consequence or is_unregistered):
+            return error, file
+        # The log only says that something else has failed. What a dead worker wrote itself is nearer to the cause.
+        nearer: RootError | None = None
+        its_file: str | None = None
+        dead = _dead_worker(error)
+        home = self._node_of(dead[1] if dead else error.line.ip, job)
+        try:
+            if dead is not None and home is not None and not is_unregistered:
+                nearer, its_file = await _first_error(await self._logs.logs_of_pid(home, dead[0]))
+            elif home is not None and error.line.clock is not None and is_unregistered:
+                logs = [log for log in await self._logs.logs_of(home) if file_pattern(log.file) in _RAYLET_LOGS]
+                nearer, its_file = await _first_error(logs, error.line.clock)
+                # The raylet serves other jobs too: only an error that is known may be the cause.
+                nearer = nearer if nearer is not None and nearer.known is not None and not nearer.is_consequence else None
+        except SourceError:
+            pass  # the driver's own log was read
+        if nearer is None:
+            return error, file
+        # Its own file does not name the process and its node.
+        line = replace(nearer.line, ip=home.ip if home is not None else None, pid=dead[0] if dead is not None else None)
+        return replace(nearer, line=line), its_file
+
+    async def _read_running(self, job: Job) -> Failure:
+        """What the log of a running job last reported, and whether it only repeats a line."""
+        log = self._logs.log_until_now(job)
+        lines = without_ray_lines(await read_end(log, MAX_LOG_LINES), job.entrypoint or "")
+        repeated = await asyncio.to_thread(find_repetition, lines)
+        before = lines[: repeated.begin] if repeated is not None else lines
+        error = await asyncio.to_thread(find_root_error, before[-MAX_RUNNING_LINES:])
+        found = replace(describe(error), about=job.key, file=log.file) if error is not None else Failure(job.key, file=log.file)
+        return replace(
+            found,
+            repeats=redact(clean(repeated.line))[:MAX_REPEATED_CHARS] if repeated else None,
+            repeats_since=self._repeats_since(job, repeated),
+        )
+
+    def _repeats_since(self, job: Job, repeated: Repetition | None) -> float | None:
+        """Since when it has written nothing else: by the times of its lines, else since it was first seen here."""
+        if repeated is None:
+            self._repeating.pop(job.key, None)
+            return None
+        now = self._poller.clock()
+        kinds, since = self._repeating.get(job.key, (repeated.kinds, now))
+        since = since if kinds & repeated.kinds else now
+        self._repeating[job.key] = (repeated.kinds, since)
+        return min(since, now - repeated.seconds) if repeated.seconds is not None else since
+
+    def _node_of(self, ip: str | None, job: Job) -> Node | None:
+        """The node with this address, else the driver's."""
+        nodes = self._poller.snapshot.nodes or ()
+        return next((node for node in nodes if (node.ip == ip if ip else node.id == job.driver_node)), None)
+
+    def _gpus_of(self, failure: Failure, thing: Job | Actor) -> tuple[int, ...]:
+        """The GPUs that its process held before it died, if a list of processes still has it."""
+        home = self._node_of(failure.ip, thing) if isinstance(thing, Job) else None
+        if failure.pid is None or home is None:
+            return ()
+        for processes in reversed(self._processes):
+            for each in processes:
+                if each.node == home.id and (each.ns_pid or each.pid) == failure.pid and each.gpus:
+                    return tuple(sorted(hold.index for hold in each.gpus))
+        return ()
 
 
-async def _first_error(logs: Iterable[Log]) -> tuple[RootError | None, str | None]:
-    """The root error of the first log that shows one, and the file. Raises `SourceError` if none of them can be read."""
+def _dead_worker(error: RootError) -> tuple[int, str] | None:
+    """The pid and the address of the worker whose death the error reports."""
+    parts = error.known.parts if error.known else {}
+    pid, ip = parts.get("pid", ""), parts.get("ip", "")
+    if pid.isdecimal() and ip:
+        return int(pid), ip
+    found = _DEAD_WORKER.search(error.text)
+    return (int(found[1]), found[2]) if found else None
+
+
+async def _first_error(
+    logs: Iterable[Log], near: float | None = None, entrypoint: str | None = None
+) -> tuple[RootError | None, str | None]:
+    """The root error of the first log that shows one, and the file. Raises `SourceError` if none of them can be read.
+
+    `near`: only an error at about this time of day counts, in seconds; a log of Ray has those of other jobs too.
+    `entrypoint`: of the job whose log it is.
+    """
     file, why = None, None
     for log in logs:
         try:
@@ -127,35 +292,55 @@ async def _first_error(logs: Iterable[Log]) -> tuple[RootError | None, str | Non
             why = why or refused
             continue
         file = file or log.file
-        if (error := await asyncio.to_thread(find_root_error, lines)) is not None:
+        if entrypoint is not None:
+            lines = without_ray_lines(lines, entrypoint)
+        error = await asyncio.to_thread(find_root_error, lines)
+        is_near = near is None or (error is not None and error.line.clock is not None and abs(error.line.clock - near) <= NEAR_S)
+        if error is not None and is_near:
             return error, log.file
     if file is None and why is not None:
         raise why
     return None, file
 
 
-async def read_end(log: Log) -> list[str]:
-    """The last lines of a log, at most `MAX_KEPT_BYTES` of them."""
-    for most in (MAX_LOG_LINES, FEW_LINES):
-        kept: list[str] = []
-        size = 0
-        batches = log.follow(most, False)
+async def read_end(log: Log, most: int = MAX_LOG_LINES) -> list[str]:
+    """The last lines of a log, at most `MAX_KEPT_BYTES` of them. Raises `SourceError`."""
+    kept: list[str] = []
+    for lines in (most, FEW_LINES):
         try:
-            async for batch in batches:
-                kept += batch
-                size += sum(map(len, batch))
-                if size > MAX_READ_BYTES:
-                    break
-        finally:
-            await _close(batches)
+            kept, size = await _read_lines(log, lines)
+        except SourceError:
+            if lines == FEW_LINES:
+                raise
+            continue
         if size <= MAX_READ_BYTES:
             break
     left = MAX_KEPT_BYTES
     for number in range(len(kept) - 1, -1, -1):
         left -= len(kept[number]) + 1
         if left < 0:
-            return kept[number + 1 :]
+            # Of one endless line its end is kept.
+            return kept[number + 1 :] or [kept[-1][-MAX_KEPT_BYTES:]]
     return kept
+
+
+async def _read_lines(log: Log, most: int) -> tuple[list[str], int]:
+    """The lines, and how many characters they have."""
+    if log.read_end is not None:
+        lines = await log.read_end(most, MAX_KEPT_BYTES)
+        return lines, sum(map(len, lines))
+    kept: list[str] = []
+    size = 0
+    batches = log.follow(most, False)
+    try:
+        async for batch in batches:
+            kept += batch
+            size += sum(map(len, batch))
+            if size > MAX_READ_BYTES:
+                break
+    finally:
+        await _close(batches)
+    return kept, size
 
 
 async def _close(batches: AsyncIterator[Sequence[str]]) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import (
+    Actor,
     AgentReport,
     Amount,
     Cluster,
@@ -24,9 +25,11 @@ from cockpit.model import (
     RayCluster,
     Session,
     Snapshot,
+    StartTrouble,
 )
 from cockpit.monitor.owners import join_processes, list_reported_processes, same_devices
 from cockpit.monitor.pending import PendingReasons
+from cockpit.monitor.pending_reasons import is_waiting
 from cockpit.monitor.source_answers import Parts
 from cockpit.sources.ray.client import NodeFacts, OomFacts, StatusFacts
 
@@ -57,7 +60,7 @@ class Join:
             cluster=cluster,
             nodes=of(_join_nodes, listed, parts.hosts, places, parts.expected, parts.kubernetes),
             growing=parts.nodes is not None and parts.nodes.growing,
-            actors=waiting.actors,
+            actors=of(_with_troubles, waiting.actors, parts.starts),
             actor_counts=parts.actors.counts if parts.actors else None,
             actors_complete=parts.actors.complete if parts.actors else None,
             placement_groups=waiting.groups,
@@ -68,6 +71,7 @@ class Join:
             oom_kills=of(_merge_kills, parts.oom, parts.hosts, places, cluster.session),
             hosts=parts.hosts,
             failures=parts.failures,
+            starts=parts.starts,
             ports=parts.ports,
             allocation=parts.allocation,
             slurm_ids=parts.slurm_ids,
@@ -92,6 +96,17 @@ def _with_session(cluster: Cluster, facts: NodeFacts | None, hosts: Mapping[str,
     nodes = {node.id for node in facts.nodes}
     named = {ray.session for host in hosts.values() for ray in host.rays or () if ray.node in nodes and ray.session}
     return replace(cluster, session=named.pop()) if len(named) == 1 else cluster
+
+
+def _with_troubles(actors: tuple[Actor, ...] | None, starts: tuple[StartTrouble, ...]) -> tuple[Actor, ...] | None:
+    """Actors that don't start, with the reason that the logs of their node show: it is nearer than Ray's."""
+    troubles = {key: trouble for trouble in starts for key in trouble.about}
+    if actors is None or not troubles:
+        return actors
+    return tuple(
+        replace(actor, why=troubles[actor.key].text, wait="starting") if actor.key in troubles and is_waiting(actor) else actor
+        for actor in actors
+    )
 
 
 def _host_by_node(facts: NodeFacts | None, hosts: Mapping[str, Host], session: str | None) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ from cockpit.sources.ray.logs import LineDecoder
 from cockpit.sources.source import SourceError
 
 IsOver = Callable[[], Awaitable[bool]]
+MAX_END_BYTES: Final = 8 << 20
 MAX_RAYLETS: Final = 16
 """Logs of raylets on one host that are read to find a node's own."""
 
@@ -64,13 +65,23 @@ class LogFolder:
                 raise _both(error, why) from None
             return convert_answer(answer, "names", tuple[str, ...], place.host)
 
-    async def read_end(self, name: str, lines: int) -> list[str]:
-        """The last `lines` of a file as it is now."""
+    async def read_end(self, name: str, lines: int, most_bytes: int = MAX_END_BYTES) -> list[str]:
+        """The last `lines` of a file as it is now, as far as they are in its last `most_bytes`."""
         try:
-            return await (await self._files()).read_end(self._node or "", name, lines)
+            return await (await self._files()).read_end(self._node or "", name, lines, most_bytes)
         except SourceError as error:
             self._other_way(error)
-            return [line async for batch in self._read_by_probe(name, lines, always, error) for line in batch]
+            why = error
+        # A probe searches the lines in the last 8 MB of the file.
+        kept: list[str] = []
+        async for batch in self._read_by_probe(name, lines, always, why):
+            kept += batch
+        left = most_bytes
+        for number in range(len(kept) - 1, -1, -1):
+            left -= len(kept[number]) + 1
+            if left < 0:
+                return kept[number + 1 :] or [kept[-1][-most_bytes:]]
+        return kept
 
     async def follow(self, name: str, lines: int, is_over: IsOver) -> AsyncGenerator[list[str], None]:
         """Yield batches of raw lines from the last `lines` on, until `is_over` and the file is read to its end."""

@@ -41,6 +41,7 @@ SUFFIXES: Final = ("log", "out", "err")
 SETUP_WORDS: Final = "runtime_env_setup"
 ENDED: Final = "the process has ended"
 Follow = Callable[[int, bool], AsyncIterator[Sequence[str]]]
+ReadEnd = Callable[[int, int], Awaitable[list[str]]]
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -56,6 +57,8 @@ class Log(msgspec.Struct, frozen=True):
     """Its state after it was read to its end."""
     ended_at: Callable[[], float | None] = lambda: None
     """Since when nothing writes to it; `None`: something still may, or it is unknown."""
+    read_end: ReadEnd | None = None
+    """Returns its last lines, at most so many lines and bytes. `None`: it can only be followed."""
 
     @property
     def is_before(self) -> bool:
@@ -130,6 +133,17 @@ class LogFinder:
         if not found:
             raise SourceError(f"Ray keeps no log of a worker with pid {pid} on {node.title}")
         return tuple(found)
+
+    def with_file(self, logs: Sequence[Log], file: str | None, node_id: str | None) -> tuple[Log, ...]:
+        """These logs, with the one that has this file first; if none has it, it is that file on this node, if that is known."""
+        if file is None or any(log.file == file for log in logs):
+            return tuple(sorted(logs, key=lambda log: log.file != file)) if file else tuple(logs)
+        node = self._node(node_id)
+        return (self._file(self._folder(node), file, always, label="error"), *logs) if node else tuple(logs)
+
+    async def setup_logs_of(self, job: Job) -> tuple[Log, ...]:
+        """The logs of the setup of its runtime environment."""
+        return tuple(await self._setup_logs((job,)))
 
     def job_log(self, job: Job) -> Log:
         """The output of its driver, until the job is over."""
@@ -284,7 +298,7 @@ class LogFinder:
         def follow(lines: int, on: bool) -> AsyncIterator[Sequence[str]]:
             return folder.follow(name, lines, is_over if on else always)
 
-        return Log(label or name, name, folder.title, follow, ended)
+        return Log(label or name, name, folder.title, follow, ended, read_end=partial(folder.read_end, name))
 
     async def _or_why(self, label: str, node: Node | None, logs: Awaitable[list[Log]]) -> list[Log]:
         """These logs; if they can't be listed, one that raises the reason when it is opened, so that others can be read."""
@@ -303,6 +317,10 @@ class LogFinder:
 
     def _head(self) -> Node | None:
         return next((node for node in self._snapshot().nodes or () if node.head and node.id), None)
+
+    def folder(self, node: Node) -> LogFolder:
+        """The logs folder of a node."""
+        return self._folder(node)
 
     def _folder(self, node: Node) -> LogFolder:
         """The logs folder of a node: read by its agent if the node is alive, else by a probe."""

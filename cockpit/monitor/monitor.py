@@ -18,6 +18,7 @@ from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
 from cockpit.monitor.source_readiness import SourceReadiness
+from cockpit.monitor.start_reader import StartReader
 from cockpit.secrets import redact_variable
 from cockpit.sources.kubernetes.api import KubernetesApi
 from cockpit.sources.kubernetes.facts import read_ray_cluster
@@ -50,7 +51,7 @@ NAMED_HOSTS_TIMEOUT_S = 10.0
 ORCHESTRATOR_FIRST_TIMEOUT_S = 2.0
 """How long a single sample waits for Slurm or Kubernetes."""
 FAILURES_TIMEOUT_S = 5.0
-"""How long a single sample waits for the logs of failed jobs."""
+"""How long a single sample waits for the logs of failed jobs, and of actors that don't start."""
 PORTS_TIMEOUT_S = 2.0
 """How long a single sample waits for who listens on a port that a failed job wanted."""
 
@@ -89,10 +90,12 @@ class ClusterMonitor:
         self.orchestrators = tuple(self._orchestrators())
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
         self.failures = FailureReader(self.poller, self.logs, config.limits.job_failed)
+        self.starts = StartReader(self.poller, self.logs, self.stack)
         self.poller.subscribe(self.choice.on_snapshot)
         self.poller.subscribe(self.selection.on_snapshot)
         if not once:
             self.poller.subscribe(self.failures.on_snapshot)
+            self.poller.subscribe(self.starts.on_snapshot)
             self.poller.subscribe(self.ports.on_snapshot)
         self._is_running = False
         self._started: asyncio.Future[None] | None = None
@@ -129,6 +132,7 @@ class ClusterMonitor:
             await asyncio.gather(self.pool.run(), self.poller.run(), self.choice.run())
         finally:
             self._is_running = False
+            self.failures.close()
             self.poller.stop()
 
     def close(self) -> None:
@@ -136,6 +140,7 @@ class ClusterMonitor:
         self._is_running = False
         for end in self.ending:
             end()
+        self.failures.close()
         self.pool.close()
 
     def refresh(self, *, is_awaited: bool = False) -> None:
@@ -269,7 +274,7 @@ async def sample_once(
         monitor.poller.rejoin()  # the pods that Kubernetes lists are hosts to wait for
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
-        await monitor.failures.read_once(FAILURES_TIMEOUT_S)
+        await asyncio.gather(monitor.failures.read_once(FAILURES_TIMEOUT_S), monitor.starts.read_once(FAILURES_TIMEOUT_S))
         monitor.poller.rejoin()
         await monitor.ports.ask_once(PORTS_TIMEOUT_S)
     finally:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cockpit.config.thresholds import THREAD_MIN_NODES
 from cockpit.findings import DETECTORS, FindingTracker, Limits
-from cockpit.model import Allocation, Cause, Cluster, Failure, Fault, Host, OtherRay, Port, RayCluster, Snapshot
+from cockpit.model import Allocation, Cause, Cluster, Failure, Fault, Host, OtherRay, Port, RayCluster, Snapshot, StartTrouble
 from cockpit.monitor.join import Join
 from cockpit.monitor.source_answers import Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
@@ -243,6 +243,11 @@ class Poller:
         """Set what the logs of failed jobs and restarting actors show."""
         if failures != self.parts.failures:
             self._set(replace(self.parts, failures=failures))
+
+    def set_starts(self, starts: tuple[StartTrouble, ...]) -> None:
+        """Set why actors don't start."""
+        if starts != self.parts.starts:
+            self._set(replace(self.parts, starts=starts))
 
     def report_fault(self, source: str, text: str, host: str | None = None, cause: Cause | None = None) -> None:
         """Note that a source fails; its last facts stay, and so does the time of its first failure."""

@@ -45,6 +45,15 @@ def events_between(before: Snapshot, now: Snapshot) -> Iterator[Event]:
         if not job.running and (old is None or old.running):
             why = last_reason(job, now) if job.status == "FAILED" else ""
             yield _job_event(job, at, "end", f"job {job.id} ended: {job.status}{f': {why}' if why else ''}")
+    # The log of a failed job is read after its end, and may show another reason than Ray's message.
+    read_before = {failure.key for failure in before.failures}
+    read_now = {failure.about for failure in now.failures if failure.text and failure.key not in read_before}
+    for job in now.jobs if read_now else ():
+        old = jobs.get(job.id)
+        if job.key in read_now and job.status == "FAILED" and old is not None and old.status == "FAILED":
+            why = last_reason(job, now)
+            if why != last_reason(old, before):
+                yield _job_event(job, at, "end", f"job {job.id} failed: {why}")
 
 
 def _differences(before: Iterable[Finding | Fault], now: Iterable[Finding | Fault], at: float) -> Iterator[Event]:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from cockpit.findings.failures import failure_of, reason_of
 from cockpit.findings.ray_gpus import find_all_not_given
 from cockpit.model import (
     Actor,
@@ -21,6 +22,7 @@ from cockpit.model import (
     Gpu,
     GpuLinks,
     HostMemory,
+    Job,
     Machine,
     Node,
     PlacementGroup,
@@ -122,6 +124,29 @@ class GroupStatus(msgspec.Struct, frozen=True):
     """The reason in one word."""
 
 
+class FailureStatus(msgspec.Struct, frozen=True):
+    """`jobs[].failure`."""
+
+    text: str | None
+    """The error in its own words, without secrets; at most a few lines; `null`: the cause follows from the exit code."""
+    cause: str | None
+    """What went wrong, in one sentence; `null`: the error is not known."""
+    known: str | None
+    """The name of the known error, as on the page Failed jobs of the documentation."""
+    remedy: str | None
+    raised_at: str | None
+    node: str | None
+    """The id of the node whose process reports it."""
+    pid: int | None
+    rank: int | None
+    also: int
+    """The number of other processes that report the same error."""
+    others: str | None
+    """Another error that other processes report."""
+    file: str | None
+    """The log that was read for it; `null`: none was, so it stands in Ray's message."""
+
+
 class JobStatus(msgspec.Struct, frozen=True):
     """`jobs[]`."""
 
@@ -131,6 +156,10 @@ class JobStatus(msgspec.Struct, frozen=True):
     started: float | None
     ended: float | None
     message: str | None
+    reason: str | None
+    """Why a failed job failed, in one sentence, as its finding begins with it; `null`: unknown, or it has not failed."""
+    failure: FailureStatus | None
+    """The error that caused its failure; `null`: unknown, or it has not failed."""
 
 
 class HoldStatus(msgspec.Struct, frozen=True):
@@ -258,7 +287,7 @@ def status_of(snapshot: Snapshot) -> Status:
         nodes=_each(snapshot.nodes, lambda node: _node(node, snapshot.index.machine(node), now, not_given.get(node.key))),
         actors=ActorsStatus(snapshot.actor_counts, snapshot.actors_complete, pending),
         placement_groups=_each(snapshot.placement_groups, lambda group: _as(GroupStatus, group, waiting=_waiting_time(group, now))),
-        jobs=_each(snapshot.jobs, lambda job: _as(JobStatus, job)),
+        jobs=_each(snapshot.jobs, lambda job: _job(job, snapshot)),
         processes=_each(
             snapshot.processes, lambda process: _as(ProcessStatus, process, gpus=_each(process.gpus, lambda hold: _as(HoldStatus, hold)))
         ),
@@ -286,6 +315,12 @@ def _as(kind: type[Shape], value: msgspec.Struct, **more: Any) -> Shape:
 
 def _each(values: tuple[Any, ...] | None, make: Any) -> Any:
     return None if values is None else tuple(map(make, values))
+
+
+def _job(job: Job, snapshot: Snapshot) -> JobStatus:
+    failure = failure_of(job, snapshot) if job.status == "FAILED" else None
+    reason = reason_of(failure) if failure is not None else None
+    return _as(JobStatus, job, reason=reason, failure=_as(FailureStatus, failure) if failure is not None and reason else None)
 
 
 def _node(node: Node, machine: Machine, now: float, not_given: Sequence[Gpu] | None) -> NodeStatus:

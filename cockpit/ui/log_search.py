@@ -7,10 +7,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from cockpit.secrets import HIDDEN
 from cockpit.ui.log_lines import LogLines
 
 MAX_QUOTED_CHARS: Final = 20
 """Characters of a searched text that the status repeats."""
+_LEFT_OUT: Final = re.compile(f"{HIDDEN}|\N{REPLACEMENT CHARACTER}|…$")
+"""Signs in a quote that stand for something else in its line."""
 
 
 class LineSearch:
@@ -60,12 +63,45 @@ class LineSearch:
         return self.found[place - 1] if place else None
 
 
+class QuoteSearch(LineSearch):
+    """Finds the lines that a failure quotes: its text has single spaces, no secrets, and may be cut at its end."""
+
+    def __init__(self, quotes: Iterable[str] = ()) -> None:
+        self._given = tuple(quotes)
+        # What was hidden, replaced or cut separates the parts of a quote that its line must contain, one after the other.
+        parts = [[part.strip() for part in re.split(_LEFT_OUT, " ".join(quote.split()))] for quote in self._given]
+        self._quotes = [[part.casefold() for part in quote if part] for quote in parts]
+        super().__init__(max(quote, key=len) for quote in parts)
+        self._words = [max(max(quote, key=len).split(), key=len) if quote else "" for quote in self._quotes]
+        """Of each quote a word, which is looked for first, since that is quick."""
+
+    def has(self, searched: str) -> bool:
+        return any(
+            bool(word) and word in searched and _contains(" ".join(searched.split()), quote)
+            for word, quote in zip(self._words, self._quotes, strict=True)
+        )
+
+    def restarted(self) -> QuoteSearch:
+        """The same search, from the first line again."""
+        return QuoteSearch(self._given)
+
+
+def _contains(line: str, parts: Sequence[str]) -> bool:
+    at = 0
+    for part in parts:
+        found = line.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
 class LogSearches:
     """Filter, search and marks of one log. Search and marks only search the lines that pass the filter."""
 
     def __init__(self, lines: LogLines) -> None:
         self._lines = lines
-        self.filter, self.search, self.marks = LineSearch(), LineSearch(), LineSearch()
+        self.filter, self.search, self.marks = LineSearch(), LineSearch(), QuoteSearch()
 
     def set_filter(self, text: str, *, invert: bool) -> None:
         """Replace the filter, and restart search and marks."""
@@ -77,13 +113,13 @@ class LogSearches:
         self.search = LineSearch([text])
 
     def set_marks(self, texts: Iterable[str]) -> None:
-        """Replace the texts whose lines are marked. Each line of a text is searched by itself."""
-        self.marks = LineSearch(line.strip() for text in texts for line in text.splitlines())
+        """Replace the quoted texts whose lines are marked. Each line of a text is searched by itself."""
+        self.marks = QuoteSearch(line for text in texts for line in text.splitlines())
 
     def restart(self) -> None:
         """Forget all found lines, and search from the first line again."""
         self.filter = LineSearch(self.filter.texts, invert=self.filter.invert)
-        self.search, self.marks = LineSearch(self.search.texts), LineSearch(self.marks.texts)
+        self.search, self.marks = LineSearch(self.search.texts), self.marks.restarted()
 
     def update(self) -> None:
         """Search the new lines."""
@@ -124,9 +160,13 @@ class LogSearches:
             return f"{one} {place:,} of {count:,}{note}"
         if count:
             return f"{count:,} {one if count == 1 else many}"
-        if self.search:
-            return f"no match of {_quote(self.search.texts[0])}"
-        return "the finding's lines are not among those read" if self.marks.seen else ""
+        return f"no match of {_quote(self.search.texts[0])}" if self.search else ""
+
+    def missing_in_words(self) -> str:
+        """That no line is marked, though one should be; empty: one is, or none should be, or no line was read yet."""
+        if not self.marks or self.marks.found or not self.marks.seen:
+            return ""
+        return f"The line of the error is not among the {len(self._lines):,} lines here{' that pass the filter' if self.filter else ''}"
 
 
 def _quote(text: str) -> str:

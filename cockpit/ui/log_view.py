@@ -157,6 +157,11 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         parts.append(self.lines.cut_in_words())
         return (" - " if self.ascii else " · ").join(filter(None, parts))
 
+    @property
+    def note(self) -> str:
+        """A sentence if the line that should be marked is not among those that are kept; else empty."""
+        return self._searches.missing_in_words()
+
     def _update(self) -> None:
         """Search the new lines and draw the changes."""
         self._update_due = False
@@ -208,13 +213,16 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._opening_ends = min(self._opening_ends, now + OPENING_S)
         if now >= self._opening_ends:
             self._opening_ends = None
-        elif (last := self._searches.marks.previous(self.lines.end - 1)) not in (None, self._current):
-            self._go_to(last)
+        elif (last := self._searches.marks.previous(self.lines.end - 1)) is not None:
+            self._go_to(last, is_opening=True)
 
-    def _go_to(self, number: int) -> None:
-        """Scroll to a line, with some lines above it, and stop following."""
+    def _go_to(self, number: int, *, is_opening: bool = False) -> None:
+        """Scroll to a line, with some lines above it, and stop following. A line in sight moves only when the log is opened."""
         row, top = bisect_left(self._rows, number), self.scroll_offset.y
-        if row < top or not self._is_in_sight(number):
+        if is_opening:
+            fitting = self._first_fitting(row + 1, max(1, self.size.height // TARGET_DIVISOR))
+            top = min(fitting, self._first_fitting(len(self._rows), self.size.height))
+        elif row < top or not self._is_in_sight(number):
             top = self._first_fitting(row + 1, max(1, self.size.height // TARGET_DIVISOR))
         self._anchor = self._rows[top]
         self.follow, self._current = False, number
@@ -222,7 +230,9 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self.left = self._own_shift = 0
         whole, pattern = self._drawing.draw_whole(number), self._searches.stops.pattern
         if not self.wrap and pattern and (found := find_matches(whole, pattern)):
-            self._own_shift = shift_to_see(*found[0], whole.cell_length, self._width)
+            # A marked line is read from its begin: its whole text is the match.
+            is_seen = self._searches.stops is self._searches.marks and found[0][0] < self._width // 2
+            self._own_shift = 0 if is_seen else shift_to_see(*found[0], whole.cell_length, self._width)
         self._redraw()
 
     def _is_in_sight(self, number: int) -> bool:

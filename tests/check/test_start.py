@@ -10,7 +10,7 @@ from cockpit.check.check import check
 from cockpit.check.result import exit_code
 from cockpit.config.settings import Config
 from cockpit.config.slurm import named_allocation
-from cockpit.model import Allocation, Bundle, Fault, Host, PlacementGroup, Session, SlurmNode
+from cockpit.model import Allocation, Amount, Bundle, Fault, Host, PlacementGroup, Session, SlurmNode
 from cockpit.presets import Needs, Preset, RayNode, SlurmStart, with_hosts
 from tests.check.worlds import GIB, NOW, HostMemory, asked, cluster, down, gpu, group, lines_of, machine, preset, start
 from tests.world import with_figures
@@ -193,3 +193,27 @@ def test_an_address_that_a_host_has_not_is_a_doubt_and_one_that_it_has_or_is_not
     text = "head has node_ip_address: 172.17.0.1, but its host has 10.0.0.1: other nodes may not reach it"
     assert told("172.17.0.1") == [(text, "set node_ip_address: 10.0.0.1")]
     assert told("10.0.0.1") == told("$(hostname -i)") == []
+
+
+@pytest.mark.parametrize(
+    ("store", "env", "level", "words"),
+    [
+        (64 * GIB, {}, "never", "but its /dev/shm has 32G; `ray start` would fail"),
+        (64 * GIB, {"RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE": "1"}, "doubt", "Ray would put the object store on a disk"),
+        (32 * GIB, {}, None, ""),
+    ],
+)
+def test_an_object_store_that_does_not_fit_into_shared_memory_is_told_before_launch(store, env, level, words):
+    world = down(host("head", shm=Amount(0, 32 * GIB)))
+    result = planned(start(RayNode("head", flags={**FLAGS, "object_store_memory": store}), **env), group("actor", 1), world=world)
+    found = [(line.level, line.text) for line in result.lines if "object_store_memory" in line.text]
+    assert [each[0] for each in found] == [level] * (level is not None)
+    assert all(words in text for _, text in found)
+
+
+def test_a_small_object_store_that_does_not_fit_is_only_slow():
+    world = down(host("head", shm=Amount(0, GIB // 16)))
+    result = planned(start(RayNode("head", flags={**FLAGS, "object_store_memory": 2 * GIB})), group("actor", 1), world=world)
+    assert any("Ray would put the object store on a disk" in text for text in lines_of(result, "doubt"))
+    apart = start(RayNode("head", flags={**FLAGS, "object_store_memory": 64 * GIB, "plasma_directory": "/data"}))
+    assert not any("object_store_memory" in line.text for line in planned(apart, group("actor", 1), world=world).lines)

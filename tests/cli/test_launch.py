@@ -75,6 +75,16 @@ async def test_a_job_that_never_began_shows_the_reason_and_no_secret(preset, cap
     assert SECRET not in said
 
 
+async def test_a_failed_job_gives_the_error_in_its_log_last(preset, capsys):
+    log = ["Traceback (most recent call last):", f"ValueError: bad key {SECRET}", "shutting down"]
+    code = await followed(ClusterMonitor(log, job("FAILED", message="failed with exit code 1")), preset)
+    *_, reason, last = capsys.readouterr().err.strip().splitlines()
+    assert code == 1
+    assert reason.strip().startswith("reason: ValueError: bad key ")
+    assert SECRET not in reason
+    assert "job ppo-1 FAILED" in last
+
+
 def test_of_a_traceback_only_the_lines_around_its_frames_are_printed():
     trace = "Traceback (most recent call last):\n  File a\n    child = x\nFileNotFoundError: conda\nDuring handling …\n"
     message = f"runtime_env setup failed: it could not be made.\n[Node 10.0.0.1] {trace}{trace.replace('[', '')}ValueError: no conda here\n"

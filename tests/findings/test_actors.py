@@ -6,7 +6,7 @@ import pytest
 
 from cockpit.findings import Limits
 from cockpit.findings.actors import leaks, restart_loops
-from cockpit.model import Bundle, Cluster, Job, PlacementGroup
+from cockpit.model import Bundle, Cluster, Failure, Job, PlacementGroup
 from tests.findings.detection import FreshTracker, codes, detect, only
 from tests.world import NOW, actor, process, snapshot
 
@@ -48,6 +48,21 @@ def test_the_reported_duration_is_at_most_the_watched_time_and_ten_minutes():
     assert found.text == "Actor Rollout of job 02000000 was restarted 3 times in the last 3m05s"
     looks = [(seconds, 2 * (seconds // 100)) for seconds in range(0, 1300, 35)]
     assert {watched(*looks[:count])[0].text.partition(" in the last ")[2] for count in range(20, len(looks))} == {"10m00s"}
+
+
+def test_why_the_last_process_died_is_told_with_what_helps():
+    died = Failure(
+        actor(1).key, 3.0, text="X: y\nmore", cause="CUDA ran out of memory", known="x", remedy="use less", raised_at="a.py:3 in f"
+    )
+    looks = ((0, 0), (200, 1), (400, 2), (590, 3))
+    (found,) = watched(*looks, failures=(died,))
+    assert found.text == "Actor Rollout of job 02000000 was restarted 3 times in the last 9m50s: CUDA ran out of memory"
+    assert found.evidence[1:4] == ("its last process reported: X: y", "its last process reported: more", "raised at a.py:3 in f")
+    assert found.remedy.text == "use less; if it can't recover, kill the actor"
+    (unknown,) = watched(*looks, failures=(Failure(actor(1).key, 3.0, text="OddError: no"),))
+    assert unknown.text.endswith("in the last 9m50s: OddError: no")
+    (unread,) = watched(*looks, failures=(Failure(actor(1).key, 3.0, unread="no way there"),))
+    assert unread.text.endswith("in the last 9m50s")
 
 
 def running(seconds):

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
-from cockpit.findings.stalls import most_watts, stalled_jobs
-from cockpit.model import Cluster, Finding, Gpu, Hold, Host, Job, Process, Snapshot
+from cockpit.findings.stalls import jobs_with_still_gpus, most_watts, stalled_jobs
+from cockpit.model import Cluster, Failure, Finding, Gpu, Hold, Host, Job, Process, Snapshot
 from tests.findings.detection import codes, later, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot
 
@@ -220,3 +220,55 @@ def test_another_rays_log_for_a_job_of_the_same_name_does_not_count():
     assert only(found(replace(stall, hosts={"node1": beside}), 12), "job-stalled").level == "warning"
     alone = replace(host, wrote={"session_of_another_ray": {"train1": NOW}})
     assert "whether its log still grows is unknown" in only(found(replace(stall, hosts={"node1": alone}), 30), "job-stalled").text
+
+
+def reported(**more: Any) -> dict[str, Any]:
+    """What the log of the running job last reported."""
+    return {"failures": (Failure(JOB.key, **{"file": "job-driver-train1.log", **more}),)}
+
+
+def test_a_log_that_only_repeats_a_line_counts_as_silent():
+    repeats = reported(repeats='INFO: "GET /health HTTP/1.1" 200 OK', repeats_since=NOW - 12 * MINUTE)
+    told = only(found(world(*[IDLE] * 8, silent=0, **repeats), 12), "job-stalled")
+    assert told.level == "warning"
+    assert told.text.endswith(", and its log has only repeated one line for 12m00s")
+    assert told.evidence[-1] == 'job-driver-train1.log repeats: INFO: "GET /health HTTP/1.1" 200 OK'
+    assert found(world(*[IDLE] * 8, silent=0), 12) == ()
+
+
+def test_a_repetition_that_has_just_begun_does_not_make_a_log_silent():
+    repeats = reported(repeats="x", repeats_since=NOW - 2 * MINUTE)
+    assert found(world(*[IDLE] * 8, silent=0, **repeats), 12) == ()
+
+
+def test_what_the_log_last_reported_is_told_in_the_text_if_it_is_known_and_no_consequence():
+    facts = {"text": "X: y", "known": "x", "cause": "a peer is gone"}
+    told = only(found(world(*[IDLE] * 8, silent=12 * MINUTE, **reported(**facts)), 12), "job-stalled")
+    assert told.text.endswith("its log has not grown for 12m00s; its log last reported: a peer is gone")
+    assert told.evidence[-2:] == ("its log last reported: a peer is gone", "its log last reported: X: y")
+    hung = only(found(world(*[SPINS] * 8, silent=40 * MINUTE, **reported(**facts)), 40), "job-hung")
+    assert hung.text.endswith("; its log last reported: a peer is gone")
+
+
+@pytest.mark.parametrize("more", [{"known": None, "cause": None}, {"is_consequence": True}])
+def test_an_unknown_error_or_a_consequence_is_only_evidence(more: Facts):
+    facts = {"text": "X: y", "known": "x", "cause": "a peer is gone", **more}
+    told = only(found(world(*[IDLE] * 8, silent=12 * MINUTE, **reported(**facts)), 12), "job-stalled")
+    assert told.text.endswith("its log has not grown for 12m00s")
+    assert told.evidence[-1] == "its log last reported: X: y"
+
+
+def test_a_log_that_could_not_be_read_says_nothing_about_a_stall():
+    told = only(found(world(*[IDLE] * 8, silent=12 * MINUTE, **reported(unread="no way there")), 12), "job-stalled")
+    assert told.evidence[-1] == "job-driver-train1.log was last written 12m00s ago"
+
+
+def test_only_running_jobs_whose_gpus_are_all_known_to_be_still_are_worth_reading():
+    def keys(*gpus: Facts, **more: Any) -> list[str]:
+        return list(jobs_with_still_gpus(world(*gpus, **more)))
+
+    assert keys(IDLE, SPINS) == [JOB.key]
+    assert keys(IDLE, {"utilization": 40.0}) == []
+    assert keys(IDLE, {"utilization": None}) == []
+    assert keys(IDLE, job=replace(JOB, status="FAILED")) == []
+    assert keys() == []

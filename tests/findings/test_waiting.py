@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.findings import Limits
-from cockpit.model import DEADLOCK, Bundle, Fault, Job
+from cockpit.model import DEADLOCK, Bundle, Fault, Job, Remedy, StartTrouble
 from tests.findings.detection import FreshTracker, after_silence, detect, only
 from tests.findings.waits import ALONE, HELD, JOBS, NODE, group, seen, waits
 from tests.world import NOW, actor, node, snapshot
@@ -246,3 +247,37 @@ def test_an_earlier_deadlock_is_critical_at_once(assumed):
     wanted = [waits(number, 1, job=f"0{number}000000", at_least=True, wait="deadlock") for number in (1, 2)]
     (found,) = FreshTracker(Limits(), ALONE, assumed=assumed)(snapshot(actors=tuple(wanted), placement_groups=(), jobs=JOBS)).findings
     assert (found.code, found.level) == ("deadlock", "critical")
+
+
+PORTS = StartTrouble(
+    (waits().key,),
+    "node node1 has 4 worker ports (20000-20003) and all are taken",
+    "start Ray on node1 again with a wider range (`--min-worker-port`, `--max-worker-port`)",
+    fails=True,
+)
+BUILDS = StartTrouble(
+    (waits().key,),
+    "its runtime environment is being built on node1: pip install has written nothing since 11:08:39 by that host's clock",
+    "see whether its package index answers from node1; runtime_env_setup-02000000.log there has what it has done",
+    silent_since=NOW - 240,
+)
+
+
+def test_what_fails_at_its_start_is_a_warning_with_the_reason_and_the_remedy_of_the_logs():
+    found = only(seen(waits(why=PORTS.text, wait="starting"), starts=(PORTS,)), "actor-pending")
+    assert found.text == f"Actor Critic of job train2 waits: {PORTS.text}"
+    assert (found.level, found.remedy) == ("warning", Remedy(PORTS.remedy))
+    assert only(seen(waits(why=PORTS.text, wait="starting", seconds=12), starts=(PORTS,)), "actor-pending").level == "info"
+
+
+def test_what_is_being_built_is_an_info_with_for_how_long_it_has_said_nothing():
+    found = only(seen(waits(why=BUILDS.text, wait="starting"), starts=(BUILDS,)), "actor-pending")
+    assert (found.level, found.text) == ("info", f"Actor Critic of job train2 waits: {BUILDS.text} (4m00s)")
+    assert found.remedy == Remedy(BUILDS.remedy)
+
+
+def test_a_trouble_of_another_actor_changes_nothing():
+    other = replace(PORTS, about=(waits(2).key,))
+    found = only(seen(waits(why="its constructor is running", wait="starting"), starts=(other,)), "actor-pending")
+    assert found.level == "info"
+    assert "wider range" not in found.remedy.text

@@ -30,7 +30,7 @@ def serious_findings(watcher: Watcher) -> dict[str, tuple[str, str, str]]:
     return {each["code"]: (each["level"], each["subject"], each["text"]) for each in found}
 
 
-def found(watcher: Watcher, code: str, *words: str, level: str = "") -> Facts:
+def found(watcher: Watcher, code: str, *words: str, level: str = "", within: float = 120) -> Facts:
     """Waits for the finding with this code, these words and, if given, this level."""
 
     def match() -> Facts | None:
@@ -38,7 +38,7 @@ def found(watcher: Watcher, code: str, *words: str, level: str = "") -> Facts:
         return next((each for each in named if all(word in each["text"] for word in words) and level in ("", each["level"])), None)
 
     try:
-        return eventually(match, within=120) or {}
+        return eventually(match, within=within) or {}
     except AssertionError as error:
         raise AssertionError(f"no {code} with {words}: {watcher.now.get('findings')}, {watcher.now.get('faults')}") from error
 

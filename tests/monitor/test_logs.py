@@ -2,79 +2,22 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 import pytest
 from msgspec.structs import replace
 
-from cockpit.config.reach import HostEntry
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.actors import restart_loops
 from cockpit.model import Cluster, Job, PlacementGroup, Remedy
 from cockpit.monitor.logs import LogFinder
 from cockpit.sources.source import SourceError
+from tests.monitor.log_fakes import NODE1, NODE2, SESSION, Nodes, Probes, Selection
 from tests.world import actor, finding, node, process, snapshot
 
-NODE1, NODE2 = node(1).id, node(2).id
 NOW, BEFORE = "a1" * 28, "b2" * 28
-SESSION = "session_2026-11-21_01-17-58_164160_11638"
 
 
 def worker(pid=1001, suffix="out", which=NOW, job="02000000"):
     return f"worker-{which}-{job}-{pid}.{suffix}"
-
-
-class Nodes:
-    """Stands for Ray's client and its log files: the files of each node, with their lines."""
-
-    def __init__(self, **files):
-        self.files = {NODE1: {}, NODE2: {}}
-        self.error = None
-        self.asked = []
-
-    async def log_files(self):
-        if self.error:
-            raise self.error
-        return self
-
-    async def names(self, node, glob):
-        self.asked.append((node, glob))
-        return tuple(name for name in self.files[node] if fnmatchcase(name, glob))
-
-    async def read_end(self, node, name, lines):
-        return self.files[node][name][-lines:]
-
-    async def follow(self, node, name, lines, is_over):
-        yield self.files[node][name]
-        self.over = await is_over()
-
-    async def follow_log(self, job, lines):
-        yield [f"log of {job}"]
-
-
-class Probes:
-    """Stands for the pool of probes."""
-
-    local = "node1"
-
-    def __init__(self):
-        self.names, self.answers, self.asked = ("x",), (), []
-
-    async def ask(self, host, words, entry=None):
-        self.asked.append((host, *words))
-        if isinstance(self.names, SourceError):
-            raise self.names
-        return {"names": self.names}
-
-    async def listen(self, host, words, entry=None):
-        self.asked.append((host, *words))
-        for answer in self.answers:
-            yield answer
-
-
-class Selection:
-    def entry(self, node):
-        return HostEntry(node.title)
 
 
 class World:
@@ -126,6 +69,17 @@ async def test_while_an_actor_restarts_the_previous_logs_come_first(world):
     world.put(NODE2, worker(900, which=BEFORE), worker(900, "err", BEFORE))
     world.put(NODE1, "gcs_server.out", lines=[f"Actor {one.id} is failed on worker {BEFORE} at node {NODE2}, need_reschedule = 1"])
     assert await world.labels(one) == ["err-before", "out-before", "job"]
+
+
+async def test_the_log_with_the_error_comes_first_and_is_read_on_the_node_that_has_it(world):
+    world.put(NODE1, worker(), worker(suffix="err"))
+    world.put(NODE2, worker(900, "err", BEFORE), lines=["why it died"])
+    logs = await world.finder.logs_of(actor(1))
+    assert [log.label for log in world.finder.with_file(logs, worker(suffix="err"), NODE1)] == ["err", "out", "job"]
+    first, *others = world.finder.with_file(logs, worker(900, "err", BEFORE), NODE2)
+    assert (first.label, first.where, await lines_of(first)) == ("error", "node2", ["why it died"])
+    assert tuple(others) == logs
+    assert world.finder.with_file(logs, None, NODE2) == world.finder.with_file(logs, "gone.err", None) == logs
 
 
 async def test_an_unreadable_log_has_its_reason_and_the_others_can_be_read(world):

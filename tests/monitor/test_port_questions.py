@@ -13,7 +13,11 @@ from cockpit.sources.source import SourceError
 from tests.world import NOW, node, snapshot
 
 FAILED = Job(
-    "raysubmit_1", status="FAILED", ended=NOW, message="OSError: [Errno 98] Address already in use: port 29500", driver_node=node(1).id
+    "raysubmit_1",
+    status="FAILED",
+    ended=NOW,
+    message="DistNetworkError: bind to [::]:29500 (errno: 98 - Address already in use).",
+    driver_node=node(1).id,
 )
 ANSWER: dict[str, Any] = {"listeners": [{"pid": 7, "ticks": 5, "user": "alice", "command": "serve --api-key sk-1234567890abcdef1234"}]}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cockpit.model import Fault, Job, Snapshot
+from cockpit.model import Failure, Fault, Job, Snapshot
 from cockpit.recording.changes import events_between, has_news
 from tests import world
 
@@ -48,6 +48,19 @@ def test_a_job_begins_and_ends_in_the_state_that_shows_it():
     preamble = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n"
     ((*_, text),) = events(Snapshot(jobs=(RUNNING,)), Snapshot(jobs=(replace(FAILED, message=f"{preamble}step 7\nKeyError: 'x'"),)))
     assert text == "job train1 ended: FAILED: KeyError: 'x'"
+
+
+def test_what_the_log_of_a_failed_job_shows_later_is_an_event_unless_it_is_the_same():
+    job = replace(FAILED, message="failed with exit code 1")
+    before, failure = Snapshot(jobs=(job,)), Failure(job.key, job.ended, text="ValueError: x", cause="The batch is too large")
+    assert events(before, Snapshot(jobs=(job,), failures=(failure,))) == [
+        (9.0, "job", "end", "critical", "job train1 failed: The batch is too large")
+    ]
+    same = replace(failure, text="failed with exit code 1", cause=None)
+    assert events(before, Snapshot(jobs=(job,), failures=(same,))) == []
+    assert events(Snapshot(jobs=(job,), failures=(failure,)), Snapshot(jobs=(job,), failures=(failure,))) == []
+    ((*_, text),) = events(Snapshot(jobs=(RUNNING,)), Snapshot(jobs=(job,), failures=(failure,)))
+    assert text == "job train1 ended: FAILED: The batch is too large"
 
 
 def test_a_job_between_two_snapshots_has_begin_and_end_and_jobs_of_the_first_have_none():

@@ -38,7 +38,7 @@ PARSED = (
     "cockpit status", "cockpit status --at TIME", "cockpit status --watch", "cockpit watch",
     "ray", "ray get-auth-token", "ray job submit", "ray list", "ray logs", "ray start --temp-dir=…", "ray start", "ray start --head",
     "ray start --head --temp-dir=…$USER", "--num-cpus", "--labels",
-    "--dashboard-agent-listen-port", "--entrypoint-num-cpus", "--entrypoint-num-gpus",
+    "--min-worker-port", "--max-worker-port", "--dashboard-agent-listen-port", "--entrypoint-num-cpus", "--entrypoint-num-gpus",
     "nvidia-smi", "nvidia-smi -L", "nvidia-smi -i … -pl …", "nvidia-smi -i … -rac", "nvidia-smi -i … -rgc", "nvidia-smi -q",
     "nvidia-smi -q -d CLOCK,PERFORMANCE", "nvidia-smi -q -d ECC", "nvidia-smi -q -d PERFORMANCE", "nvidia-smi -q -d POWER",
     "nvidia-smi -q -d ROW_REMAPPER", "nvidia-smi -r -i …", "nvidia-smi dmon -s pu", "nvidia-smi nvlink -e", "nvidia-smi nvlink -s",

@@ -97,6 +97,8 @@ def test_ray_reads_its_commands(form: str):
         ("--num-cpus", ("start",)),
         ("--num-gpus", ("start",)),
         ("--labels", ("start",)),
+        ("--min-worker-port", ("start",)),
+        ("--max-worker-port", ("start",)),
         ("--dashboard-agent-listen-port", ("start",)),
         ("--entrypoint-num-cpus", ("job", "submit")),
         ("--entrypoint-num-gpus", ("job", "submit")),

@@ -5,6 +5,8 @@ from unicodedata import category
 import pytest
 from msgspec.structs import replace
 
+from cockpit.findings import FindingTracker, Limits
+from cockpit.findings.jobs import failed_jobs
 from cockpit.model import (
     Amount,
     Bundle,
@@ -54,6 +56,41 @@ def test_the_status_is_readable_at_a_glance():
         "RUNNING ppo-7b for 15m00s: python -m openrlhf.cli.train_ppo_ray",
     ):
         assert fact in text
+
+
+def test_of_many_failed_jobs_the_newest_come_first_each_with_its_reason_and_equal_ones_in_one_line():
+    odd = (
+        "Ant",
+        "Bee",
+        "Cat",
+        "Dog",
+        "Elk",
+        "Fox",
+        "Gnu",
+        "Hen",
+        "Ibis",
+        "Jay",
+        "Kiwi",
+        "Lynx",
+        "Mole",
+        "Newt",
+        "Owl",
+        "Pug",
+        "Rat",
+        "Seal",
+    )
+    texts = [*(f"{name}Error: boom" for name in odd), *(f"ValueError: batch {number} is odd" for number in range(11))]
+    jobs = tuple(
+        Job(
+            f"job{number}", f"{number:08x}", f"job{number}", "FAILED", f"python {number}.py", NOW - 900, NOW - number - 1, text, exit_code=1
+        )
+        for number, text in enumerate(texts)
+    )
+    world = snapshot(jobs=jobs, nodes=(), actors=(), placement_groups=(), processes=(), sessions=(), faults=(), findings=())
+    lines = status_text(FindingTracker(Limits(), [failed_jobs], assumed=60.0)(world)).splitlines()
+    failures = [line for line in lines if line.startswith("WARNING ")]
+    assert [line.split("Error")[0].removeprefix("WARNING ") for line in failures] == [*odd, "Value"]
+    assert "job job18 and 10 other jobs failed" in failures[-1]
 
 
 def test_gpus_not_given_to_a_raylet_are_listed_below_the_nodes():

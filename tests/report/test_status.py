@@ -9,7 +9,7 @@ import pytest
 
 from cockpit.config.document import json_schema
 from cockpit.findings import DETECTORS, FindingTracker, Limits
-from cockpit.model import Cluster, Disk, Fault, Finding, Hold, HostMemory, Job, PlacementGroup, Remedy, Session, Snapshot
+from cockpit.model import Cluster, Disk, Failure, Fault, Finding, Hold, HostMemory, Job, PlacementGroup, Remedy, Session, Snapshot
 from cockpit.report import status
 from cockpit.report.status import CRITICAL, NO_ANSWER, OK, WARNING, Status, exit_code, export, status_json
 from tests.world import GIB, NOW, actor, node, process, snapshot
@@ -34,7 +34,8 @@ CONTRACT = {
     "placement_groups": {"id": TEXT, "name": TEXT, "state": TEXT, "strategy": TEXT, "bundles": MANY, "job": TEXT, "waiting": NUMBER,
                          "why": TEXT, "wait": TEXT},
     "placement_groups.bundles": {"needs": dict, "node": (str, type(None))},
-    "jobs": {"id": TEXT, "status": TEXT, "entrypoint": TEXT, "started": NUMBER, "ended": NUMBER, "message": TEXT},
+    "jobs": {"id": TEXT, "status": TEXT, "entrypoint": TEXT, "started": NUMBER, "ended": NUMBER, "message": TEXT, "reason": TEXT,
+             "failure": (dict, type(None))},
     "processes": {"host": TEXT, "pid": WHOLE, "started": NUMBER, "parent": WHOLE, "user": TEXT, "command": TEXT, "rss": WHOLE,
                   "gpus": MANY, "kind": TEXT, "why": MANY, "job": TEXT, "actor": TEXT, "session": TEXT},
     "processes.gpus": {"index": WHOLE, "memory": WHOLE},
@@ -103,6 +104,42 @@ def test_pending_lists_waiting_and_restarting_actors_only():
     states = [each["state"] for each in told()["actors"]["pending"]]
     assert sorted(set(states)) == ["PENDING_CREATION", "RESTARTING"]
     assert len(states) == 5
+
+
+def test_a_failed_job_has_its_reason_and_the_error_that_caused_it():
+    failed = Job("a", "01000000", "a", "FAILED", ended=NOW, message="exit code 1", driver_node=node(1).id)
+    failure = Failure(
+        "job:a",
+        NOW,
+        text="CUDA out of memory",
+        file="worker-1.err",
+        known="cuda-oom",
+        cause="GPU memory is full",
+        rank=3,
+        pid=7,
+        also=30,
+        raised_at="a.py:1 in f",
+    )
+    job = told(snapshot(jobs=(failed,), failures=(failure,)))["jobs"][0]
+    assert job["reason"] == "GPU memory is full"
+    assert job["failure"] == {
+        "text": "CUDA out of memory",
+        "cause": "GPU memory is full",
+        "known": "cuda-oom",
+        "remedy": None,
+        "raised_at": "a.py:1 in f",
+        "node": node(1).id,
+        "pid": 7,
+        "rank": 3,
+        "also": 30,
+        "others": None,
+        "file": "worker-1.err",
+    }
+    runs, unknown = told(snapshot(jobs=(Job("b", status="RUNNING", message="Job is currently running."), Job("c", status="FAILED"))))[
+        "jobs"
+    ]
+    assert (runs["reason"], runs["failure"]) == (None, None)
+    assert (unknown["reason"], unknown["failure"]) == (None, None)
 
 
 def test_text_from_the_cluster_is_unchanged_in_json():

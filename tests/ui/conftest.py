@@ -129,6 +129,9 @@ class Logs:
             raise self.found
         return self.found or (self.job_log(thing),)
 
+    def with_file(self, logs, file, node):
+        return tuple(sorted(logs, key=lambda log: log.file != file))
+
     async def logs_about(self, finding, things):
         self.asked.append((finding, things))
         return self.found or (self.log("err"),)

@@ -9,7 +9,8 @@ from rich.cells import cell_len
 
 from cockpit.ui.folding import fold_text
 
-TEXTS = st.text(st.sampled_from("ab 漢字\u0301\u200d👩"))
+TEXTS = st.text(st.sampled_from("ab 漢字\u0301👩"))
+"""Clean texts: `clean` replaces joiners, which rich measures as nothing."""
 
 
 @given(TEXTS, st.integers(1, 30), st.none() | st.integers(1, 9), st.integers(0, 6))

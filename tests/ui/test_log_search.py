@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cockpit.ui.log_colours import strip_sequences
 from cockpit.ui.log_lines import LogLines
-from cockpit.ui.log_search import LineSearch, LogSearches
+from cockpit.ui.log_search import LineSearch, LogSearches, QuoteSearch
 from tests.ui.logs import numbered, shown, texts, until
 
 PIECES = st.sampled_from(["er", "ror", "ERROR", " ", "\x1b[31m", "\x1b[0m", "\x1b]0;error\x07", "\x1b[", "\x1b", "\r", "é", "ß"])
@@ -196,6 +196,22 @@ async def test_a_search_goes_through_the_lines_of_the_filter_alone() -> None:
 # Marks
 
 
+@pytest.mark.parametrize(
+    ("quote", "line", "is_found"),
+    [
+        ("ValueError: bad batch", "(Worker pid=7) \x1b[36mValueError:  bad\tbatch\x1b[0m", True),
+        ("login with token=••• failed", "login with token=hf_abc failed", True),
+        ("login with token=••• failed", "failed: login with token=hf_abc", False),
+        ("a long line that is c…", "a long line that is cut somewhere", True),
+        ("bell \N{REPLACEMENT CHARACTER} rings", "bell \x07 rings", True),
+        ("•••", "anything", False),
+        ("ValueError: bad batch", "ValueError: good batch", False),
+    ],
+)
+def test_a_quote_finds_its_line_however_it_was_cleaned(quote: str, line: str, is_found: bool) -> None:
+    assert found(log_of(["other", line]), QuoteSearch([quote])) == [1] * is_found
+
+
 async def test_a_log_with_marks_opens_at_the_last_marked_line() -> None:
     async with shown() as (view, pilot):
         view.mark(["line 30", "line 60\n", ""])
@@ -223,12 +239,22 @@ async def test_marked_lines_have_a_sign_and_a_colour_and_the_others_stand_below_
         assert texts(view)[:3] == [" fine", "▌a boom and", "▌ more"]
 
 
+async def test_a_marked_line_that_is_longer_than_the_screen_is_shown_from_its_begin() -> None:
+    line = "ValueError: " + "x" * 100
+    async with shown(size=(40, 5)) as (view, _):
+        view.mark([line])
+        view.extend([*numbered(10), line, *numbered(10)])
+        await until(lambda: "marked line 1 of 1" in view.status)
+        assert any(text.startswith("▌ValueError: xxx") for text in texts(view))
+
+
 async def test_a_log_whose_marks_are_not_there_follows_and_says_so() -> None:
     async with shown() as (view, _):
         view.mark(["nowhere"])
-        assert view.status == "0 lines · following"
+        assert (view.status, view.note) == ("0 lines · following", "")
         view.extend(numbered(100))
-        await until(lambda: view.status == "100 lines · the finding's lines are not among those read · following")
+        await until(lambda: view.note == "The line of the error is not among the 100 lines here")
+        assert view.status == "100 lines · following"
         assert texts(view)[-1] == " line 99"
 
 

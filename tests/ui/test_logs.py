@@ -7,13 +7,14 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from cockpit.model import Actor, Finding, Job, Node, PlacementGroup
+from cockpit.model import Actor, Failure, Finding, Job, Node, PlacementGroup
 from cockpit.sources.source import SourceError
+from cockpit.ui.log_place import place_of
+from cockpit.ui.log_view import LogView
 from cockpit.ui.pages.details import detail_of
-from cockpit.ui.screens.live import find_quotes
 from cockpit.ui.screens.log import LogScreen
 from tests.ui.screen import at, pages_of, press, running, shown, table_of, until
-from tests.world import actor, finding, node, process, snapshot
+from tests.world import NOW, actor, finding, node, process, snapshot
 
 
 def is_open(app):
@@ -75,37 +76,76 @@ async def test_on_the_page_of_a_thing_its_own_log_is_opened(make, keys, kind):
         assert {type(thing) for thing in app.monitor.logs.asked} == {kind}
 
 
-async def test_a_findings_log_is_that_of_what_it_is_about_in_its_own_order_with_its_quotes(make):
-    job = Job("ppo-7b", "02000000", "ppo-7b", "FAILED")
-    found = finding(
-        code="job-failed",
-        about=(job.key, node(2).key),
-        evidence=("RuntimeError: NCCL timed out", "`ray job logs ppo-7b` shows the whole log"),
-    )
-    app = make(snapshot(findings=(found,), jobs=(job,)))
-    app.monitor.logs.found = (app.monitor.logs.log("job", ["RuntimeError: NCCL timed out"]),)
+async def test_a_findings_log_is_that_of_what_it_is_about_in_its_own_order_opened_at_its_error(make):
+    job = Job("ppo-7b", "02000000", "ppo-7b", "FAILED", ended=NOW)
+    found = finding(code="job-failed", about=(job.key, node(2).key), evidence=("RuntimeError: NCCL timed out",))
+    failure = Failure(job.key, NOW, text="RuntimeError: NCCL timed out\nrank 3", file="worker-1.err")
+    app = make(snapshot(findings=(found,), jobs=(job,), failures=(failure,)))
+    logs = app.monitor.logs
+    logs.found = (logs.log("job"), logs.log("err", ["RuntimeError: NCCL timed out"], file="worker-1.err"))
     async with app.run_test(size=(160, 40)) as pilot:
         screen = await opened(app, pilot, "6", "l")
-        about, things = app.monitor.logs.asked[0]
+        about, things = logs.asked[0]
         assert isinstance(about, Finding)
         assert [thing.key for thing in things] == [job.key, node(2).key]
         assert screen.marks == ("RuntimeError: NCCL timed out",)
+        assert screen.log_open.label == "err"
+        await until(pilot, lambda: "▌RuntimeError: NCCL timed out" in shown(app))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+async def test_the_log_of_a_failed_job_opens_at_its_error_with_what_was_written_before_above_it(make, size):
+    job = Job("ppo-7b", "02000000", "ppo-7b", "FAILED", ended=NOW)
+    app = make(snapshot(jobs=(job,), failures=(Failure(job.key, NOW, text="ValueError: no step", file="job-driver-ppo-7b.log"),)))
+    before, after = [f"step {number}" for number in range(400)], [f"INFO shutdown {number}" for number in range(400)]
+    app.monitor.logs.batches = [[*before, "\x1b[31mValueError:  no step\x1b[0m"], after]
+    async with app.run_test(size=size) as pilot:
+        await opened(app, pilot, "5", "l")
+        await until(pilot, lambda: "INFO shutdown 1" in shown(app) and "step 399" in shown(app))
+        view = app.screen.query_one(LogView)
+        drawn = [view.render_line(y).text.rstrip() for y in range(view.size.height)]
+        assert drawn.index("▌ValueError:  no step") == view.size.height // 3 - 1
+        assert not app.screen.query_one("#note").display
+        await press(pilot, "slash", *"shutdown 399", "enter", then=lambda: "INFO shutdown 399" in shown(app))
+        await press(pilot, "escape", "n", then=lambda: "▌ValueError:  no step" in shown(app))
+
+
+async def test_an_error_that_is_not_among_the_lines_that_were_read_is_said_in_a_line_of_its_own(make):
+    job = Job("ppo-7b", "02000000", "ppo-7b", "FAILED", ended=NOW)
+    app = make(snapshot(jobs=(job,), failures=(Failure(job.key, NOW, text="ValueError: no step"),)))
+    app.monitor.logs.batches = [["step 1", "step 2"]]
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(app, pilot, "5", "l")
+        await until(pilot, lambda: "The line of the error is not among the 2 lines here" in shown(app))
 
 
 @pytest.mark.parametrize(
-    ("thing", "quotes"),
+    ("thing", "marks"),
     [
-        (finding(code="job-failed", evidence=("RuntimeError: NCCL timed out",)), ("RuntimeError: NCCL timed out",)),
-        (
-            finding(code="job-failed", evidence=("short", "`dmesg -T` shows all of it", "a line that is long enough")),
-            ("a line that is long enough",),
-        ),
-        (finding(code="actor-restarting", evidence=("actor actor1: restarted 3 times in the last 3m05s",)), ()),
-        (actor(1), ()),
+        (finding(code="job-failed", about=("job:a",)), ("ValueError: x",)),
+        (finding(code="actor-restarting", about=(actor(1).key,)), ("torch.OutOfMemoryError: CUDA",)),
+        (finding(code="job-stalled", about=("job:b",)), ("queue is empty",)),
+        (finding(code="gpu-lags", about=("job:a",)), ()),
+        (actor(1), ("torch.OutOfMemoryError: CUDA",)),
+        (actor(2), ()),
+        (node(1), ()),
     ],
 )
-def test_only_a_finding_that_quotes_a_log_has_lines_to_be_marked_in_it(thing, quotes):
-    assert find_quotes(thing) == quotes
+def test_the_place_of_a_log_is_that_of_the_failure(thing, marks):
+    jobs = (Job("a", "01000000", "a", "FAILED", ended=NOW), Job("b", "02000000", "b", "RUNNING"))
+    failures = (
+        Failure("job:a", NOW, text="ValueError: x\nmore"),
+        Failure("job:b", text="queue is empty"),
+        Failure(actor(1).key, 2.0, text="torch.OutOfMemoryError: CUDA"),
+    )
+    world = snapshot(jobs=jobs, actors=(actor(1), actor(2)), failures=failures)
+    assert place_of(thing, world).marks == marks
+
+
+def test_a_cause_in_cockpits_own_words_is_looked_for_in_no_log():
+    job = Job("a", "01000000", "a", "FAILED", ended=NOW)
+    failure = Failure(job.key, NOW, text="Ray killed it", cause="Ray killed it")
+    assert place_of(job, snapshot(jobs=(job,), failures=(failure,))).marks == ()
 
 
 async def test_where_there_is_no_log_one_sentence_says_why(make):

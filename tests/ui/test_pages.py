@@ -9,6 +9,7 @@ from cockpit.model import (
     Cluster,
     Demand,
     Disk,
+    Failure,
     Fault,
     FilledDisk,
     Filler,
@@ -471,6 +472,58 @@ def test_jobs_that_run_come_first_then_the_newest_and_unknown_facts_are_dashes()
     found = rows(JobsPage(), "jobs", jobs=of)
     assert [row["JOBS"] for row in found] == ["runs", "new", "old", "odd"]
     assert [found[-1][title] for title in ("STARTED", "RUNTIME", "ENTRYPOINT")] == ["–", "–", "–"]
+
+
+def test_a_failed_job_has_its_reason_and_a_running_one_only_what_is_news():
+    failure = Failure("job:bad", NOW, text="ValueError: x", cause="The batch is too large")
+    jobs = (
+        Job("bad", status="FAILED", ended=NOW, message="exit code 1"),
+        Job("runs", status="RUNNING", message="Job is currently running."),
+        Job("waits", status="PENDING", message="Job has not started yet. It may be waiting for resources."),
+    )
+    found = {row["JOBS"]: row["REASON"] for row in rows(JobsPage(), "jobs", jobs=jobs, failures=(failure,))}
+    assert found == {
+        "bad": "The batch is too large",
+        "runs": "",
+        "waits": "Job has not started yet. It may be waiting for resources.",
+    }
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_reason_of_a_failed_job_has_room_on_a_narrow_screen(width):
+    (section, *_) = JobsPage().sections(view(jobs=(Job("bad", status="FAILED", ended=NOW, message="ValueError: x"),)))
+    widths = {column.title: cells for column, cells in fit_columns(section.columns, width)}
+    assert widths["REASON"] >= 22
+
+
+def test_the_page_of_a_failed_job_tells_what_its_log_shows():
+    failure = Failure(
+        "job:bad",
+        NOW,
+        text="torch.OutOfMemoryError: CUDA out of memory",
+        cause="GPU memory is full",
+        remedy="use a smaller batch",
+        raised_at="trainer.py:210 in fit",
+        ip="10.0.0.2",
+        pid=77,
+        rank=3,
+        also=30,
+        others="NCCL timeout",
+        others_count=31,
+        earlier_s=4.0,
+    )
+    bad = Job("bad", status="FAILED", ended=NOW, exit_code=1)
+    shown = told(detail_of(bad), view(jobs=(bad,), failures=(failure,)))
+    assert shown["reason"] == "GPU memory is full"
+    assert shown["error"] == "torch.OutOfMemoryError: CUDA out of memory"
+    assert shown["raised at"] == "trainer.py:210 in fit"
+    assert shown["reported by"] == "rank 3 pid 77 on node2"
+    assert shown["also by"] == "30 other processes"
+    assert shown["others report"] == "NCCL timeout (31 processes, 4 s later)"
+    assert shown["what to do"] == "use a smaller batch"
+    unread = told(detail_of(bad), view(jobs=(bad,), failures=(Failure("job:bad", NOW, unread="no such file"),)))
+    assert (unread["reason"], unread["its log"]) == ("its log shows none", "was not read: no such file")
+    assert "reason" not in told(detail_of(Job("x", status="RUNNING")), view(jobs=(Job("x", status="RUNNING"),)))
 
 
 def test_a_process_that_cannot_be_seen_is_dashes_and_a_session_may_be_unknown():

@@ -44,9 +44,9 @@ class _Gatherer:
         self.titles: dict[str, str] = {}
         """Titles of hosts on which a source failed, by name."""
         self.jobs: dict[tuple[str | None, str], Job] = {}
-        self.reasons: dict[tuple[str | None, str], str | None] = {}
-        """By session and job, why it failed."""
         """By Ray session and key."""
+        self.reasons: dict[tuple[str | None, str], str] = {}
+        """By Ray session and key: why the job failed."""
         self.related: set[str] = set()
         """Keys of things that belong to `job`."""
 
@@ -60,8 +60,10 @@ class _Gatherer:
         for job in snapshot.jobs or ():
             if (key := (self.usage.last.session, job.key)) in self.jobs or len(self.jobs) < MAX_JOBS:
                 self.jobs[key] = job
-                if job.status == "FAILED":
-                    self.reasons[key] = last_reason(job, snapshot) or None
+                # What its log shows is known some seconds after its end, and forgotten some hours later.
+                has_read = any(failure.about == job.key and failure.text for failure in snapshot.failures)
+                if job.status == "FAILED" and (has_read or key not in self.reasons) and (reason := last_reason(job, snapshot)):
+                    self.reasons[key] = reason
         if (name := self.job) is None:
             return
         # Things that belong to the only job of the report.

@@ -20,6 +20,8 @@ ENDED_STATUSES = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
 LOG_LINES = 5000
+MAX_END_BYTES = 8 << 20
+"""Of the end of a file; of a longer end, as of one long line, this much is kept."""
 AGENT_TIMEOUT_S = 6.0
 """The time that Ray's agent on a node has for an answer. After that, the probe of the host is asked."""
 
@@ -100,13 +102,24 @@ class LogFiles:
             raise SourceError(f"Ray at {self._dashboard.shown} lists no logs of node {node[:8]}")
         return tuple(name for names in data.result.values() for name in names)
 
-    async def read_end(self, node: str, name: str, lines: int) -> list[str]:
-        """The last `lines` lines of a file."""
+    async def read_end(self, node: str, name: str, lines: int, most_bytes: int = MAX_END_BYTES) -> list[str]:
+        """The last `lines` lines of a file, as far as they are in its last `most_bytes`."""
         self._refuse_old()
+        is_cut = False
+
+        def keep_end(body: bytearray) -> None:
+            nonlocal is_cut
+            if len(body) > 2 * most_bytes:
+                is_cut = True
+                del body[:-most_bytes]
+
         params: Params = {"node_id": node, "filename": name, "lines": lines, "format": "text", "timeout": int(AGENT_TIMEOUT_S)}
         path = "/api/v0/logs/file"
-        body = await self._dashboard.get(path, timeout=2 * AGENT_TIMEOUT_S, endpoint=f"{path} {node}", params=params)
-        return without_error_mark(body, self._dashboard.shown).decode("utf-8", "replace").splitlines()
+        body = await self._dashboard.get(path, timeout=2 * AGENT_TIMEOUT_S, endpoint=f"{path} {node}", params=params, take=keep_end)
+        if not is_cut:
+            without_error_mark(body, self._dashboard.shown)
+        found = body[-most_bytes:].decode("utf-8", "replace").split("\n")
+        return found[:-1] if not found[-1] else found
 
     async def follow(self, node: str, name: str, lines: int, is_over: Callable[[], Awaitable[bool]]) -> AsyncIterator[list[str]]:
         """A file that was just listed, in batches of raw lines, from its last `lines` until `is_over` is true and all is read."""

@@ -9,12 +9,13 @@ import msgspec
 
 from cockpit.check.preset_list import PresetEntry, hide_secrets
 from cockpit.findings.engine_timeout import LIMIT_WORDS, deadline_words, find_deadline
+from cockpit.findings.failures import failure_of, reason_of
 from cockpit.findings.waiting import REMEDIES
 from cockpit.model import Actor, Bundle, Demand, Fault, Finding, Job, Node, PlacementGroup, Process, Session
 from cockpit.placement import needs_words
 from cockpit.report.grouping import bundles_words
 from cockpit.report.usage import usage_pairs
-from cockpit.text import UNKNOWN, size
+from cockpit.text import UNKNOWN, plural, size
 from cockpit.ui import cells
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, actor_search, number_column, process_search, reason_column
 from cockpit.ui.findings import POOLS
@@ -181,11 +182,37 @@ def processes_section(key: str, title: str, rows: list[Process], nothing: str) -
     return Section(key, title, columns, rows, nothing, process_search)
 
 
+def _failure_pairs(job: Job, view: View) -> Pairs:
+    """Why a job failed: what its log shows, where it was raised, who else reports it, and what helps."""
+    failure = failure_of(job, view.snapshot)
+    yield "reason", (reason := reason_of(failure)) or "its log shows none"
+    if failure.text and failure.text != reason:
+        yield "error", failure.text
+    if failure.raised_at:
+        yield "raised at", failure.raised_at
+    rank = f"rank {failure.rank}" if failure.rank is not None else ""
+    pid = f"pid {failure.pid}" if failure.pid is not None else ""
+    node = f"on {view.node_title(failure.node)}" if failure.node and (rank or pid) else ""
+    if reported := " ".join(filter(None, (rank, pid, node))):
+        yield "reported by", reported
+    if failure.also:
+        yield "also by", plural(failure.also, "other process", "other processes")
+    if failure.others:
+        later = f", {failure.earlier_s:.0f} s later" if failure.earlier_s else ""
+        yield "others report", f"{failure.others} ({plural(failure.others_count, 'process', 'processes')}{later})"
+    if failure.remedy:
+        yield "what to do", failure.remedy
+    if failure.unread:
+        yield "its log", f"was not read: {failure.unread}"
+
+
 def job_sections(job: Job, view: View) -> Sequence[Section[Any]]:
     """The sections of a job: its facts, GPU-hours, groups, actors and processes."""
 
     def pairs() -> Pairs:
         yield "status", cells.state(job.status, view)
+        if job.status == "FAILED":
+            yield from _failure_pairs(job, view)
         yield "id in Ray", f"{job.job or 'no driver has connected yet'}{'' if job.submission else '  (not submitted)'}"
         yield "entrypoint", job.entrypoint or UNKNOWN
         yield "started", cells.moment(job.started, view)
@@ -195,7 +222,7 @@ def job_sections(job: Job, view: View) -> Sequence[Section[Any]]:
         if job.exit_code is not None:
             yield "exit code", str(job.exit_code)
         if job.error_type:
-            yield "error", ((job.error_type, "bad"),)
+            yield "error type", job.error_type
         yield "message", job.message or UNKNOWN
 
     def own(things: Iterable[Thing] | None) -> list[Thing] | None:

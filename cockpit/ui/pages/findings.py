@@ -69,7 +69,8 @@ def _section(key: str, title: str, rows: Sequence[Finding] | None, nothing: str 
         Column(
             "KEY", 5, lambda finding, view: ((next_steps(finding, has_actions=view.actions, past=view.ago is not None)[0].key, "accent"),)
         ),
-        text_column("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2, name=True),
+        # It does not grow: the sentence has the room, which begins with what is wrong; a long id would push it aside.
+        Column("ABOUT", 16, lambda finding, _: finding.subject, lambda finding, _: finding.subject, cut="middle", rank=1, fold=2),
         Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section(key, title, columns, rows, nothing, _search, lambda finding, _: finding.seen is not None, unknown="unknown yet")

@@ -12,7 +12,7 @@ from cockpit.report.usage import gpu_hours, idle_words
 from cockpit.text import UNKNOWN, age, count, ratio, share_percent
 from cockpit.ui import cells
 from cockpit.ui.columns import age_column, number_column, text_column
-from cockpit.ui.section import MAX_TEXT_LINES, Column, Item, Page, Row, Section
+from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Item, Page, Row, Section
 from cockpit.ui.view import View
 from cockpit.usage import HourSums, UserUsage
 
@@ -45,17 +45,20 @@ def _jobs_section(rows: list[Job] | None) -> Section[Job]:
     def entrypoint(job: Job, _: View) -> str | None:
         return shorten_command(job.entrypoint) if job.entrypoint else None
 
+    def reason(job: Job, view: View) -> Cell:
+        return ((last_reason(job, view.snapshot), "" if job.status == "FAILED" else "dim"),)
+
     columns: tuple[Column[Job], ...] = (
         text_column("JOBS", 22, lambda job, _: job.id, name=True),
         Column("STATUS", 11, lambda job, view: cells.state(job.status, view), sort=lambda job, _: job.status),
-        age_column("STARTED", 7, lambda job, _: job.started, rank=3),
+        age_column("STARTED", 7, lambda job, _: job.started, rank=4),
         number_column("RUNTIME", 7, cells.run_seconds, age),
-        Column("GPU MEM", 7, gpu_memory, sort=cells.job_memory_bytes, right=True, rank=1),
+        Column("GPU MEM", 7, gpu_memory, sort=cells.job_memory_bytes, right=True, rank=3),
         Column("GPUS", 5, gpus, sort=gpus_now, right=True),
-        number_column("GPU-H", 6, lambda job, view: sums(job, view).had, lambda seconds: gpu_hours(seconds) if seconds else "", rank=4),
-        _busy_column(sums, rank=5),
-        text_column("ENTRYPOINT", 18, entrypoint, grow=True, fold=MAX_TEXT_LINES),
-        Column("REASON", 18, lambda job, view: ((last_reason(job, view.snapshot), "dim"),), rank=2, grow=True, fold=MAX_TEXT_LINES),
+        number_column("GPU-H", 6, lambda job, view: sums(job, view).had, lambda seconds: gpu_hours(seconds) if seconds else "", rank=5),
+        _busy_column(sums, rank=6),
+        Column("REASON", 22, reason, rank=1, grow=True, fold=MAX_TEXT_LINES),
+        text_column("ENTRYPOINT", 18, entrypoint, rank=2, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section(
         "jobs",

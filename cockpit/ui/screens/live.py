@@ -32,6 +32,7 @@ from cockpit.text import plural
 from cockpit.ui import cells
 from cockpit.ui.footer import KeyPlace
 from cockpit.ui.keys import rank
+from cockpit.ui.log_place import place_of
 from cockpit.ui.log_tails import LogTails
 from cockpit.ui.notices import await_with_notice, show_notice, showing_failures
 from cockpit.ui.pages.actors import ActorsPage
@@ -56,10 +57,6 @@ AGE_REDRAW_AFTER_S: Final = 6.0
 """Seconds without a new snapshot after which ages are drawn again. Longer than the pause between two snapshots of a large cluster."""
 TICK_INTERVAL_S: Final = 2.0
 """Seconds between two checks for work that is due."""
-CODES_WITH_QUOTES: Final = frozenset({"job-failed"})
-"""Codes of findings that quote lines of a log."""
-MIN_QUOTE_CHARS: Final = 12
-"""Shortest line of evidence that is specific enough to be searched in a log."""
 MIN_SIGHT_S: Final = 0.3
 """Seconds for which a thing must be visible before its log is read. So moving the cursor over a row sends no request to Ray."""
 
@@ -415,7 +412,8 @@ class LiveScreen(Screen[None]):
         with showing_failures(self):
             found = await await_with_notice(self, search, "Looking for its log …")
             if page is self.page_view.page and self.is_active:  # not if the user has left the page meanwhile
-                self._open_log(thing, found, find_quotes(thing))
+                place = place_of(thing, self.snapshot)
+                self._open_log(thing, logs.with_file(found, place.file, place.node), place.marks)
 
     def _open_log(self, thing: Any, logs: tuple[Log, ...], marks: tuple[str, ...] = ()) -> None:
         from cockpit.ui.screens.log import LogScreen
@@ -545,12 +543,6 @@ class LiveScreen(Screen[None]):
         except InputError as error:
             show_notice(self, str(error), "warning")
         self._refresh_presets(now=True)
-
-
-def find_quotes(thing: Any) -> tuple[str, ...]:
-    """The log lines that a finding quotes, without commands. Only findings in `CODES_WITH_QUOTES` quote logs."""
-    lines = thing.evidence if isinstance(thing, Finding) and thing.code in CODES_WITH_QUOTES else ()
-    return tuple(line for line in lines if len(line) >= MIN_QUOTE_CHARS and not line.startswith("`"))
 
 
 def _is_same(target: Target, thing: Any) -> bool:

@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Label
 
+from cockpit.monitor.failure_reader import MAX_LOG_LINES
 from cockpit.monitor.logs import Log
 from cockpit.sources.ray.log_files import LOG_LINES
 from cockpit.sources.source import SourceError
@@ -52,6 +53,7 @@ class LogScreen(Screen[None]):
     CSS = """
     LogScreen { background: $background; }
     LogScreen Label { width: 100%; background: $panel; padding: 0 1; }
+    LogScreen #note { color: $text-warning; display: none; }
     LogScreen Horizontal { height: 1; display: none; background: $panel; padding: 0 1; }
     LogScreen Horizontal Label { width: 2; padding: 0; color: $text-accent; }
     LogScreen Input { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
@@ -70,7 +72,7 @@ class LogScreen(Screen[None]):
     def __init__(
         self, subject: str, logs: Sequence[Log], clock: Callable[[], float], *, marks: tuple[str, ...] = (), ascii: bool = False
     ) -> None:
-        """Opens the first of `logs`. `marks`: quoted texts whose lines are marked in the log."""
+        """Opens the first of `logs`. `marks`: quoted texts whose lines are marked in the log; it opens at the last of these lines."""
         super().__init__()
         self.subject, self.logs, self.marks, self._clock, self._ascii = subject, tuple(logs), marks, clock, ascii
         self._log_number = 0
@@ -89,6 +91,7 @@ class LogScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield Label(id="title")
         yield Label(id="choices")
+        yield Label(id="note")
         yield LogView(ascii=self._ascii)
         for sign, kind, words in PROMPTS:
             with Horizontal(id=f"{kind}-prompt"):
@@ -128,7 +131,7 @@ class LogScreen(Screen[None]):
     async def _follow(self, log: Log) -> None:
         view = self.query_one(LogView)
         try:
-            async for batch in log.follow(LOG_LINES, True):
+            async for batch in log.follow(MAX_LOG_LINES if self.marks else LOG_LINES, True):  # the error may be far before the end
                 view.extend(batch)
             self._end = log.ended
         except SourceError as error:
@@ -146,6 +149,9 @@ class LogScreen(Screen[None]):
         if title != self._title:
             self._title = title
             self.query_one("#title", Label).update(Content(clean(title)))
+        note = self.query_one("#note", Label)
+        note.display = bool(view.note)
+        note.update(Content(view.note))
 
     @property
     def _state(self) -> str:

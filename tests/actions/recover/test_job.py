@@ -213,10 +213,23 @@ async def test_a_traceback_as_first_line_is_no_progress_and_the_job_must_be_laun
     failed = replace(RUNS, status="FAILED", message=message)
     with pytest.raises(StepError) as error:
         await followed(FakeMonitor([RUNS, RUNS, RUNS, failed], [*RAYS, "Traceback (most recent call last):", "ValueError: no such model"]))
-    assert (
-        str(error.value) == "job ppo-1 is FAILED: Job entrypoint command failed with exit code 1; last log line: ValueError: no such model"
-    )
+    assert str(error.value) == "job ppo-1 is FAILED: ValueError: no such model"
     assert error.value.begin == "launch"
+
+
+@pytest.mark.usefixtures("short_pauses")
+async def test_a_job_that_fails_gives_the_error_below_its_wrappers_with_what_helps_and_without_one_its_last_line():
+    failed = replace(RUNS, status="FAILED", message="Job entrypoint command failed with exit code 1, last available logs:\nbye")
+    log = [
+        "Traceback (most recent call last):",
+        '  File "/app/a.py", line 7, in main',
+        "ModuleNotFoundError: No module named 'verl'",
+        "bye",
+    ]
+    with pytest.raises(StepError, match=r"job ppo-1 is FAILED: .*verl.*\(raised at a\.py:7 in main\); what to do: "):
+        await followed(FakeMonitor([RUNS, RUNS, RUNS, failed], [*RAYS, *log]))
+    with pytest.raises(StepError, match=r"failed with exit code 1; last log line: bye"):
+        await followed(FakeMonitor([RUNS, RUNS, RUNS, failed], [*RAYS, "bye"]))
 
 
 class Started:

@@ -344,3 +344,24 @@ def test_a_worker_knows_the_length_of_its_heads_session(notes: Path, gcs: str):
     assert "108 bytes with a pid of 7 digits" in refused["reason"]
     (allowed,) = run_stage(start.plan, {**asked, "session": "session_2026-11-27_21-34-42_343683_18"})["targets"]
     assert "temp_dir_doubt" not in allowed["facts"]
+
+
+@pytest.mark.parametrize(
+    ("gib", "total", "environ", "against", "doubts"),
+    [
+        (64, 32, {}, 1, 0),
+        (64, 128, {}, 0, 1),
+        (64, 32, {"RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE": "1"}, 0, 1),
+        (8, 4, {}, 0, 1),
+        (1, 32, {}, 0, 0),
+    ],
+)
+def test_an_object_store_for_which_ray_start_would_fail_is_refused_and_one_that_is_slow_is_not(
+    monkeypatch, gib, total, environ, against, doubts
+):
+    """What another Ray holds in /dev/shm is free once that is stopped, so only its whole size is certain."""
+    monkeypatch.setattr(fitness, "free_space", lambda _: (2 * fitness.GIB, total * fitness.GIB))
+    fit = fitness.Fitness([], [], {})
+    fitness._judge_shared_memory(fit, [f"--object-store-memory={gib * fitness.GIB}"], environ)
+    assert (len(fit.against), len(fit.doubts)) == (against, doubts)
+    assert all("`ray start` would fail" in text for text in fit.against)

@@ -64,6 +64,8 @@ class LogServer:
             "/api/v0/logs": {"result": True, "data": {"result": self.listed}},
         }.get(path)
         body = b"404: Not Found" if found is None else json.dumps(found).encode()
+        if path == "/api/v0/logs/file":
+            found, body = {}, self.written
         writer.write(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n%s" % (404 if found is None else 200, len(body), body))
 
     async def stream(self, params: dict[str, str], writer: asyncio.StreamWriter) -> None:
@@ -359,6 +361,18 @@ async def test_the_file_of_an_ended_process_is_read_to_its_end():
         files = await ray.log_files()
         assert [line async for batch in files.follow(NODE, "a.out", 3, is_over) for line in batch] == numbered(7, 10)
     assert [(one["node_id"], one["filename"]) for one in log.streams] == [(NODE, "a.out")]
+
+
+async def test_of_the_end_of_a_file_with_a_huge_line_only_the_last_bytes_are_kept():
+    log = LogServer()
+    log.write("begin", "x" * 500_000, "the last line")
+    async with serving(log) as ray:
+        lines = await (await ray.log_files()).read_end(NODE, "a.out", 400, 10_000)
+    assert lines[-1] == "the last line"
+    assert sum(map(len, lines)) < 30_000
+    log.written = b"first\nsecond\n"
+    async with serving(log) as ray:
+        assert await (await ray.log_files()).read_end(NODE, "a.out", 400) == ["first", "second"]
 
 
 async def test_a_file_is_followed_until_its_process_has_ended():

@@ -27,6 +27,9 @@ FULL = 0.95
 """Used share of a disk from which on Ray writes no objects there (RAY_local_fs_capacity_threshold)."""
 FILES = 65536
 """Open files that Ray needs."""
+LARGE_STORE_BYTES = 10**10
+"""Ray refuses a larger object store that does not fit into /dev/shm (REQUIRE_SHM_SIZE_THRESHOLD in ray_constants.py, 2.9 to 2.60)."""
+ALLOW_SLOW_STORE = "RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE"
 GIB = 1 << 30
 _STEP = re.compile(r"/job_(\d+)/step_(\d+)(?:/|$)", re.MULTILINE)
 
@@ -48,7 +51,7 @@ def judge(state: HostState, request: Request, environ: Mapping[str, str], versio
     _judge_gpus(fit, state, words, environ)
     if not request.get("survey"):  # in a survey another Ray still runs here, and taken ports do not count yet
         _judge_ports(fit, state, request)
-    _judge_shared_memory(fit, words)
+    _judge_shared_memory(fit, words, environ)
     _judge_disk(fit, words, environ)
     _judge_sockets(fit, request, environ, version)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -115,7 +118,7 @@ def _judge_ports(fit: Fitness, state: HostState, request: Request) -> None:
         (fit.against if name in needed else fit.doubts).append(text + loss)
 
 
-def _judge_shared_memory(fit: Fitness, words: Sequence[str]) -> None:
+def _judge_shared_memory(fit: Fitness, words: Sequence[str], environ: Mapping[str, str]) -> None:
     """Ray puts the object store on a disk if it does not fit into /dev/shm."""
     wanted = to_number(flag(words, "--object-store-memory"))
     free, total = free_space("/dev/shm")  # noqa: S108 Ray's objects
@@ -123,8 +126,14 @@ def _judge_shared_memory(fit: Fitness, words: Sequence[str]) -> None:
     left = None if held.used is None or held.total is None else held.total - held.used
     fit.facts.update(shm_free=free, shm=total, memory_free=left, memory=held.total)
     if wanted and free is not None and free < wanted and not flag(words, "--plasma-directory"):
-        has = f"{free / GIB:.1f} GiB free: Ray would put it on a disk"
-        fit.doubts.append(f"object_store_memory is {wanted / GIB:.1f} GiB, but /dev/shm has {has}")
+        is_allowed = wanted <= LARGE_STORE_BYTES or bool(environ.get(ALLOW_SLOW_STORE))
+        then = "Ray would put it on a disk" if is_allowed else f"`ray start` would fail, unless {ALLOW_SLOW_STORE}=1 is set"
+        text = f"object_store_memory is {wanted / GIB:.1f} GiB, but /dev/shm has"
+        # What another Ray holds there is free once that Ray is stopped.
+        if not is_allowed and total is not None and total < wanted:
+            fit.against.append(f"{text} {total / GIB:.1f} GiB: {then}")
+        else:
+            fit.doubts.append(f"{text} {free / GIB:.1f} GiB free: {then}")
 
 
 def _judge_disk(fit: Fitness, words: Sequence[str], environ: Mapping[str, str]) -> None:
