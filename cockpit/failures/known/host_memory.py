@@ -688,14 +688,4 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         differs=("RuntimeError: DataLoader worker (pid 229) is killed by signal: Segmentation fault. ",),
         is_general=True,
     ),
-    KnownError(
-        name="process-limit-reached",
-        marker="[Errno 11] Resource temporarily unavailable",
-        pattern=r"BlockingIOError: \[Errno 11\] Resource temporarily unavailable",
-        cause="A process could not be started (or a file not be locked): mostly the limit of processes and threads is reached",
-        remedy="`ulimit -u` and `ps -eLf | wc -l` on that node (in a container also the cgroup's pids.max): raise the limit, or start fewer workers and set `OMP_NUM_THREADS=1`; if the traceback shows a lock, another process holds that file",
-        source="CPython",
-        matches=("BlockingIOError: [Errno 11] Resource temporarily unavailable",),
-        differs=("zmq.error.Again: Resource temporarily unavailable",),
-    ),
 )
