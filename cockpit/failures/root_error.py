@@ -111,7 +111,12 @@ def _in_plain_lines(lines: Sequence[LogLine], first: LogLine | None, table: Matc
 
 
 def _find_known(error: RaisedError) -> Match | None:
-    return find_known(error.text) or (find_known(f"{error.source}\n{error.text}") if error.source else None)
+    """The row of its message; one that needs the line of code too knows more, and one of the line of code alone is better than none."""
+    if not error.source:
+        return find_known(error.text)
+    with_source = f"{error.source}\n{error.text}"
+    both = (each for each in find_all_known(with_source) if each.begin == 0 and "\n" in each.text and each.error.is_certain)
+    return next(both, None) or find_known(error.text) or find_known(with_source)
 
 
 def _choose(burst: Sequence[RaisedError], fatal: Sequence[RaisedError], first: LogLine | None) -> RaisedError | None:

@@ -765,3 +765,9 @@ Thread 0x1 (most recent call first):
 """
     assert "no such kernel" in root_of(log).text
     assert root_of(log).is_consequence
+
+
+def test_a_row_that_needs_the_line_of_code_counts_more_than_one_of_the_message_alone():
+    log = 'Traceback (most recent call last):\n  File "/app/a.py", line 3, in f\n    {source}\nRuntimeError: CUDA error: invalid argument\n'
+    assert known_name(root_of(log.format(source="buffer = torch.empty(size, pin_memory=True)"))) == "pinned-memory-refused"
+    assert known_name(root_of(log.format(source="kernel(x)"))) == "cuda-invalid-argument"

@@ -509,7 +509,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         remedy="The line after it is the real error: fix that package (an undefined symbol or a missing name means that it was built for, or is, another version)",
         source="Dao-AILab/flash-attention issues 1612, 867; vllm-project/vllm issue 431",
         matches=(
-            "RuntimeError: Failed to import transformers.models.clip.modeling_clip because of the following error (look up to see its traceback):\noperator torchvision::nms does not exist",
+            "RuntimeError: Failed to import transformers.models.clip.modeling_clip because of the following error (look up to see its traceback):\nname 'init_empty_weights' is not defined",
         ),
         differs=("ERROR Failed to import transformers.models: no such module",),
         is_consequence=True,

@@ -307,7 +307,9 @@ TRAINING: tuple[KnownError, ...] = (
         cause="The installed transformers has no model type {kind}: it is older than the model",
         remedy="`python -m pip install -U transformers` to a version that lists {kind} (and that the framework and vLLM or SGLang allow), on all nodes",
         source="transformers models/auto/configuration_auto.py (_LazyConfigMapping)",
-        matches=("raise KeyError(key)\nKeyError: 'qwen3'",),
+        matches=(
+            "Traceback (most recent call last):\n  File \"/app/configuration_auto.py\", line 9, in __getitem__\n    raise KeyError(key)\nKeyError: 'qwen3'",
+        ),
         differs=(
             "raise KeyError(key)\nKeyError: 'prompt'",
             "KeyError: 'qwen3'",
@@ -383,7 +385,9 @@ TRAINING: tuple[KnownError, ...] = (
         cause="An epoch has no step: the training data is smaller than one global batch",
         remedy="Lower data.train_batch_size, or use more data (rows that are too long may have been dropped); `Number of steps/epoch` in the log shows the count",
         source="verl trainer/fsdp_sft_trainer.py",
-        matches=("start_epoch = global_step // self.steps_per_epoch\nZeroDivisionError: integer division or modulo by zero",),
+        matches=(
+            'Traceback (most recent call last):\n  File "/app/fsdp_sft_trainer.py", line 9, in fit\n    start_epoch = global_step // self.steps_per_epoch\nZeroDivisionError: integer division or modulo by zero',
+        ),
         differs=("x = steps // epochs\nZeroDivisionError: integer division or modulo by zero",),
     ),
     KnownError(
@@ -404,7 +408,7 @@ TRAINING: tuple[KnownError, ...] = (
         remedy="Give a number: `trainer.nnodes=1`; if the script takes it from an environment variable, `echo` that variable in the job: it is empty or unset there",
         source="verl trainer/main_ppo.py",
         matches=(
-            "global_pool_id: [config.trainer.n_gpus_per_node] * config.trainer.nnodes,\nTypeError: can't multiply sequence by non-int of type 'str'",
+            "Traceback (most recent call last):\n  File \"/app/main_ppo.py\", line 9, in run\n    global_pool_id: [config.trainer.n_gpus_per_node] * config.trainer.nnodes,\nTypeError: can't multiply sequence by non-int of type 'str'",
         ),
         differs=("x = [1] * name\nTypeError: can't multiply sequence by non-int of type 'str'",),
     ),
