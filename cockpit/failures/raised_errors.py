@@ -36,10 +36,11 @@ _NATIVE: Final = re.compile(
 _OTHER_LINE: Final = re.compile(
     r"Process \S{1,60}:$|[\[(]?\d{4}-\d\d-\d\d[ T]|(?:INFO|WARNING|ERROR|DEBUG)\b|\[?[IWEF]\d{3,4} |"
     r"Set the environment variable HYDRA_FULL_ERROR|Error executing job with overrides|"
-    r"\d{8}-\d\d:\d\d:\d\d|(?:/|<)\S{0,300}:\d{1,7}: \w{0,40}Warning: |[-=*#_]{10}|Ran \d{1,6} tests? in |Call stack:$|wandb: |"
+    r"\d{8}-\d\d:\d\d:\d\d|(?:/|<)\S{0,300}:\d{1,7}: \w{0,40}Warning: |Ran \d{1,6} tests? in |Call stack:$|wandb: |"
     r"\S{1,100}: line \d{1,6}: |(?:srun|slurmstepd): |Killed$|.{0,80}\d%\|"
 )
-"""A line of a logger, a warning, a separator, or a line of multiprocessing, Hydra, a test, a shell, Slurm, or a progress bar."""
+"""A line of a logger, a warning, or a line of multiprocessing, Hydra, a test, a shell, Slurm, or a progress bar."""
+_SEPARATOR: Final = re.compile(r"[-=*#_]{10}")
 _DIRECT: Final = "The above exception was the direct cause of the following exception:"
 _DURING: Final = "During handling of the above exception, another exception occurred:"
 _NOT_SOURCE: Final = (_TRACEBACK, _DIRECT, _DURING)
@@ -234,5 +235,7 @@ def _continues(line: LogLine, error: LogLine) -> bool:
         or _RAY_CALL.search(text) is not None
         or (_FRAME.match(text) is not None and _NATIVE.match(error.text) is None)
         or _OTHER_LINE.match(text) is not None
+        # torchrun's error has its whole message below: `ChildFailedError:` and a table.
+        or (_SEPARATOR.match(text) is not None and not error.text.rstrip().endswith(":"))
     )
     return not begins_other
