@@ -29,7 +29,8 @@ _NAMED: Final = re.compile(
 _EXCEPTION: Final = re.compile(r"Error$|Exception$|\..{0,80}(?:Exit|Interrupt|Timeout|Fault|Refused|Unavailable|Died|Crashed|Full)$")
 """Names that are an exception without a traceback above them too."""
 _NATIVE: Final = re.compile(
-    r"(?:\[[EF]\S{0,20} [^\]\n]{0,120}\] )?(?P<text>(?:\[[^\]\n]{1,80}\] ){0,2}Watchdog caught collective operation timeout|"
+    r"(?:\[[EF]\S{0,20} [^\]\n]{0,120}\] |.{1,400}?(?=terminate called after throwing an instance of))?"
+    r"(?P<text>(?:\[[^\]\n]{1,80}\] ){0,2}Watchdog caught collective operation timeout|"
     r"terminate called after throwing an instance of|Fatal Python error: |\*\*\* SIG[A-Z]{2,5} received at time)"
 )
 """Errors that no Python exception reports: of NCCL's watchdog, C++ and signals."""
@@ -50,7 +51,8 @@ _LOGGER_FAILED: Final = "Call stack:"
 """Follows the error of a logger that could not write its line, which ends nothing either (logging/__init__.py: handleError)."""
 _WRAPPER: Final = re.compile(
     r"(?:[\w.]{0,80}\.)?(?:RayTaskError|RayActorError|ActorDiedError|ActorUnavailableError|WorkerCrashedError|TaskUnschedulableError|ChildFailedError|"
-    r"CalledProcessError|ProcessRaisedException|ProcessExitedException|EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError|JobException)\b"
+    r"CalledProcessError|ProcessRaisedException|ProcessExitedException|EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError|JobException|"
+    r"EOFError|BrokenPipeError|BackendCompilerFailed)\b"
 )
 """Exceptions that only report that something else has failed."""
 _ENGINE_WRAPPER: Final = re.compile(

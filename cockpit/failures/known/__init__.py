@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Final
 
 import msgspec
@@ -18,40 +17,12 @@ MAX_TRIES: Final = 50
 """Lines with one marker that are tried."""
 
 
-@cache
 def known_errors() -> tuple[KnownError, ...]:
-    """The table, general rows last. Of several rows that match the same text the first one counts."""
+    """The table."""
     # Only a failure needs these rows, and the start of the screen must not wait for them.
-    from cockpit.failures.known.collectives import COLLECTIVES
-    from cockpit.failures.known.configuration import CONFIGURATION
-    from cockpit.failures.known.data_hub import DATA_HUB
-    from cockpit.failures.known.driver import DRIVER
-    from cockpit.failures.known.engines import ENGINES
-    from cockpit.failures.known.files import FILES
-    from cockpit.failures.known.gpu_memory import GPU_MEMORY
-    from cockpit.failures.known.host_memory import HOST_MEMORY
-    from cockpit.failures.known.ports import PORTS
-    from cockpit.failures.known.ray_errors import RAY_ERRORS
-    from cockpit.failures.known.software import SOFTWARE
-    from cockpit.failures.known.timeouts import TIMEOUTS
-    from cockpit.failures.known.training import TRAINING
+    from cockpit.failures.known.table import KNOWN_ERRORS
 
-    tables = (
-        RAY_ERRORS,
-        HOST_MEMORY,
-        GPU_MEMORY,
-        DRIVER,
-        SOFTWARE,
-        FILES,
-        DATA_HUB,
-        CONFIGURATION,
-        COLLECTIVES,
-        PORTS,
-        ENGINES,
-        TIMEOUTS,
-        TRAINING,
-    )
-    return tuple(sorted((error for table in tables for error in table), key=lambda error: error.is_general))
+    return KNOWN_ERRORS
 
 
 class Match(msgspec.Struct, frozen=True):

@@ -111,7 +111,7 @@ CONFIGURATION: tuple[KnownError, ...] = (
         cause="The configuration directory {path} does not exist on the node where the command runs",
         remedy="`ls -d '{path}'` there; `--config-path` is taken relative to the Python file: give an absolute path; under Ray, ship it with the working directory",
         source="ChengzeYe/Defrise-and-Clack-reconstruction issue 2",
-        matches=("Primary config directory not found.\nCheck that the config directory '/work/verl/config' exists and readable",),
+        matches=("Primary config directory not found.\nCheck that the config directory '/data/verl/config' exists and readable",),
         differs=("Cannot find primary config 'x'. Check that it's in your config search path.",),
     ),
     KnownError(

@@ -523,7 +523,7 @@ ENGINES: tuple[KnownError, ...] = (
     KnownError(
         name="http-server-disconnected",
         marker="onne",
-        pattern=r"(?:RemoteDisconnected: Remote end closed connection without response|RemoteProtocolError: Server disconnected without sending a response|ServerDisconnectedError: Server disconnected)",
+        pattern=r"(?:Remote end closed connection without response|RemoteProtocolError: Server disconnected without sending a response|ServerDisconnectedError: Server disconnected)",
         cause="A server closed the connection before it answered: it ended, restarted or was overloaded",
         remedy="Look for the first error in that server's own log (a kill by the kernel: `dmesg -T | grep -i 'killed process'` on its node); behind a proxy check its idle timeout; send fewer requests at a time",
         source="CPython http/client.py; httpcore; aiohttp",

@@ -152,7 +152,7 @@ FILES: tuple[KnownError, ...] = (
         remedy="Put the caches on a local disk of each node: `export TRITON_CACHE_DIR=/tmp/triton-$USER TORCHINDUCTOR_CACHE_DIR=/tmp/inductor-$USER "
         "VLLM_CACHE_ROOT=/tmp/vllm-$USER` before `ray start`, then start again",
         source="pytorch/pytorch issue 173679",
-        matches=("OSError: [Errno 116] Stale file handle: '/root/.triton/cache/ABC/cuda_utils.cpython-310-x86_64-linux-gnu.so'",),
+        matches=("OSError: [Errno 116] Stale file handle: '/home/user/.triton/cache/ABC/cuda_utils.cpython-310-x86_64-linux-gnu.so'",),
         differs=("OSError: [Errno 116] Stale file handle: '/mnt/nfs/ckpt/optimizer.pt'",),
     ),
     KnownError(
@@ -181,7 +181,7 @@ FILES: tuple[KnownError, ...] = (
         source="Python 3.11 PermissionError; cache paths in huggingface/huggingface_hub issue 2543, pytorch issue 173679",
         matches=(
             "PermissionError: [Errno 13] Permission denied: '/data/huggingface/hub/.locks/models--Qwen--Qwen3-8B/ab.lock'",
-            "PermissionError: [Errno 13] Permission denied: '/root/.triton/cache'",
+            "PermissionError: [Errno 13] Permission denied: '/home/user/.triton/cache'",
         ),
         differs=("PermissionError: [Errno 13] Permission denied: '/data/checkpoints/run1'",),
     ),
@@ -395,7 +395,7 @@ FILES: tuple[KnownError, ...] = (
         remedy="Start the job again: what is compiled stays. Lasting: a cache of its own for each process on a local disk (`export TRITON_CACHE_DIR=/tmp/triton_$RANK`, not on NFS), and a newer Triton",
         source="vllm-project/vllm issue 6276",
         matches=(
-            "FileNotFoundError: [Errno 2] No such file or directory: '/root/.triton/cache/de758c429c9ff1f18930bbd9c3004506/fused_moe_kernel.json.tmp.pid_1528_587007'",
+            "FileNotFoundError: [Errno 2] No such file or directory: '/home/user/.triton/cache/de758c429c9ff1f18930bbd9c3004506/fused_moe_kernel.json.tmp.pid_1528_587007'",
         ),
         differs=("FileNotFoundError: [Errno 2] No such file or directory: '/data/gsm8k/train.parquet'",),
     ),

@@ -17,6 +17,19 @@ _NO_RAY_HERE = (
 RAY_ERRORS: tuple[KnownError, ...] = (
     # Names of actors.
     KnownError(
+        name="ray-gcs-no-session-name",
+        marker="Could not read 'session_name' from GCS",
+        pattern=r"Could not read 'session_name' from GCS\. Did GCS start successfully\?",
+        cause="Ray's GCS on the head answered nothing when a process of Ray began: it did not start, or has ended",
+        remedy="On the head, read gcs_server.out and gcs_server.err in logs of the newest session in /tmp/ray: a port that is in use, a full disk and too little memory "
+        "are frequent; end what is left over (`ray stop`), then `ray start --head` again",
+        source="ray/_private/node.py 2.9 to 2.60; Jiayi-Pan/TinyZero issue 75",
+        matches=("ConnectionError: Could not read 'session_name' from GCS. Did GCS start successfully?",),
+        differs=(
+            "ValueError: Session name session_1 does not match persisted value session_2. Perhaps there was an error connecting to Redis.",
+        ),
+    ),
+    KnownError(
         name="verl-register-center-name-taken",
         marker="_register_center (namespace=",
         pattern=r"The name (?P<actor_name>\w{1,80}_register_center) \(namespace=[^)\n]{0,80}\) is already taken",

@@ -96,7 +96,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         "`--working-dir`); otherwise the packages' versions do not fit each other",
         source="vllm-project/vllm issues 1367 and 475",
         matches=(
-            "ImportError: cannot import name 'cuda_utils' from partially initialized module 'vllm' (most likely due to a circular import) (/work/vllm/__init__.py)",
+            "ImportError: cannot import name 'cuda_utils' from partially initialized module 'vllm' (most likely due to a circular import) (/data/vllm/__init__.py)",
         ),
         differs=("ImportError: cannot import name 'LLM' from 'vllm' (unknown location)",),
     ),
@@ -120,7 +120,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         "then restart Ray; {path} shows which copy was taken",
         source="OpenBMB/MiniCPM issue 236; nlpxucan/WizardLM issue 248; vllm-project/vllm issue 14401",
         matches=(
-            "ImportError: cannot import name 'SamplerOutput' from 'vllm.sequence' (/root/miniconda3/lib/python3.11/site-packages/vllm/sequence.py)",
+            "ImportError: cannot import name 'SamplerOutput' from 'vllm.sequence' (/home/user/miniconda3/lib/python3.11/site-packages/vllm/sequence.py)",
             "ImportError: cannot import name 'LogitsWarper' from 'transformers.generation.logits_process' "
             "(/usr/local/lib/python3.12/dist-packages/transformers/generation/logits_process.py)",
         ),
@@ -154,7 +154,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         cause="torch needs a newer NCCL than the libnccl that was loaded (it lacks {symbol})",
         remedy="Look for another NCCL in front: `env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'` and try `unset LD_LIBRARY_PATH LD_PRELOAD`; if another package downgraded it (`python -m pip list | grep nccl`), reinstall torch with its own NCCL: `python -m pip install --force-reinstall` with the same torch version",
         source="glibc's text for a missing symbol, in public logs of torch",
-        matches=("ImportError: /root/.venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommResume",),
+        matches=("ImportError: /home/user/.venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommResume",),
         differs=("NCCL WARN Cannot find symbol ncclCommResume",),
     ),
     KnownError(
@@ -498,7 +498,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         cause="git refuses to work in {path}, since another user owns it",
         remedy="`git config --global --add safe.directory '{path}'` for the user of the job (in a container too), or give the directory to that user",
         source="git's own text, in public logs",
-        matches=("fatal: detected dubious ownership in repository at '/root/verl'",),
+        matches=("fatal: detected dubious ownership in repository at '/home/user/verl'",),
         differs=("fatal: not a git repository (or any of the parent directories): .git",),
     ),
     KnownError(

@@ -7,6 +7,21 @@ from cockpit.failures.known.error import KnownError
 TIMEOUTS: tuple[KnownError, ...] = (
     # Slurm.
     KnownError(
+        name="ray-compiled-graph-timed-out",
+        marker="RAY_CGRAPH_get_timeout",
+        pattern=r"increase RAY_CGRAPH_get_timeout which is currently (?P<seconds>\d{1,9}) seconds",
+        cause="A compiled graph of Ray gave no result within {seconds} s: a step of the engine took longer than its limit, or a worker hangs",
+        remedy="Only slow (compiling, long prompts): `export RAY_CGRAPH_get_timeout=300` before `ray start` on every node and in the driver. A worker that hangs: "
+        "read the first error of the engine's workers, and their stacks (`s` in cockpit)",
+        source="ray/exceptions.py and ray/dag 2.44 to 2.60 (RayChannelTimeoutError); vllm-project/vllm issue 19703",
+        matches=(
+            "ray.exceptions.RayChannelTimeoutError: System error: If the execution is expected to take a long time, increase RAY_CGRAPH_get_timeout which is "
+            "currently 10 seconds. Otherwise, this may indicate that the execution is hanging.",
+        ),
+        differs=("INFO: RAY_CGRAPH_get_timeout is set to 300",),
+        is_consequence=True,
+    ),
+    KnownError(
         name="slurm-time-limit",
         marker="DUE TO TIME LIMIT",
         pattern=r"(?:JOB|STEP) (?P<job>[\w.+]{1,40}) ON (?P<node>\S{1,200}) CANCELLED AT (?P<when>\S{1,40}) DUE TO TIME LIMIT",

@@ -6,6 +6,57 @@ from cockpit.failures.known.error import KnownError
 
 TRAINING: tuple[KnownError, ...] = (
     KnownError(
+        name="verl-reward-file-missing",
+        marker="Reward function file",
+        pattern=r"Reward function file '(?P<path>[^'\n]{1,300})' not found",
+        cause="veRL did not find the file of the reward function, {path}, from the directory of the process that loads it",
+        remedy="Give `custom_reward_function.path` as an absolute path that exists on every node, or submit the job with a working_dir that contains the file "
+        "(`ray job submit --working-dir .`)",
+        source="veRL verl/trainer/ppo/reward.py 0.3 to 0.5",
+        matches=("FileNotFoundError: Reward function file 'recipe/retool/retool.py' not found.",),
+        differs=("AttributeError: Reward function 'compute_score' not found in 'reward.py'.",),
+    ),
+    KnownError(
+        name="vllm-v1-switched-off",
+        marker="envs.VLLM_USE_V1=False",
+        pattern=r"Using V1 \w{1,40}, but envs\.VLLM_USE_V1=False",
+        cause="The program uses vLLM's V1 engine, but VLLM_USE_V1 is 0 for this process",
+        remedy="Unset VLLM_USE_V1, or set it to 1, for every process of the job: in the shell that submits it and in the job's runtime_env (`env_vars`); "
+        "then also in the shells of `ray start`",
+        source="vLLM vllm/v1/engine/async_llm.py and llm_engine.py 0.8 to 0.10",
+        matches=(
+            "ValueError: Using V1 AsyncLLMEngine, but envs.VLLM_USE_V1=False. This should not happen. As a workaround, try using "
+            "AsyncLLMEngine.from_vllm_config(...) or explicitly set VLLM_USE_V1=0 or 1 and report this issue on Github.",
+        ),
+        differs=("INFO 05-01 10:00:00 [llm_engine.py:10] Initializing a V0 LLM engine, VLLM_USE_V1=False",),
+    ),
+    KnownError(
+        name="chat-template-tools-not-a-schema",
+        marker="Tools should either be a JSON schema",
+        pattern=r"Tools should either be a JSON schema, or a callable function",
+        cause="The chat template got tools in another form than a list of JSON schemas or functions, for example a JSON text from a column of the data set",
+        remedy="Decode the column first (`json.loads`), so that each row has a list of dictionaries; rows without tools need None, not an empty text",
+        source="transformers src/transformers/tokenization_utils_base.py and utils/chat_template_utils.py 4.44 to 4.57",
+        matches=(
+            "ValueError: Tools should either be a JSON schema, or a callable function with type hints and a docstring suitable for auto-conversion to a schema.",
+        ),
+        differs=("ValueError: Tools are not supported by this chat template",),
+    ),
+    KnownError(
+        name="http-answer-cut-off",
+        marker="IncompleteRead(",
+        pattern=r"IncompleteRead\((?P<read>\d{1,12}) bytes read",
+        cause="A server closed the connection in the middle of its answer, after {read} bytes of a part: it ended, was restarted, or a proxy gave up",
+        remedy="Read the log of that server (environment, reward or rollout server, or the Hub) at that time: a crash or a kill for lack of memory there is the cause",
+        source="urllib3 and requests (ChunkedEncodingError), CPython http/client.py",
+        matches=(
+            "requests.exceptions.ChunkedEncodingError: ('Connection broken: IncompleteRead(0 bytes read, 8 more expected)', "
+            "IncompleteRead(0 bytes read, 8 more expected))",
+        ),
+        differs=("requests.exceptions.ConnectionError: HTTPConnectionPool(host='10.0.0.2', port=8000): Max retries exceeded",),
+        is_consequence=True,
+    ),
+    KnownError(
         name="unexpected-keyword-argument",
         marker=" got an unexpected keyword argument '",
         pattern=r"TypeError: (?P<function>[\w.<>]{1,150})\(\) got an unexpected keyword argument '(?P<argument>\w{1,100})'",

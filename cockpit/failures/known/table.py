@@ -1,0 +1,39 @@
+"""Lists all known errors, general rows last: of several rows that match the same text the first one counts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cockpit.failures.known.collectives import COLLECTIVES
+from cockpit.failures.known.configuration import CONFIGURATION
+from cockpit.failures.known.data_hub import DATA_HUB
+from cockpit.failures.known.driver import DRIVER
+from cockpit.failures.known.engines import ENGINES
+from cockpit.failures.known.error import KnownError
+from cockpit.failures.known.files import FILES
+from cockpit.failures.known.gpu_memory import GPU_MEMORY
+from cockpit.failures.known.host_memory import HOST_MEMORY
+from cockpit.failures.known.ports import PORTS
+from cockpit.failures.known.ray_errors import RAY_ERRORS
+from cockpit.failures.known.software import SOFTWARE
+from cockpit.failures.known.timeouts import TIMEOUTS
+from cockpit.failures.known.training import TRAINING
+
+_KINDS: Final = (
+    RAY_ERRORS,
+    HOST_MEMORY,
+    GPU_MEMORY,
+    DRIVER,
+    SOFTWARE,
+    FILES,
+    DATA_HUB,
+    CONFIGURATION,
+    COLLECTIVES,
+    PORTS,
+    ENGINES,
+    TIMEOUTS,
+    TRAINING,
+)
+KNOWN_ERRORS: Final[tuple[KnownError, ...]] = tuple(
+    sorted((error for kind in _KINDS for error in kind), key=lambda error: error.is_general)
+)
