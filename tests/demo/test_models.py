@@ -43,7 +43,7 @@ def actor(models, name, step=1):
     ],
 )
 def test_every_model_prints_its_steps(models, name, words):
-    assert re.match(words, actor(models, name).tell())
+    assert re.match(words, actor(models, name).progress_text())
 
 
 def test_the_reward_server_dies_with_a_traceback(models, monkeypatch, capsys):
@@ -52,8 +52,8 @@ def test_the_reward_server_dies_with_a_traceback(models, monkeypatch, capsys):
 
     monkeypatch.setattr(os, "_exit", leave)
     with pytest.raises(SystemExit):
-        actor(models, "RemoteRewardServer", step=15).tell()
+        actor(models, "RemoteRewardServer", step=15).progress_text()
     told = capsys.readouterr().err
     assert told.startswith("Traceback (most recent call last):")
-    assert "in tell\n" in told
+    assert "in progress_text\n" in told
     assert told.endswith("ZeroDivisionError: float division by zero\n")

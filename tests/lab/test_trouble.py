@@ -41,7 +41,7 @@ def watcher(cluster: Cluster) -> Iterator[Watcher]:
 def test_an_engine_whose_job_failed_is_an_orphan(cluster: Cluster, watcher: Watcher):
     cluster.submit("evaluation", "python evaluate.py")
     eventually(lambda: cluster.job("evaluation") == "FAILED", within=120)
-    engine, host = next((engine, host) for host in cluster.hosts for engine in host.matching("VLLM::EngineCore"))
+    engine, host = eventually(lambda: [(engine, host) for host in cluster.hosts for engine in host.matching("VLLM::EngineCore")])[0]
     took = watcher.until(lambda now: kinds(now, host.name).get(engine.pid) == "orphan")
     held = next(each["gpus"] for each in watcher.now["processes"] if each["pid"] == engine.pid)
     assert [hold["memory"] for hold in held] == [int(21.4 * GIB)]

@@ -154,7 +154,9 @@ SOFTWARE: tuple[KnownError, ...] = (
         cause="torch needs a newer NCCL than the libnccl that was loaded (it lacks {symbol})",
         remedy="Look for another NCCL in front: `env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'` and try `unset LD_LIBRARY_PATH LD_PRELOAD`; if another package downgraded it (`python -m pip list | grep nccl`), reinstall torch with its own NCCL: `python -m pip install --force-reinstall` with the same torch version",
         source="glibc's text for a missing symbol, in public logs of torch",
-        matches=("ImportError: /home/user/.venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommResume",),
+        matches=(
+            "ImportError: /home/user/.venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommResume",
+        ),
         differs=("NCCL WARN Cannot find symbol ncclCommResume",),
     ),
     KnownError(

@@ -48,6 +48,9 @@ def _jobs_section(rows: list[Job] | None) -> Section[Job]:
     def reason(job: Job, view: View) -> Cell:
         return ((last_reason(job, view.snapshot), "" if job.status == "FAILED" else "dim"),)
 
+    # Where nothing failed or waits, a narrow screen has the room for the entrypoints.
+    has_reasons = any(job.status in ("FAILED", "PENDING") for job in rows or ())
+    reasons: tuple[Column[Job], ...] = (Column("REASON", 22, reason, rank=1, grow=True, fold=MAX_TEXT_LINES),) if has_reasons else ()
     columns: tuple[Column[Job], ...] = (
         text_column("JOBS", 22, lambda job, _: job.id, name=True),
         Column("STATUS", 11, lambda job, view: cells.state(job.status, view), sort=lambda job, _: job.status),
@@ -57,7 +60,7 @@ def _jobs_section(rows: list[Job] | None) -> Section[Job]:
         Column("GPUS", 5, gpus, sort=gpus_now, right=True),
         number_column("GPU-H", 6, lambda job, view: sums(job, view).had, lambda seconds: gpu_hours(seconds) if seconds else "", rank=5),
         _busy_column(sums, rank=6),
-        Column("REASON", 22, reason, rank=1, grow=True, fold=MAX_TEXT_LINES),
+        *reasons,
         text_column("ENTRYPOINT", 18, entrypoint, rank=2, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section(
