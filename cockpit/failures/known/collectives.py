@@ -269,7 +269,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         "an address that each host has (docker0, loopback) leads a rank to its own host",
         source="NVIDIA/nccl src/misc/socket.cc v2.18.3, v2.21.5, v2.28.3",
         matches=(
-            "Last error:\nsocketStartConnect: exceeded retries (20000)",
+            "socketStartConnect: exceeded retries (20000)",
             "NCCL WARN socketPollConnect: connect to 10.0.0.4<56849> returned Connection refused, exceeded error retry count after 35 attempts",
         ),
         differs=("NCCL INFO socketPollConnect: connect to 10.0.0.4<56849> returned Connection refused, retrying (3/34) after sleep for 300 msec",),
@@ -651,7 +651,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
         source="NVIDIA/nccl src/misc/socket.cc v2.12 to v2.28",
         matches=(
-            "Last error:\nsocketProgressOpt: Call to recv from 10.0.0.3<50210> failed : Connection reset by peer",
+            "socketProgressOpt: Call to recv from 10.0.0.3<50210> failed : Connection reset by peer",
             "NCCL WARN Net : Call to recv from 10.0.0.3<50210> failed : Connection reset by peer",
         ),
         differs=("RuntimeError: Connection reset by peer",),

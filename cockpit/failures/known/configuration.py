@@ -324,7 +324,10 @@ CONFIGURATION: tuple[KnownError, ...] = (
         cause="data.train_batch_size is smaller than ppo_mini_batch_size of {part}",
         remedy="Lower `{part}.ppo_mini_batch_size` to at most `data.train_batch_size` (both count prompts)",
         source="veRL utils/config.py validate_config",
-        matches=("    assert config.data.train_batch_size >= config.actor_rollout_ref.actor.ppo_mini_batch_size\nAssertionError",),
+        matches=(
+            'Traceback (most recent call last):\n  File "/app/main_ppo.py", line 5, in run\n'
+            "    assert config.data.train_batch_size >= config.actor_rollout_ref.actor.ppo_mini_batch_size\nAssertionError",
+        ),
         differs=("assert config.critic.ppo_mini_batch_size % config.critic.ppo_micro_batch_size == 0",),
     ),
     KnownError(
@@ -334,7 +337,10 @@ CONFIGURATION: tuple[KnownError, ...] = (
         cause="ppo_micro_batch_size of {part} counts all GPUs together and is smaller than their number",
         remedy="Use `{part}.ppo_micro_batch_size_per_gpu` instead (and drop ppo_micro_batch_size)",
         source="veRL utils/config.py validate_config",
-        matches=("    assert config.critic.ppo_micro_batch_size * sp_size >= n_gpus\nAssertionError",),
+        matches=(
+            'Traceback (most recent call last):\n  File "/app/main_ppo.py", line 5, in run\n'
+            "    assert config.critic.ppo_micro_batch_size * sp_size >= n_gpus\nAssertionError",
+        ),
         differs=("assert config.data.train_batch_size >= config.critic.ppo_mini_batch_size",),
     ),
     KnownError(
@@ -426,7 +432,10 @@ CONFIGURATION: tuple[KnownError, ...] = (
         cause="The number of the actor's GPUs is not a multiple of the number of vLLM engines (OpenRLHF)",
         remedy="Set `--vllm_num_engines` (since 0.10.2 `--vllm.num_engines`) to a divisor of actor nodes x actor GPUs per node",
         source="OpenRLHF/OpenRLHF issue 760",
-        matches=("    assert actor_world_size % args.vllm_num_engines == 0\nAssertionError",),
+        matches=(
+            'Traceback (most recent call last):\n  File "/app/train_ppo_ray.py", line 5, in train\n'
+            "    assert actor_world_size % args.vllm_num_engines == 0\nAssertionError",
+        ),
         differs=("assert args.vllm_num_engines > 0",),
     ),
     KnownError(
@@ -437,7 +446,10 @@ CONFIGURATION: tuple[KnownError, ...] = (
         remedy="slime: num_rollout x rollout_batch_size x n_samples_per_prompt must be at least global_batch_size: raise `--num-rollout` or `--rollout-batch-size`, or lower `--global-batch-size`; "
         "otherwise raise the training iterations or `lr_decay_iters`",
         source="THUDM/slime pull request 2366",
-        matches=("    assert self.lr_decay_steps > 0\nAssertionError",),
+        matches=(
+            'Traceback (most recent call last):\n  File "/app/optimizer.py", line 5, in __init__\n'
+            "    assert self.lr_decay_steps > 0\nAssertionError",
+        ),
         differs=("assert self.lr_warmup_steps < self.lr_decay_steps",),
     ),
     KnownError(

@@ -192,7 +192,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         cause="The process {pid} was killed with SIGKILL; this line does not say by whom",
         remedy=_WHO_KILLED,
         source="torch distributed/elastic/multiprocessing/errors (its table)",
-        matches=("  exitcode  : -9 (pid: 8158)\n  error_file: <N/A>\n  traceback : Signal 9 (SIGKILL) received by PID 8158",),
+        matches=("  error_file: <N/A>\n  traceback : Signal 9 (SIGKILL) received by PID 8158",),
         differs=("  traceback : Signal 15 (SIGTERM) received by PID 8158",),
         look_up="oom-kill",
         is_general=True,
@@ -455,6 +455,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         remedy="`free -g`, `cat /sys/fs/cgroup/memory.max` and `ulimit -l` (should be unlimited: docker `--ulimit memlock=-1`) on that node. Pin less: LMCache `LMCACHE_MAX_LOCAL_CPU_SIZE=2`, a smaller vLLM `swap_space` or CPU offload, DeepSpeed `pin_memory: false`",
         source="LMCache/LMCache issue 1063",
         matches=(
+            'Traceback (most recent call last):\n  File "/app/offload.py", line 5, in save\n'
             "    buffer = torch.empty(size, dtype=torch.uint8, pin_memory=True)\n             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\nRuntimeError: CUDA error: invalid argument",
         ),
         differs=("    cpu_tensor = t.cpu().pin_memory()\nRuntimeError: CUDA error: out of memory",),
@@ -466,7 +467,10 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         cause="CUDA failed while it pinned (page-locked) host memory: either so much host memory could not be locked, or the GPU had no room for the CUDA context of this process",
         remedy="`nvidia-smi` on that node: a GPU that is full (also of other processes) means the second: end leftovers there. Else host memory: `free -g`, `cat /sys/fs/cgroup/memory.max`, `ulimit -l` (should be unlimited), and pin less (CPU offload, vLLM `swap_space`, DeepSpeed `pin_memory: false`)",
         source="verl-project/verl issue 1036 (title; vLLM sleep), maybleMyers/H1111 issue 23 (the error without pinning)",
-        matches=("    cpu_tensor = t.cpu().pin_memory()\ntorch.AcceleratorError: CUDA error: out of memory",),
+        matches=(
+            'Traceback (most recent call last):\n  File "/app/offload.py", line 5, in save\n'
+            "    cpu_tensor = t.cpu().pin_memory()\ntorch.AcceleratorError: CUDA error: out of memory",
+        ),
         differs=(
             "    module.weight.data = module.weight.data.to(device)\nRuntimeError: CUDA error: out of memory",
             "UserWarning: 'pin_memory' argument is set as true but no accelerator is found",

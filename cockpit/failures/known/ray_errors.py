@@ -1535,7 +1535,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         remedy="The first error in these lines is the cause; the whole log is in `ray job logs JOB_ID`",
         source="ray job_manager.py before 2.9 and KubeRay",
         matches=(
-            "Status message: Job failed due to an application error, last available logs (truncated to 20,000 chars):\npython: can't open file '/home/ray/sample_code.ppy': [Errno 2] No such file or directory",
+            "Status message: Job failed due to an application error, last available logs (truncated to 20,000 chars):\nbye",
             "Message:                Job failed due to an application error, last available logs:\npython: can't open file '/tmp/code/script.ppy'",
         ),
         differs=("Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):",),
@@ -1619,9 +1619,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         cause="A process that got a Ray object or actor could not import the module {module}",
         remedy="On every node: `python -c 'import {module}'` with Ray's Python. Install it there, or `export PYTHONPATH=/path` before `ray start` on all nodes (or submit with `--working-dir`). transformers_modules (trust_remote_code): each node needs the model's code in its cache",
         source="ray exceptions.py 2.60 (RaySystemError), in public logs of vLLM on Ray",
-        matches=(
-            "ray.exceptions.RaySystemError: System error: No module named 'vllm'\ntraceback: Traceback (most recent call last):\nModuleNotFoundError: No module named 'vllm'",
-        ),
+        matches=("ray.exceptions.RaySystemError: System error: No module named 'vllm'",),
         differs=("ModuleNotFoundError: No module named 'vllm'",),
     ),
     KnownError(

@@ -517,20 +517,6 @@ SOFTWARE: tuple[KnownError, ...] = (
         is_consequence=True,
     ),
     KnownError(
-        name="inductor-wrapper",
-        marker="raised:",
-        pattern=r"BackendCompilerFailed: backend='(?P<backend>[^'\n]{1,40})' raised:\s{1,4}(?P<reason>[^\n]{1,250})",
-        cause="torch.compile failed ({backend}): {reason}",
-        remedy="That reason is the real error; to go on without compiling: `export TORCHDYNAMO_DISABLE=1`, vLLM `enforce_eager` (veRL `actor_rollout_ref.rollout.enforce_eager=True`), "
-        "veRL `actor_rollout_ref.actor.use_torch_compile=False`",
-        source="FoundationVision/Infinity issue 31; triton-lang/triton issue 3708",
-        matches=(
-            "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\nRuntimeError: Cannot find a working triton installation.",
-        ),
-        differs=("WARNING backend='inductor' was chosen",),
-        is_consequence=True,
-    ),
-    KnownError(
         name="inductor-error",
         marker="torch._inductor.exc.InductorError",
         pattern=r"torch\._inductor\.exc\.InductorError: (?P<reason>[^\n]{1,250})",
