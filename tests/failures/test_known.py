@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from cockpit.actions.table import ACTIONS
-from cockpit.failures import KnownError, find_all_known, find_known, known_errors
+from cockpit.failures import KnownError, find_all_known, find_known, find_root_error, known_errors
 from tests.remedies.inventory import PROGRAMS
 
 MAX_TEXT = 6_000
@@ -58,6 +58,14 @@ def parts_of(sentence: str) -> set[str]:
 def test_each_name_stands_once():
     assert [name for name, times in Counter(names()).items() if times > 1] == []
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) for name in names())
+
+
+def test_each_row_is_the_root_error_of_a_log_that_ends_with_its_first_text():
+    def found(row: KnownError) -> str | None:
+        error = find_root_error(f"step 1\nstep 2\n{row.matches[0]}\nshutting down\n".splitlines())
+        return error.known.error.name if error and error.known else None
+
+    assert [(row.name, name) for row in known_errors() if (name := found(row)) != row.name] == []
 
 
 def test_each_row_is_found_in_its_own_lines():
