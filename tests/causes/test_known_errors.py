@@ -57,5 +57,6 @@ def test_a_job_that_writes_a_known_error_is_explained_by_its_row(batches: Batche
     job, row = batches.reason(number), ROWS[number]
     assert job["status"] == "FAILED"
     assert job["failure"]["known"] == row.name
-    assert job["reason"] == job["failure"]["cause"]
+    said = "it last reported: " if row.is_warning else ""
+    assert job["reason"] == f"{said}{job['failure']['cause']}"
     assert job["failure"]["remedy"]
