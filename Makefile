@@ -43,7 +43,7 @@ incidents: $(READY) ## more incidents on real clusters, ten minutes: found with 
 remedies: $(READY) ## the commands of all remedies: those that can run here are typed on a real cluster, and their finding ends (root)
 	@$(BIN)/python -m pytest -rs -m remedy
 
-causes: $(READY) ## every known error as a real job on a real Ray, and failures made with real parts: half an hour (root)
+causes: $(READY) ## every known error as a real job on a real Ray, and failures made with real parts: a quarter of an hour (root)
 	@$(BIN)/python -m pytest -rs -m causes tests/causes
 
 truth: $(READY) ## budgets compared with the frameworks' own parsers and group builders, in environments of their own (a package index)
