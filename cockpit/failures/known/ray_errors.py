@@ -1502,18 +1502,6 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         is_consequence=True,
     ),
     KnownError(
-        name="ray-job-command-not-found",
-        marker="failed with exit code 127",
-        pattern=r"Job entrypoint command failed with exit code 127\b",
-        cause="The shell on the head node did not find the job's command (exit code 127)",
-        remedy="The log's last lines name it. Use a path that exists on the head and in the working directory (`python3 -m verl.trainer.main_ppo`, not a script outside of it), and start Ray in the environment that has the program",
-        source="ray dashboard/modules/job/job_supervisor.py 2.60, hkust-nlp/simpleRL-reason issue 14",
-        matches=(
-            "Job entrypoint command failed with exit code 127, last available logs (truncated to 20,000 chars):\n/bin/sh: 1: train.sh: not found",
-        ),
-        differs=("Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):",),
-    ),
-    KnownError(
         name="ray-job-command-failed",
         marker="last available logs (truncated to 20,000 chars)",
         pattern=r"Job entrypoint command failed with exit code (?P<code>-?\d{1,5}), last available logs",

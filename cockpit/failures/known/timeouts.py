@@ -130,7 +130,7 @@ TIMEOUTS: tuple[KnownError, ...] = (
         remedy="A launcher ends all processes after one failed: the first error of that one is the cause; else look for who sent it: Slurm (`sacct -j $SLURM_JOB_ID -o state%30,end`), Kubernetes (`kubectl get events`), `ray stop`, `ray job stop`",
         source="Python subprocess return codes; ray 2.60 dashboard/modules/job/job_supervisor.py",
         matches=(
-            "Job entrypoint command failed with exit code -15, last available logs (truncated to 20,000 chars):",
+            "worker 3 ended, return code -15",
             "  exitcode  : -15 (pid: 4711)",
         ),
         differs=("W1128 07:42:14 17676 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 17776 closing signal SIGTERM", "ERROR exit code: -1"),
