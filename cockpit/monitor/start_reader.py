@@ -213,7 +213,7 @@ class StartReader:
         if build is not None and build.error is not None:
             again = ", and runs again" if build.command else ""
             times = f" ({plural(build.failures, 'time')}{again})"
-            text = f"{words_of(build)} for its runtime environment failed on {title}{times}: {build.error}"
+            text = f"{build.tool} failed to build its runtime environment on {title}{times}: {build.error}"
             return StartTrouble((), text, f"correct its runtime_env; {setup} on {title} has the whole output", fails=True)
         if build is not None:
             last = f' after "{build.last_line}"' if build.last_line else ""

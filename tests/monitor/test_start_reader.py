@@ -177,7 +177,7 @@ async def test_of_two_jobs_each_is_told_of_its_own_environment():
     assert hangs.silent_since == NOW - 120
     assert not hangs.fails
     assert fails.text == (
-        "pip install for its runtime environment failed on node1 (1 time): ERROR: No matching distribution found for nosuchpackage-abc==1.0"
+        "pip failed to build its runtime environment on node1 (1 time): ERROR: No matching distribution found for nosuchpackage-abc==1.0"
     )
     assert fails.fails
 
