@@ -1502,20 +1502,6 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         is_consequence=True,
     ),
     KnownError(
-        name="ray-job-command-failed",
-        marker="last available logs (truncated to 20,000 chars)",
-        pattern=r"Job entrypoint command failed with exit code (?P<code>-?\d{1,5}), last available logs",
-        cause="The job's command ended with exit code {code}; its last lines follow",
-        remedy="The first error in these lines is the cause; the whole log is in `ray job logs JOB_ID`. Exit codes: 1 an exception, 2 a wrong option, 134 abort, 139 a crash (SIGSEGV), 137 or -9 killed (SIGKILL), 143 or -15 ended (SIGTERM)",
-        source="ray dashboard/modules/job/job_supervisor.py 2.60",
-        matches=(
-            "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\nTraceback (most recent call last):",
-        ),
-        differs=("Job entrypoint command failed with exit code 1. No logs available.",),
-        is_consequence=True,
-        is_general=True,
-    ),
-    KnownError(
         name="ray-job-command-failed-old",
         marker="Job failed due to an application error",
         pattern=r"Job failed due to an application error, last available logs",
