@@ -43,7 +43,7 @@ class AddedFacts(msgspec.Struct, frozen=True):
 
 
 def added_facts(facts: Facts, job: Job, failure: Failure) -> AddedFacts:
-    """What is known about the things that the error names.
+    """The facts about the things that the error names.
 
     A log is only a text, which any user may have written: an action is offered only if its target is found in the cluster itself.
     """
@@ -66,9 +66,12 @@ def _targets(facts: Facts, failure: Failure, node: Node) -> tuple[str, ...]:
     """The things on that node that the action of the row takes; empty: none is proven."""
     if failure.action == "kill-orphans":
         here = facts.index.processes_by_node.get(node.key, ())
-        return tuple(
-            each.key for each in here if each.left_over and each.ticks is not None and (each.gpus or failure.look_up != "gpu-memory")
-        )
+        left = [each for each in here if each.left_over and each.ticks is not None]
+        if failure.look_up == "gpu-memory":
+            # Only what held memory before the job failed, of its own GPUs where these are known.
+            left = [each for each in left if any(not failure.gpus or hold.index in failure.gpus for hold in each.gpus)]
+            left = [each for each in left if each.started is not None and failure.moment is not None and each.started < failure.moment]
+        return tuple(each.key for each in left)
     if failure.action == "clean":
         host = facts.index.host_of(node)
         return tuple(session.key for session in (host.sessions or () if host else ()) if session.live is False)

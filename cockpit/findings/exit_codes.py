@@ -1,4 +1,4 @@
-"""Says what an exit code means, for jobs whose log shows no error."""
+"""Explains the exit codes of jobs whose log shows no error."""
 
 from __future__ import annotations
 

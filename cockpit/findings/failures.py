@@ -85,10 +85,17 @@ def reason_of(failure: Failure) -> str | None:
     return failure.text.partition("\n")[0] if failure.text else None
 
 
+def how_it_ended(job: Job) -> str | None:
+    """`exit code 1`, `killed by signal 9`; without both Ray's type of the error."""
+    if job.exit_code is None:
+        return job.error_type and clean(job.error_type)[:MAX_REASON_CHARS]  # beside an exit code the error type adds nothing
+    return f"exit code {job.exit_code}" if job.exit_code >= 0 else f"killed by signal {-job.exit_code}"
+
+
 def last_reason(job: Job, snapshot: Snapshot) -> str:
-    """The reason of a failed job; of another job the last line of Ray's message."""
+    """The reason of a failed job, without one how it ended; of another job the last line of Ray's message."""
     if job.status == "FAILED":
-        return reason_of(failure_of(job, snapshot)) or ""
+        return reason_of(failure_of(job, snapshot)) or how_it_ended(job) or ""
     lines = [line.strip() for line in (job.message or "").splitlines() if line.strip()]
     return lines[-1] if lines and lines[-1] not in PLAIN_MESSAGES else ""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cockpit.findings.added_facts import added_facts
 from cockpit.findings.facts import Facts
-from cockpit.findings.failures import failure_of, group_key, reason_of
+from cockpit.findings.failures import failure_of, group_key, how_it_ended, reason_of
 from cockpit.findings.ports import last_failures
 from cockpit.findings.shell_words import shell_word
 from cockpit.findings.sources import rests_on
@@ -93,7 +93,7 @@ def failed_jobs(facts: Facts) -> Iterator[Finding]:
 def _failed_finding(facts: Facts, same: list[tuple[Job, Failure]]) -> Finding:
     """One finding for jobs that failed for the same reason, the newest first."""
     job, failure = same[0]
-    name, how, added = short_name(job.id), _how_it_ended(job), added_facts(facts, job, failure)
+    name, how, added = short_name(job.id), how_it_ended(job), added_facts(facts, job, failure)
     others = f" and {plural(len(same) - 1, 'other job')}" if len(same) > 1 else ""
     ended = f"{name}{others} failed{f' ({how})' if how else ''}"
     if reason := reason_of(failure):
@@ -126,12 +126,6 @@ def _failed_finding(facts: Facts, same: list[tuple[Job, Failure]]) -> Finding:
     about = (job.key, *added.about, *(other.key for other, _ in same[1:]))
     since, seen = plausible_time(job.ended, facts.now), facts.last_answer_before_fault("ray.jobs")
     return Finding("job-failed", "warning", f"job {name}", text, tuple(evidence), since, remedy, about, seen)
-
-
-def _how_it_ended(job: Job) -> str | None:
-    if job.exit_code is None:
-        return job.error_type and short_name(job.error_type)  # beside an exit code the error type adds nothing
-    return f"exit code {job.exit_code}" if job.exit_code >= 0 else f"killed by signal {-job.exit_code}"
 
 
 def _place_words(facts: Facts, failure: Failure) -> str:

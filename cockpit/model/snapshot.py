@@ -40,7 +40,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Of the last hour, from Ray and from probed hosts, each once."""
     hosts: Mapping[str, Host] = {}
     failures: tuple[Failure, ...] = ()
-    """What the logs of failed jobs and of restarting actors show, as far as they were read."""
+    """The errors in the logs of failed jobs and restarting actors, or why a log could not be read."""
     starts: tuple[StartTrouble, ...] = ()
     """Why actors that have a place don't start, as far as their nodes' logs show it. Not recorded; the text is the actors' `why`."""
     ports: tuple[Port, ...] = ()

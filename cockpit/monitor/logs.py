@@ -95,7 +95,9 @@ class LogFinder:
             case Session():
                 logs = await self._of_session(thing)
             case Job():
-                logs = [self.job_log(thing)]
+                # Without a driver its entrypoint never ran: what was written is the setup of its environment.
+                setup = await self._setup_logs((thing,)) if thing.submission and thing.driver_node is None else []
+                logs = [*setup, self.job_log(thing)]
             case _:
                 logs = self._job_logs(thing)
         if not logs:

@@ -104,6 +104,17 @@ def test_who_holds_memory_of_the_gpus_there_now_is_told_and_orphans_can_be_ended
     assert (without.remedy.action, without.about) == (None, ("job:ppo",))
 
 
+@pytest.mark.parametrize(
+    ("gpus", "started", "offered"), [((), -60, True), ((1,), -60, True), ((0,), -60, False), ((), 60, False), ((), None, False)]
+)
+def test_an_orphan_is_offered_only_if_it_was_there_before_and_on_the_gpu_of_the_failure(gpus, started, offered):
+    there = node(2, gpus=(gpu(0), gpu(1)))
+    begun = None if started is None else NOW - 60 + started
+    held = process(7, node=SECOND.id, kind="orphan", gpus=(Hold(1, 61 * GIB),), started=begun)
+    found = told(error("gpu-memory", "kill-orphans", gpus=gpus), nodes=(FIRST, there), hosts={}, processes=(held,))
+    assert (found.remedy.action == "kill-orphans") == offered
+
+
 def test_at_most_three_holders_are_told_and_only_of_the_gpus_of_the_process_if_they_are_known():
     there = node(2, gpus=tuple(gpu(index) for index in range(8)))
     held = tuple(process(100 + index, node=SECOND.id, gpus=(Hold(index, (index + 1) * GIB),)) for index in range(8))

@@ -247,3 +247,10 @@ async def test_a_finding_about_ray_itself_opens_the_log_that_it_names_on_the_hea
     world.put(NODE1, "raylet.out", "gcs_server.out")
     remedy = Remedy("read logs/gcs_server.out on the head")
     assert [log.label for log in await world.finder.logs_about(finding(remedy=remedy), [])] == ["gcs_server.out", "raylet.out"]
+
+
+async def test_a_job_whose_entrypoint_never_ran_has_the_log_of_its_environment_first(world):
+    world.put(NODE1, "runtime_env_setup-02000000.log", lines=["ERROR: no such package"])
+    failed = Job("ppo", submission="ppo", status="FAILED")
+    assert await world.labels(failed) == ["runtime_env_setup-02000000.log", "job"]
+    assert await world.labels(replace(failed, driver_node=NODE1)) == ["job"]

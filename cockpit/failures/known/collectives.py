@@ -485,7 +485,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         source="vllm-project/vllm issues 5613, 9046; sgl-project/sglang issue 1509; benchflow-ai/posttrainarena pull request 46",
         matches=(
             "Failed: Cuda error /workspace/csrc/custom_all_reduce.cuh:455 'invalid argument'",
-            "Failed: Cuda error /home/runner/work/vllm/vllm/csrc/custom_all_reduce.cuh:307 'peer access is not supported between these two devices'",
+            "Failed: Cuda error /workspace/vllm/csrc/custom_all_reduce.cuh:307 'peer access is not supported between these two devices'",
         ),
         differs=(
             "WARNING custom_all_reduce.py:130] Custom allreduce is disabled because your platform lacks GPU P2P capability",
@@ -1106,7 +1106,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-system-error",
         marker="unhandled system error",
         pattern=r"unhandled system error",
-        cause="A system call or a network call of NCCL failed; this line does not say which",
+        cause="A system call or a network call of NCCL failed; the log does not say which",
         remedy="Run again with `NCCL_DEBUG=WARN`: the `NCCL WARN` line names it (locked memory, /dev/shm, a connection, an interface); look first for an earlier error of another rank",
         source="NVIDIA/nccl src/init.cc v2.30.7; vllm-project/vllm issue 10626",
         matches=(
@@ -1121,7 +1121,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-cuda-error",
         marker="unhandled cuda error",
         pattern=r"unhandled cuda error",
-        cause="A CUDA call of NCCL failed; this line does not say which",
+        cause="A CUDA call of NCCL failed; the log does not say which",
         remedy="Run again with `NCCL_DEBUG=WARN`: the `NCCL WARN Cuda failure` line names it; in nvls.cc: `NCCL_NVLS_ENABLE=0`; between a trainer and vLLM: `NCCL_CUMEM_ENABLE=0` on both; "
         "out of memory: leave more GPU memory free",
         source="vllm-project/vllm issue 6732; aarora79/agentic-coding-harness-benchmarks pull request 173",
@@ -1137,7 +1137,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-internal-error",
         marker="internal error - please report this issue to the NCCL developers",
         pattern=r"internal error - please report this issue to the NCCL developers",
-        cause="NCCL stopped at an internal check; this line does not say which, and it is rarely a fault of NCCL itself",
+        cause="NCCL stopped at an internal check; the log does not say which, and it is rarely a fault of NCCL itself",
         remedy="Run again with `NCCL_DEBUG=WARN`: the `NCCL WARN` line names it (an interface, a peer that ended, ranks with different NCCL versions); look first for an earlier error of another rank",
         source="NVIDIA/nccl src/init.cc v2.30.7; NVIDIA/nccl-tests issues 219, 275",
         matches=("RuntimeError: NCCL error: internal error - please report this issue to the NCCL developers",),
@@ -1180,7 +1180,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-invalid-usage",
         marker="NCCL error: invalid usage",
         pattern=r"NCCL error: invalid usage",
-        cause="NCCL was used in a way that it refuses; this line does not say which",
+        cause="NCCL was used in a way that it refuses; the log does not say which",
         remedy="Run again with `NCCL_DEBUG=WARN`: the line with NCCL WARN names it; mostly two ranks use the same GPU (check CUDA_VISIBLE_DEVICES and the device that each rank sets) or the ranks' counts differ",
         source="vLLM distributed/device_communicators/pynccl_wrapper.py",
         matches=("RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)",),

@@ -164,7 +164,7 @@ DRIVER: tuple[KnownError, ...] = (
         source="pytorch/pytorch issue 35710; nanoporetech/dorado issue 1214; aws-deep-learning-ami-ubuntu-dcv-desktop issue 33; gpustack/gpustack issue 4154",
         matches=(
             "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? Error 802: system not yet initialized",
-            "RuntimeError: cuda runtime error (802) : system not yet initialized at /opt/conda/conda-bld/pytorch_1579022034529/work/aten/src/THC/THCGeneral.cpp:50",
+            "RuntimeError: cuda runtime error (802) : system not yet initialized at /pytorch/aten/src/THC/THCGeneral.cpp:50",
         ),
         differs=("WARNING: the tracing system not yet initialized, spans are dropped",),
         look_up="driver",
@@ -346,7 +346,7 @@ DRIVER: tuple[KnownError, ...] = (
         source="hkust-nlp/simpleRL-reason issue 33; pytorch/pytorch issue 2704; NVIDIA/DIGITS issue 2005 (exclusive process mode)",
         matches=(
             "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
-            "RuntimeError: cuda runtime error (46) : all CUDA-capable devices are busy or unavailable at /opt/conda/conda-bld/pytorch_1502004572321/work/torch/lib/THC/generic/THCStorage.cu:66",
+            "RuntimeError: cuda runtime error (46) : all CUDA-capable devices are busy or unavailable at /pytorch/torch/lib/THC/generic/THCStorage.cu:66",
             "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
         ),
         differs=("The service is busy or unavailable, retrying in 5 s (all CUDA-capable devices are fine)",),

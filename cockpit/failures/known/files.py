@@ -28,7 +28,7 @@ FILES: tuple[KnownError, ...] = (
         name="disk-full",
         marker="No space left on device",
         pattern=r"No space left on device(?!\.\s{1,3}joblib)(?! \(inotify)",
-        cause="A write failed because a file system of that node is full; the line does not say which one",
+        cause="A write failed because a file system of that node is full; the log does not say which one",
         remedy="`df -h; df -i` on that node: look at the checkpoint directory, /tmp, /dev/shm and the home directory; delete old checkpoints and dead Ray "
         "sessions, or point the output, `TMPDIR` and `HF_HOME` to another disk",
         source="hiyouga/LlamaFactory issue 5155 (safetensors); ray-project/ray issue 32481",

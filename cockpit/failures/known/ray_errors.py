@@ -206,7 +206,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-cluster-connect-failed",
         marker="Failed to connect to Ray cluster at",
         pattern=r"ConnectionError: Failed to connect to Ray cluster at (?P<address>[\w.:\[\]-]{3,80})",
-        cause="`ray.init` could not connect to the Ray cluster at {address}; the exception above this line says why",
+        cause="`ray.init` could not connect to the Ray cluster at {address}; the exception above that says why",
         remedy='Fix the exception above ("The above exception was the direct cause"). No head there: check with `ray status --address={address}`; this host is not a '
         "node of that cluster: run the job on one, or `ray start --address={address}` first",
         source="ray _private/worker.py 2.60",
@@ -743,7 +743,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"Worker exits with an exit code 1\.[^\n]{0,80}?The process receives a SIGTERM",
         cause="A worker process got SIGTERM, so something outside of it ended it: the job system, the end of its pod, `ray stop`, or `kill`",
         remedy="Look for an earlier error first. If there is none, see who sent it: `sacct -j JOB` (time limit, scancel), `kubectl get events`, the end of the script that started Ray on that node. Words about K8s memory "
-        "limits in this line are only Ray's guess",
+        "limits in the text are only Ray's guess",
         source="ray _raylet.pyx, _private/worker.py 2.60",
         matches=(
             "Worker exit type: SYSTEM_ERROR Worker exit detail: Worker exits unexpectedly. Worker exits with an exit code 1. The process receives a SIGTERM.",
@@ -800,7 +800,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"The actor died unexpectedly before finishing this task\.\s{1,12}class_name: (?P<actor>[^\n]{1,120})\n\s{0,12}actor_id: \w{1,60}\n\s{0,12}pid: (?P<pid>\d{1,9})\n"
         r"(?:\s{0,12}name: [^\n]{1,160}\n)?(?:\s{0,12}namespace: [^\n]{1,160}\n)?\s{0,12}ip: \[?(?P<node_ip>[\w.:-]{2,45})[^\n]{0,60}\n"
         r"The actor is dead because its worker process has died\. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code \d",
-        cause="The process {pid} of the actor {actor} on {node_ip} ended at once, without a message to Ray: it was killed (SIGKILL) or it crashed; the list of causes in the line is only general",
+        cause="The process {pid} of the actor {actor} on {node_ip} ended at once, without a message to Ray: it was killed (SIGKILL) or it crashed",
         remedy=_WHO_ENDED_IT,
         source="hkust-nlp/simpleRL-reason issue 25, verl-project/verl issues 472, 2189 and 4921, Simple-Efficient/RL-Factory issue 123",
         matches=(
@@ -821,7 +821,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-worker-died-on-node",
         marker="A worker died or was killed while executing a task by an unexpected system error",
         pattern=r"Worker IP address: (?P<node_ip>\S{1,45}) Worker port: \d{1,6} Worker PID: (?P<pid>\d{1,9}) Worker exit type: \w{1,40} Worker exit detail: Worker unexpectedly exits with a connection error code \d",
-        cause="The worker process {pid} on {node_ip} ended at once, without a message to Ray: it was killed (SIGKILL) or it crashed; the list of causes in the line is only general",
+        cause="The worker process {pid} on {node_ip} ended at once, without a message to Ray: it was killed (SIGKILL) or it crashed",
         remedy=_WHO_ENDED_IT,
         source="verl-project/verl issue 472 (there the worker had no threads left)",
         matches=(
@@ -839,7 +839,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-worker-ended-at-once",
         marker="Worker unexpectedly exits with a connection error code",
         pattern=r"Worker unexpectedly exits with a connection error code \d{1,4}",
-        cause="A worker process ended at once, without a message to Ray: it was killed (SIGKILL) or it crashed; the list of causes in the line is only general",
+        cause="A worker process ended at once, without a message to Ray: it was killed (SIGKILL) or it crashed",
         remedy=_WHO_ENDED_IT,
         source="verl-project/verl pull request 2398, raylet 2.60 (strings), ray docs debug-memory",
         matches=(
@@ -870,7 +870,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-worker-crashed-in-task",
         marker="The worker died unexpectedly while executing this task",
         pattern=r"The worker died unexpectedly while executing this task\. Check python-core-worker",
-        cause="The worker process of a Ray task ended at once: it was killed (SIGKILL) or it crashed; the line does not say which",
+        cause="The worker process of a Ray task ended at once: it was killed (SIGKILL) or it crashed; the log does not say which",
         remedy=_WHO_ENDED_IT,
         source="ray exceptions.py 2.60 (WorkerCrashedError)",
         matches=(
@@ -1652,7 +1652,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-actor-died",
         marker="The actor died unexpectedly before finishing this task",
         pattern=r"The actor died unexpectedly before finishing this task",
-        cause="A worker process of Ray ended unexpectedly; the line does not say why",
+        cause="A worker process of Ray ended unexpectedly; the log does not say why",
         remedy=_WHO_ENDED_IT,
         source="ray exceptions.py (RayActorError)",
         matches=("ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",),

@@ -388,7 +388,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         source="vllm-project/vllm issue 4554",
         matches=(
             "AttributeError: module 'vllm' has no attribute '__version__'",
-            "AttributeError: module 'torch.library' has no attribute 'register_fake'",
+            "AttributeError: module 'torch.compiler' has no attribute 'is_compiling'",
             "AttributeError: module 'torch_memory_saver' has no attribute 'torch_memory_saver'. Did you mean: 'TorchMemorySaver'?",
         ),
         differs=("AttributeError: module 'reward_function' has no attribute 'compute_score'",),

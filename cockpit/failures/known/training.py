@@ -274,7 +274,7 @@ TRAINING: tuple[KnownError, ...] = (
         name="deepspeed-cpu-adam-not-built",
         marker="ds_opt_adam",
         pattern=r"'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",
-        cause="DeepSpeed's CPU Adam was not built, so its optimizer was never made; this line only follows from that",
+        cause="DeepSpeed's CPU Adam was not built, so its optimizer was never made; the rest follows from that",
         remedy="The error before it says why (no nvcc or CUDA_HOME, no ninja, a compiler, a CUDA version that differs from torch's); `ds_report` shows it; `DS_SKIP_CUDA_CHECK=1` passes over a minor version difference",
         source="deepspeed ops/adam/cpu_adam.py",
         matches=("AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",),
