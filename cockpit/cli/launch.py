@@ -21,7 +21,7 @@ from cockpit.cli.status import sample_one_cluster
 from cockpit.cli.targets import explain
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
-from cockpit.findings.log_reason import reason_in_log
+from cockpit.findings.failures import reason_in_log
 from cockpit.model import SUPERVISOR, Job
 from cockpit.monitor.monitor import ClusterMonitor, sample_once
 from cockpit.presets import Preset, fill_preset, find_preset
@@ -125,7 +125,8 @@ async def follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pre
     lines = failure_lines(job.message or "")
     for line in lines if job.driver_node is None else lines[:1]:  # the other lines are the end of the log, which has been printed
         output.print_line(f"  {hide(line)}", err=True)
-    if job.status == "FAILED" and (reason := reason_in_log(last_lines) or reason_in_log(lines)):
+    entrypoint = job.entrypoint or ""
+    if job.status == "FAILED" and (reason := reason_in_log(last_lines, entrypoint) or reason_in_log(lines, entrypoint)):
         output.print_line(f"  reason: {hide(reason)}", err=True)
     return print_error(f"job {job.id} {'is still ' if job.running else ''}{job.status}", NOT_ALL)
 

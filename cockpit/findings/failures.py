@@ -85,6 +85,17 @@ def reason_of(failure: Failure) -> str | None:
     return failure.text.partition("\n")[0] if failure.text else None
 
 
+def reason_in_log(lines: Sequence[str], entrypoint: str) -> str | None:
+    """Why a job failed, where that was raised, and what helps, in one line that is safe to show; `None`: its log shows no error."""
+    error = find_root_error(without_ray_lines(lines, entrypoint))
+    failure = describe(error) if error is not None else None
+    reason = reason_of(failure) if failure is not None else None
+    if failure is None or reason is None:
+        return None
+    where = f" (raised at {failure.raised_at})" if failure.raised_at else ""
+    return f"{reason}{where}{f'; what to do: {failure.remedy}' if failure.remedy else ''}"
+
+
 def last_reason(job: Job, snapshot: Snapshot) -> str:
     """The reason of a failed job; of another job the last line of Ray's message."""
     if job.status == "FAILED":

@@ -16,7 +16,7 @@ from cockpit.actions.plan import ActionTarget, Plan, Receipt
 from cockpit.actions.recover.step_state import StepError
 from cockpit.actions.table import find_action
 from cockpit.check.preset import sample_and_check
-from cockpit.findings.log_reason import reason_in_log
+from cockpit.findings.failures import reason_in_log
 from cockpit.model import Actor
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import Preset, RayStart
@@ -119,7 +119,9 @@ class JobSteps:
                     # Ray's reason without the log lines that it repeats, and the last line of the log.
                     first, *log = [line.strip() for line in (state.message or "").splitlines() if line.strip()] or ["Ray gives no reason"]
                     reason = first.partition(", last available logs")[0] + _last_line(self._own_lines or log)
-                    reason = (reason_in_log(self._all_lines) or reason_in_log(log) or reason) if state.status == "FAILED" else reason
+                    if state.status == "FAILED":
+                        entrypoint = state.entrypoint or ""
+                        reason = reason_in_log(self._all_lines, entrypoint) or reason_in_log(log, entrypoint) or reason
                     raise StepError(f"job {job} is {state.status}: {reason}", "launch")
 
                 # The actors that are known to live; a new one becomes known some seconds later.
