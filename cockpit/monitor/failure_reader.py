@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -28,9 +28,8 @@ from cockpit.text import clean
 MAX_LOG_LINES: Final = 20_000
 """Read from the end of a log: some 2 MB."""
 MAX_KEPT_BYTES: Final = 2 << 20
-MAX_READ_BYTES: Final = 16 << 20
-"""A log with longer lines is read again with `FEW_LINES` only."""
 FEW_LINES: Final = 100
+"""Read from the end of a log of which `MAX_LOG_LINES` can't be read."""
 MAX_RUNNING_LINES: Final = 400
 """Of a running job, before the lines that it repeats: an error long before is not what it waits for."""
 READ_TIMEOUT_S: Final = 20.0
@@ -227,7 +226,7 @@ class FailureReader:
     async def _read_running(self, job: Job) -> Failure:
         """What the log of a running job last reported, and whether it only repeats a line."""
         log = self._logs.log_until_now(job)
-        lines = without_ray_lines(await read_end(log, MAX_LOG_LINES), job.entrypoint or "")
+        lines = without_ray_lines(await read_end(log), job.entrypoint or "")
         repeated = await asyncio.to_thread(find_repetition, lines)
         before = lines[: repeated.begin] if repeated is not None else lines
         error = await asyncio.to_thread(find_root_error, before[-MAX_RUNNING_LINES:])
@@ -303,46 +302,9 @@ async def _first_error(
     return None, file
 
 
-async def read_end(log: Log, most: int = MAX_LOG_LINES) -> list[str]:
+async def read_end(log: Log) -> list[str]:
     """The last lines of a log, at most `MAX_KEPT_BYTES` of them. Raises `SourceError`."""
-    kept: list[str] = []
-    for lines in (most, FEW_LINES):
-        try:
-            kept, size = await _read_lines(log, lines)
-        except SourceError:
-            if lines == FEW_LINES:
-                raise
-            continue
-        if size <= MAX_READ_BYTES:
-            break
-    left = MAX_KEPT_BYTES
-    for number in range(len(kept) - 1, -1, -1):
-        left -= len(kept[number]) + 1
-        if left < 0:
-            # Of one endless line its end is kept.
-            return kept[number + 1 :] or [kept[-1][-MAX_KEPT_BYTES:]]
-    return kept
-
-
-async def _read_lines(log: Log, most: int) -> tuple[list[str], int]:
-    """The lines, and how many characters they have."""
-    if log.read_end is not None:
-        lines = await log.read_end(most, MAX_KEPT_BYTES)
-        return lines, sum(map(len, lines))
-    kept: list[str] = []
-    size = 0
-    batches = log.follow(most, False)
     try:
-        async for batch in batches:
-            kept += batch
-            size += sum(map(len, batch))
-            if size > MAX_READ_BYTES:
-                break
-    finally:
-        await _close(batches)
-    return kept, size
-
-
-async def _close(batches: AsyncIterator[Sequence[str]]) -> None:
-    if hasattr(batches, "aclose"):
-        await batches.aclose()
+        return await log.read_end(MAX_LOG_LINES, MAX_KEPT_BYTES)
+    except SourceError:
+        return await log.read_end(FEW_LINES, MAX_KEPT_BYTES)  # so many long lines may be more than Ray can send

@@ -44,6 +44,11 @@ Follow = Callable[[int, bool], AsyncIterator[Sequence[str]]]
 ReadEnd = Callable[[int, int], Awaitable[list[str]]]
 
 
+async def refuse_to_read_end(_lines: int, _most_bytes: int) -> list[str]:
+    """Of a log that can only be followed."""
+    raise SourceError("this log can only be followed")
+
+
 class Log(msgspec.Struct, frozen=True):
     """One log that can be opened. `follow(lines, on)` yields its last lines in batches, and with `on` what is written from then on."""
 
@@ -57,8 +62,8 @@ class Log(msgspec.Struct, frozen=True):
     """Its state after it was read to its end."""
     ended_at: Callable[[], float | None] = lambda: None
     """Since when nothing writes to it; `None`: something still may, or it is unknown."""
-    read_end: ReadEnd | None = None
-    """Returns its last lines, at most so many lines and bytes. `None`: it can only be followed."""
+    read_end: ReadEnd = refuse_to_read_end
+    """Returns its last lines, at most so many lines and bytes."""
 
     @property
     def is_before(self) -> bool:
@@ -344,7 +349,10 @@ def _unreadable(label: str, node: Node | None, error: SourceError) -> Log:
             yield batch
         raise error
 
-    return Log(label, label, node.title if node else "", follow)
+    async def read_end(_lines: int, _most_bytes: int) -> list[str]:
+        raise error
+
+    return Log(label, label, node.title if node else "", follow, read_end=read_end)
 
 
 def _why_none(thing: Any, job: Job | None, started: str | None) -> str:

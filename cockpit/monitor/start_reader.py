@@ -54,8 +54,7 @@ MAX_QUESTIONS: Final = 8
 MAX_WORKERS: Final = 3
 """Workers of a job on a node whose logs are read; mostly they fail for the same reason."""
 MAX_BYTES: Final = 1 << 20
-"""Of one log; of a log with longer lines only `FEW_LINES` are read."""
-FEW_LINES: Final = 20
+"""Read from the end of one log."""
 RAYLET_LINES, ERR_LINES, SETUP_LINES, AGENT_LINES, WORKER_LINES = 2000, 100, 400, 600, 400
 MAY_NEED_A_WORKER: Final = ("starting", "room", None)
 """Waits that a missing worker process can explain."""
@@ -385,9 +384,5 @@ def _frame(frame: StackFrame) -> str:
 
 
 async def _read_end(folder: LogFolder, name: str, lines: int) -> list[str]:
-    """The last lines of a file, each cut to `MAX_LINE_CHARS`; of a file with longer lines only `FEW_LINES`."""
-    for most in (lines, FEW_LINES):
-        found = await folder.read_end(name, most)
-        if sum(map(len, found)) <= MAX_BYTES:
-            break
-    return [line[:MAX_LINE_CHARS] for line in found[-lines:]]
+    """The last lines of a file, each cut to `MAX_LINE_CHARS`."""
+    return [line[:MAX_LINE_CHARS] for line in await folder.read_end(name, lines, MAX_BYTES)]
