@@ -257,6 +257,16 @@ async def test_an_actor_s_death_leads_to_what_its_process_wrote():
     assert (found.ip, found.pid) == ("10.0.0.2", 900)
 
 
+async def test_what_a_worker_of_another_job_with_the_same_pid_wrote_is_not_the_cause():
+    world = World(failed(job="03000000"))
+    world.put("job-driver-ppo.log", DIED)
+    other = f"worker-{'b2' * 28}-02000000-900.err"
+    world.put(other, TRACE, NODE2)
+    await world.read()
+    assert [each.file for each in world.poller.failures] == ["job-driver-ppo.log"]
+    assert other not in world.ray.read
+
+
 async def test_without_the_log_of_the_dead_process_its_death_is_told():
     world = World(failed())
     world.put("job-driver-ppo.log", DIED)
