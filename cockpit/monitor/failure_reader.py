@@ -120,7 +120,7 @@ class FailureReader:
         self.on_snapshot(self._poller.snapshot)
         if self._reading is not None:
             await asyncio.wait([self._reading], timeout=patience)
-            self._reading.cancel()
+            self.close()
 
     def close(self) -> None:
         """Stop reading."""

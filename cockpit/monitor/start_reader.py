@@ -102,6 +102,8 @@ class StartReader:
     def on_snapshot(self, snapshot: Snapshot, waited_s: float = ASK_AFTER_S) -> None:
         """Forget waits that are over, and read the logs of one that is due."""
         if snapshot.cluster.session != self._cluster:
+            self.close()
+            self._reading = None
             self._cluster, self._answers, self._due = snapshot.cluster.session, {}, {}
         self._questions = {question.id: question for question in find_questions(snapshot, self._worker_places(), waited_s)}
         self._answers = {key: answer for key, answer in self._answers.items() if key in self._questions}
@@ -110,13 +112,18 @@ class StartReader:
         now = self._poller.clock()
         due = [question for key, question in self._questions.items() if self._due.get(key, 0.0) <= now]
         if due and (self._reading is None or self._reading.done()):
-            self._reading = asyncio.ensure_future(self._read_all(due[:MAX_QUESTIONS], self._cluster))
+            self._reading = asyncio.ensure_future(self._read_all(due))
 
     async def read_once(self, patience: float) -> None:
         """Read the logs for the newest snapshot, but at most `patience` seconds. A single sample knows no waiting times."""
         self.on_snapshot(self._poller.snapshot, 0.0)
         if self._reading is not None:
             await asyncio.wait([self._reading], timeout=patience)
+            self.close()
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._reading is not None:
             self._reading.cancel()
 
     def _worker_places(self) -> dict[str, tuple[str, int]]:
@@ -127,13 +134,11 @@ class StartReader:
         found = [(answer, self._questions[key]) for key, answer in self._answers.items() if key in self._questions]
         self._poller.set_starts(tuple(replace(answer, about=tuple(actor.key for actor in question.actors)) for answer, question in found))
 
-    async def _read_all(self, due: Sequence[StartQuestion], session: str | None) -> None:
+    async def _read_all(self, due: Sequence[StartQuestion]) -> None:
         for question in due:
             answer = None
             with suppress(SourceError, asyncio.TimeoutError):  # without an answer Ray's reason stays
                 answer = await wait_within(READ_TIMEOUT_S, self._answer(question))
-            if session != self._cluster:
-                return
             self._due[question.id] = self._poller.clock() + AGAIN_AFTER_S
             self._answers.pop(question.id, None)
             if answer is not None:

@@ -205,15 +205,19 @@ async def test_what_waits_for_less_than_half_a_minute_is_not_asked_for_but_in_a_
     assert len(world.poller.starts) == 1
 
 
-async def test_an_answer_of_another_session_is_dropped():
-    world = World(seen(waits()))
-    world.put("raylet.out", started(590))
-    world.put(STARTS, NO_PORT)
-    reading = asyncio.ensure_future(world.look())
-    await asyncio.sleep(0)
-    world.reader.on_snapshot(seen(waits(), cluster=Cluster(session="session_other")))
-    await reading
-    assert world.poller.starts == ()
+async def test_when_another_session_is_watched_or_cockpit_ends_reading_ends_without_an_answer():
+    other = seen(cluster=Cluster(session="session_other"))
+    for end in (lambda reader: reader.on_snapshot(other), lambda reader: reader.close()):
+        world = World(seen(waits()))
+        world.put("raylet.out", started(590))
+        world.put(STARTS, NO_PORT)
+        world.reader.on_snapshot(world.poller.snapshot)
+        reading = world.reader._reading
+        await asyncio.sleep(0)
+        end(world.reader)
+        await asyncio.wait([reading], timeout=30)
+        assert reading.cancelled()
+        assert world.poller.starts == ()
 
 
 async def test_logs_that_cannot_be_read_are_no_answer():
