@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit.failures.log_lines import MAX_LINE_CHARS
+from cockpit.findings.failures import reason_of
 from cockpit.findings.port_ranges import Ranges, count_ports, full_raylets, write_ranges
 from cockpit.findings.waiting import WAITING_STATES
 from cockpit.model import SUPERVISOR, Actor, Failure, Job, Node, PlacementGroup, Process, Snapshot, StartTrouble, StuckProcess
@@ -60,7 +61,6 @@ MAY_NEED_A_WORKER: Final = ("starting", "room", None)
 """Waits that a missing worker process can explain."""
 MAIN_FILES: Final = ("_private/worker.py", "default_worker.py")
 """Of Ray: the main thread of a worker runs one of them."""
-CONSTRUCTOR: Final = "its constructor is running on "
 ReadStack = Callable[[Process], Awaitable[tuple[StackThread, ...]]]
 
 
@@ -149,8 +149,10 @@ class StartReader:
         snapshot = self._poller.snapshot
         if (lost := _why_lost(question, snapshot.failures)) is not None:
             return lost
-        if question.process is not None:
-            return await self._constructor(question, question.process, snapshot)
+        if (process := question.process) is not None:
+            host = clean(snapshot.index.titles.of_host(process.host))
+            where = f"its constructor is running on {host}, pid {process.ns_pid or process.pid}"
+            return await self._where_it_stands(question, process, where, snapshot)
         answers: list[StartTrouble] = []
         for node in (snapshot.index.nodes.get(each) for each in question.nodes):
             if node is None:
@@ -244,11 +246,6 @@ class StartReader:
             return StartTrouble((), text, f"correct what raylet.err in the logs folder of the session on {title} shows", fails=True)
         return None
 
-    async def _constructor(self, question: StartQuestion, process: Process, snapshot: Snapshot) -> StartTrouble | None:
-        """Where a running constructor stands."""
-        where = f"{CONSTRUCTOR}{clean(snapshot.index.titles.of_host(process.host))}, pid {process.ns_pid or process.pid}"
-        return await self._where_it_stands(question, process, where, snapshot)
-
     async def _where_it_stands(self, question: StartQuestion, process: Process, where: str, snapshot: Snapshot) -> StartTrouble | None:
         """What a process that starts waits for, by its stack; `where` begins the sentence."""
         host = snapshot.hosts.get(process.host)
@@ -320,7 +317,7 @@ def _why_lost(question: StartQuestion, failures: Sequence[Failure]) -> StartTrou
     read = {failure.about: failure for failure in failures if failure.unread is None}
     for actor in question.actors:
         if actor.state == "RESTARTING" and actor.restarts and (failure := read.get(actor.key)) is not None:
-            reason = failure.cause or (failure.text or "its log shows no error").partition("\n")[0]
+            reason = reason_of(failure) or ("its log shows no error" if failure.file else "no log of it was found")
             text = f"its process has died {plural(actor.restarts, 'time')} and is started again: {reason}"
             return StartTrouble((), text, failure.remedy, fails=True)
     return None

@@ -328,6 +328,9 @@ async def test_an_actor_that_is_started_again_says_how_often_and_why_it_died():
     (trouble,) = await World(seen(again, failures=(failure,))).look()
     assert trouble.text == "its process has died 4 times and is started again: RuntimeError: CUDA error"
     assert trouble.fails
+    for empty, why in ((Failure(again.key, file="worker.err"), "its log shows no error"), (Failure(again.key), "no log of it was found")):
+        (trouble,) = await World(seen(again, failures=(empty,))).look()
+        assert trouble.text.endswith(f"is started again: {why}")
 
 
 def test_the_reason_is_that_of_the_actor_while_it_waits_and_only_then():
