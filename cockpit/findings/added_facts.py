@@ -151,8 +151,9 @@ def _kill_facts(facts: Facts, failure: Failure, node: Node) -> AddedFacts:
     if near:
         lines = tuple(_kill_words(kill, title, moment) for kill in near[:MAX_NAMED])
         return AddedFacts(lines, (node.key,), words=f"; {lines[0]}")
-    # Kills of an hour are kept: about older failures nothing is known.
-    if host is None or host.oom_kills is None or facts.now - moment > KILLS_KEPT_S - KILL_BEFORE_S:
+    # Kills of an hour are kept: about older failures nothing is known. What a probe saw before the failure says nothing about it.
+    is_too_early = host is None or host.oom_kills is None or (host.taken or 0.0) < moment
+    if is_too_early or facts.now - moment > KILLS_KEPT_S - KILL_BEFORE_S:
         unknown = f"whether the kernel or Ray killed a process on {title} at that time is unknown"
         return AddedFacts((unknown,))
     return AddedFacts(

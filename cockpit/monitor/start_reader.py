@@ -191,7 +191,7 @@ class StartReader:
             if worker.is_dead:
                 deaths = sum(1 for other, _ in workers if other.is_dead and starts.is_recent(other.judged))
                 return _dying(title, await asyncio.to_thread(find_words, lines), deaths, worker.pid)
-            text = f"its worker process on {title} (pid {worker.pid}) has not registered with Ray within a minute, and still runs"
+            text = f"its worker process on {title} (pid {worker.pid}) had not registered with Ray after a minute, and was running then"
             return StartTrouble((), text, f"read worker-*-{worker.pid}.err and raylet.out in the logs folder of the session on {title}")
 
         begun = [

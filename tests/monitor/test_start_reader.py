@@ -151,7 +151,7 @@ async def test_a_worker_that_runs_and_does_not_register_is_named():
     world.put("raylet.out", started(590), unregistered(590, "still alive, probably it's hanging"))
     world.put(STARTS, "Loading …")
     (trouble,) = await world.look()
-    assert trouble.text == "its worker process on node1 (pid 590) has not registered with Ray within a minute, and still runs"
+    assert trouble.text == "its worker process on node1 (pid 590) had not registered with Ray after a minute, and was running then"
     assert not trouble.fails
 
 
