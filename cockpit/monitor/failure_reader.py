@@ -249,9 +249,9 @@ class FailureReader:
         return min(since, now - repeated.seconds) if repeated.seconds is not None else since
 
     def _node_of(self, ip: str | None, job: Job) -> Node | None:
-        """The node with this address, else the driver's."""
-        nodes = self._poller.snapshot.nodes or ()
-        return next((node for node in nodes if (node.ip == ip if ip else node.id == job.driver_node)), None)
+        """The node with this address, else the driver's. A dead node may have had the address of a living one."""
+        found = [node for node in self._poller.snapshot.nodes or () if (node.ip == ip if ip else node.id == job.driver_node)]
+        return min(found, key=lambda node: node.state == "DEAD", default=None)
 
     def _gpus_of(self, failure: Failure, thing: Job | Actor) -> tuple[int, ...]:
         """The GPUs that its process held before it died, if a list of processes still has it."""

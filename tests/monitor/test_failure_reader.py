@@ -257,6 +257,15 @@ async def test_an_actor_s_death_leads_to_what_its_process_wrote():
     assert (found.ip, found.pid) == ("10.0.0.2", 900)
 
 
+async def test_of_a_dead_and_a_living_node_with_the_same_address_the_living_one_has_the_log():
+    dead = replace(node(3), ip="10.0.0.2", state="DEAD")
+    world = World(failed(), nodes=(node(1), dead, node(2)))
+    world.put("job-driver-ppo.log", DIED)
+    world.put(f"worker-{'b2' * 28}-02000000-900.err", TRACE, NODE2)
+    await world.read()
+    assert world.texts == {"job:ppo": "OddError: boom"}
+
+
 async def test_what_a_worker_of_another_job_with_the_same_pid_wrote_is_not_the_cause():
     world = World(failed(job="03000000"))
     world.put("job-driver-ppo.log", DIED)
