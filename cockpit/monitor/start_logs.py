@@ -190,7 +190,7 @@ def read_builds(lines: Iterable[str]) -> list[EnvironmentBuild]:
         elif conda is not None and line.strip():
             conda.last_line = shown(line.rpartition(" -- ")[2])
             conda.since, conda.clock = (stamp, clock) if stamp is not None else (conda.since, conda.clock)
-        elif stamp is None and len(output) < MAX_SHOWN:
+        elif stamp is None:
             output.append(line)
     return [build for build in (*builds.values(), *([conda] if conda else ())) if build.command or build.failed or build.tool == "conda"]
 
