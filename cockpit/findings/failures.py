@@ -9,13 +9,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from cockpit.failures import describe, find_root_error
+from cockpit.failures.describe import safe_line
 from cockpit.findings.exit_codes import meaning_of, signal_of
 from cockpit.model import Failure, Job, Snapshot
-from cockpit.secrets import redact
-from cockpit.text import clean
 from cockpit.times.ttl_cache import TtlCache
 
-MAX_REASON_CHARS: Final = 300
 MAX_MESSAGE_LINES: Final = 200
 """Of Ray's message, from its end. It has ten lines of a log, or the output of a pip that failed."""
 _HEAD: Final = re.compile(
@@ -64,17 +62,12 @@ def _failure_in_message(message_and_entrypoint: tuple[str, str]) -> Failure:
         return describe(error)
     if _OOM in message:
         return Failure("", text=_OOM_CAUSE, cause=_OOM_CAUSE)
-    said = (line for raw in reversed(lines) if (line := _clean_line(raw)).strip("-= ") and not _TORCHRUN_ROW.match(line))
-    last = next(said, None)
-    return Failure("", text=last)
+    said = (line for raw in reversed(lines) if (line := safe_line(raw)).strip("-= ") and not _TORCHRUN_ROW.match(line))
+    return Failure("", text=next(said, None))
 
 
 failure_in_message = TtlCache(_failure_in_message, 256)
 """Of a message and its job's entrypoint."""
-
-
-def _clean_line(raw: str) -> str:
-    return redact(clean(" ".join(raw[: 4 * MAX_REASON_CHARS].split())))[:MAX_REASON_CHARS]
 
 
 def reason_of(failure: Failure) -> str | None:

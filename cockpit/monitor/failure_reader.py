@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit.failures import RootError, describe, find_root_error
+from cockpit.failures.describe import safe_line
 from cockpit.failures.repetition import Repetition, find_repetition
 from cockpit.findings.actors import RESTARTING_CODE
 from cockpit.findings.failures import failure_in_message, without_ray_lines
@@ -20,10 +21,8 @@ from cockpit.findings.stalls import STALL_CODES, jobs_with_still_gpus
 from cockpit.model import Actor, Failure, Job, Node, Process, Snapshot
 from cockpit.monitor.logs import Log, LogFinder
 from cockpit.monitor.poller import Poller
-from cockpit.secrets import redact
 from cockpit.sources.ray.log_names import file_pattern
 from cockpit.sources.source import SourceError, wait_within
-from cockpit.text import clean
 
 MAX_LOG_LINES: Final = 20_000
 """Read from the end of a log: some 2 MB."""
@@ -233,7 +232,7 @@ class FailureReader:
         found = replace(describe(error), about=job.key, file=log.file) if error is not None else Failure(job.key, file=log.file)
         return replace(
             found,
-            repeats=redact(clean(repeated.line))[:MAX_REPEATED_CHARS] if repeated else None,
+            repeats=safe_line(repeated.line, MAX_REPEATED_CHARS) if repeated else None,
             repeats_since=self._repeats_since(job, repeated),
         )
 
