@@ -23,6 +23,7 @@ from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.findings.failures import reason_in_log
 from cockpit.model import SUPERVISOR, Job
+from cockpit.monitor.failure_reader import MAX_LOG_LINES
 from cockpit.monitor.monitor import ClusterMonitor, sample_once
 from cockpit.presets import Preset, fill_preset, find_preset
 from cockpit.secrets import LineRedactor
@@ -33,8 +34,6 @@ PENDING_GRACE_S = 4.0
 """Seconds for which a job may be pending before the reason is printed."""
 PENDING_INTERVAL_S = 15.0
 """Seconds between two looks for the reason."""
-MAX_KEPT_LINES = 20_000
-"""Of the log, in which the error of a failed job is looked for."""
 MAX_FAILURE_LINES = 20
 """Lines that are printed of Ray's message about a failed job."""
 END_POLLS = 20
@@ -94,7 +93,7 @@ async def follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pre
     hide, hide_others = secret_hider(fill_preset(preset, os.environ).hidden), LineRedactor()
     waiting = asyncio.create_task(_print_why_pending(config, monitor, name, hide))
     output.print_line(err=True)
-    last_lines: deque[str] = deque(maxlen=MAX_KEPT_LINES)
+    last_lines: deque[str] = deque(maxlen=MAX_LOG_LINES)
     try:
         async for batch in monitor.follow_log(name, -1):
             waiting.cancel()

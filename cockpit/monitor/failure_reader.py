@@ -25,7 +25,7 @@ from cockpit.sources.ray.log_names import file_pattern
 from cockpit.sources.source import SourceError, wait_within
 
 MAX_LOG_LINES: Final = 20_000
-"""Read from the end of a log: some 2 MB."""
+"""Of the end of a log, in which the error of a failed job is looked for: some 2 MB."""
 MAX_KEPT_BYTES: Final = 2 << 20
 FEW_LINES: Final = 100
 """Read from the end of a log of which `MAX_LOG_LINES` can't be read."""

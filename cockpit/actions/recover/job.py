@@ -18,6 +18,7 @@ from cockpit.actions.table import find_action
 from cockpit.check.preset import sample_and_check
 from cockpit.findings.failures import reason_in_log
 from cockpit.model import Actor
+from cockpit.monitor.failure_reader import MAX_LOG_LINES
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import Preset, RayStart
 from cockpit.secrets import redact
@@ -38,8 +39,6 @@ RAY_LINE: Final = re.compile(
     r"Running entrypoint for job |\d{4}-\d\d-\d\d [\d:,]+\s+(?:INFO|WARNING) (?:worker|job_manager|packaging)\.py:\d+ -- "
 )
 """Beginnings of the lines that Ray itself writes into a job's log before the job does anything (2.9 to 2.60)."""
-MAX_KEPT_LINES: Final = 5000
-"""Of a log, in which the error of a failed job is looked for."""
 MAX_LINES: Final = 3
 """Of a check or a log, in an error."""
 
@@ -53,7 +52,7 @@ class JobSteps:
         """The job's id, after its launch."""
         self._own_lines: list[str] = []
         """The last lines of the job's log, without Ray's own."""
-        self._all_lines: deque[str] = deque(maxlen=MAX_KEPT_LINES)
+        self._all_lines: deque[str] = deque(maxlen=MAX_LOG_LINES)
         self._first_own_line_at: float | None = None
 
     async def too_large(self, gpus: float | None) -> str | None:
