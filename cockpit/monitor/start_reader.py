@@ -230,7 +230,9 @@ class StartReader:
             remedy = f"see whether its package index answers from {title}; {setup} there has what it has done"
             return StartTrouble((), text, remedy, silent_since=snapshot.taken - build_age(build, starts))
         agent = part_logs(names, "runtime_env_agent", "log")[:1] if environment else []
-        package = find_package([line for name in agent for line in await _read_end(folder, name, AGENT_LINES)], environment)
+        agent_lines = [line for name in agent for line in await _read_end(folder, name, AGENT_LINES)]
+        # Long lines take a second, in which nothing would be drawn.
+        package = await asyncio.to_thread(find_package, agent_lines, environment)
         if package is not None:
             uri, source = shown(package.uri), f"see whether {title} reaches its source; runtime_env_agent.log there has all errors"
             if package.error:
@@ -239,7 +241,7 @@ class StartReader:
             text = f"its package {uri} is not ready on {title}: it is fetched or unpacked since {package.clock} by that host's clock"
             return StartTrouble((), text, source)
         have = [log.pid for log in worker_logs(await folder.names("worker-*.err"))] if any(one.is_dead for one in starts.workers) else []
-        if question.is_alone and (early := find_early_death(starts, err, have)) is not None:
+        if question.is_alone and (early := await asyncio.to_thread(find_early_death, starts, err, have)) is not None:
             words, times_dead = early
             many = f" ({plural(times_dead, 'worker')} lately)" if times_dead > 1 else ""
             text = f"worker processes on {title} die before they register with Ray{many}: {words}"

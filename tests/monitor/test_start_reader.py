@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from msgspec.structs import replace
@@ -343,3 +344,23 @@ def test_the_reason_is_that_of_the_actor_while_it_waits_and_only_then():
     assert why(waits()) == trouble.text
     assert why(waits(10)) is None
     assert why(waits(state="ALIVE")) is None
+
+
+@pytest.mark.parametrize(("log", "shown"), [("agent", "its package"), ("raylet", "worker processes on node1 die")])
+async def test_long_lines_of_rays_agent_and_raylet_never_hold_the_loop_for_long(log, shown):
+    uri, hostile = "gcs://_ray_pkg_0a.zip", "a." * 2000
+    world = World(seen(waits(), jobs=(Job("ppo", "02000000", "ppo", "RUNNING", runtime_env={"working_dir": uri}),)))
+    if log == "agent":
+        agent = "2026-11-28 11:10:30,005\tINFO runtime_env_agent.py:543 -- "
+        begun, failed = f'{agent}Creating runtime env: "{uri}"', f'{agent}Failed to create runtime env "{uri}"'
+        world.put("runtime_env_agent.log", begun, failed, *[hostile] * 250)
+    rays = "[2026-11-28 11:10:23,709 E 590 590] core_worker.cc:247: no way"
+    world.put("raylet.out", started(590))
+    world.put("raylet.err", *[hostile] * 97, rays, unregistered(590))
+    longest, reading = 0.0, asyncio.ensure_future(world.look())
+    while not reading.done():
+        began = time.thread_time()
+        await asyncio.sleep(0)
+        longest = max(longest, time.thread_time() - began)
+    assert reading.result()[0].text.startswith(shown)
+    assert longest < 0.05
