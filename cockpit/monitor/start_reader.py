@@ -57,6 +57,7 @@ MAX_WORKERS: Final = 3
 MAX_BYTES: Final = 1 << 20
 """Read from the end of one log."""
 RAYLET_LINES, ERR_LINES, SETUP_LINES, AGENT_LINES, WORKER_LINES = 2000, 100, 400, 600, 400
+"""Read from the end of each log."""
 MAY_NEED_A_WORKER: Final = ("starting", "room", None)
 """Waits that a missing worker process can explain."""
 MAIN_FILES: Final = ("_private/worker.py", "default_worker.py")
@@ -297,8 +298,9 @@ def find_questions(snapshot: Snapshot, places: dict[str, tuple[str, int]], waite
             process = next((one for one in snapshot.processes or () if (one.ns_pid or one.pid) == pid and one.node in at), None)
             if process is None or process.ticks is None or process.ours is False:
                 continue  # only a probe can read its stack
+        is_alone = not name or supervisors[job] == 1
         yield StartQuestion(
-            job, tuple(actors), at, pending.get(name) if name else None, not name or supervisors[job] == 1, process, not waited_s
+            job, tuple(actors), at, submitted=pending.get(name), is_alone=is_alone, process=process, is_single_look=not waited_s
         )
 
 

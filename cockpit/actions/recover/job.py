@@ -120,7 +120,8 @@ class JobSteps:
                     reason = first.partition(", last available logs")[0] + _last_line(self._own_lines or log)
                     if state.status == "FAILED":
                         entrypoint = state.entrypoint or ""
-                        reason = reason_in_log(self._all_lines, entrypoint) or reason_in_log(log, entrypoint) or reason
+                        in_log = await asyncio.to_thread(reason_in_log, [*self._all_lines], entrypoint)  # long lines take a second
+                        reason = in_log or reason_in_log(log, entrypoint) or reason
                     raise StepError(f"job {job} is {state.status}: {reason}", "launch")
 
                 # The actors that are known to live; a new one becomes known some seconds later.
