@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cockpit.failures.log_lines import MAX_LINE_CHARS
 from cockpit.findings.failures import reason_of
-from cockpit.findings.port_ranges import Ranges, count_ports, full_raylets, write_ranges
+from cockpit.findings.port_ranges import Ranges, count_ports, full_raylets, worker_ports, write_ranges
 from cockpit.findings.waiting import WAITING_STATES
 from cockpit.model import SUPERVISOR, Actor, Failure, Job, Node, PlacementGroup, Process, Snapshot, StartTrouble, StuckProcess
 from cockpit.monitor.log_folder import LogFolder
@@ -186,7 +186,7 @@ class StartReader:
             for name in logs:
                 lines += await _read_end(folder, name, WORKER_LINES)
             if has_no_port(lines, starts):
-                return _no_port(title, _worker_ports(node, snapshot))
+                return _no_port(title, worker_ports(snapshot.index.hosts_by_node.get(node.id or ""), node.id))
             if not question.is_alone or worker.is_dead is None or not starts.is_recent(worker.judged):
                 continue  # it may have registered, worked and ended
             if worker.is_dead:
@@ -325,12 +325,6 @@ def _why_lost(question: StartQuestion, failures: Sequence[Failure]) -> StartTrou
             text = f"its process has died {plural(actor.restarts, 'time')} and is started again: {reason}"
             return StartTrouble((), text, failure.remedy, fails=True)
     return None
-
-
-def _worker_ports(node: Node, snapshot: Snapshot) -> Ranges:
-    host = snapshot.index.hosts_by_node.get(node.id or "")
-    rays = (host.rays or ()) if host else ()
-    return next((ray.ports.workers for ray in rays if ray.role == "raylet" and ray.node == node.id and ray.ports), ())
 
 
 def _no_port(title: str, ranges: Ranges) -> StartTrouble:
