@@ -1,4 +1,4 @@
-"""Says why a job failed, in one sentence: by its log, until that is read by the last lines that Ray keeps of it, else by its exit code."""
+"""Says why a job failed, in one sentence: from its log, from the last lines that Ray has until the log is read, or from its exit code."""
 
 from __future__ import annotations
 
@@ -33,12 +33,10 @@ def failure_of(job: Job, snapshot: Snapshot) -> Failure:
     """The failure of a failed job. `text` and `cause` are `None` if neither log, message nor exit code shows a reason."""
     read = next((each for each in snapshot.failures if each.about == job.key and each.moment == job.ended), None)
     found = read if read is not None and read.text is not None else failure_in_message((job.message or "", job.entrypoint or ""))
-    exit_code = meaning_of(job.exit_code)
-    if exit_code is not None and found.known is None:
-        # What a signal ends raises no error: an unknown error in the log was an earlier one. A shell, too, says more with 126 and 127.
-        is_signal = signal_of(job.exit_code or 0) is not None
-        if found.text is None or is_signal:
-            found = Failure("", text=found.text, cause=exit_code.cause, remedy=exit_code.remedy, look_up=exit_code.look_up)
+    exit_code, is_signal = meaning_of(job.exit_code), signal_of(job.exit_code or 0) is not None
+    # A process that a signal ended has raised no error: an unknown error in its log is an earlier one.
+    if exit_code is not None and found.known is None and (found.text is None or is_signal):
+        found = Failure("", text=found.text, cause=exit_code.cause, remedy=exit_code.remedy, look_up=exit_code.look_up)
     living = [node.id for node in snapshot.nodes or () if found.ip and node.ip == found.ip and node.state == "ALIVE"]
     node = living[0] if len(living) == 1 else None if found.ip else job.driver_node
     file = read.file if read is not None else None

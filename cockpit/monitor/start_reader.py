@@ -44,7 +44,7 @@ AGAIN_AFTER_S: Final = 30.0
 STACK_AFTER_S: Final = 60.0
 """Seconds that a constructor has run before its stack is read: that starts py-spy on its host, which does not stop the process."""
 UNREGISTERED_AFTER_S: Final = 20.0
-"""The same of a worker that has not registered: Ray ends it after 60 s and starts another one."""
+"""Seconds that a worker has run without registering before its stack is read: Ray ends it after 60 s and starts another one."""
 MAX_STACKS: Final = 2
 """Constructors of which the stacks are read; the others mostly stand at the same place."""
 READ_TIMEOUT_S: Final = 20.0
