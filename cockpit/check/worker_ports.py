@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cockpit.budget import Line
 from cockpit.check.groups import PlacedGroups
 from cockpit.check.nodes import Site
-from cockpit.findings.port_ranges import Ranges, count_ports, write_ranges
+from cockpit.findings.port_ranges import Ranges, count_ports, worker_ports, write_ranges
 from cockpit.presets import Preset, RayStart
 from cockpit.text import gpus_words, plural
 
@@ -27,8 +27,7 @@ def worker_port_lines(placed: PlacedGroups, site: Site, preset: Preset) -> Itera
 def _worker_ports(node_id: str, site: Site, preset: Preset) -> Ranges:
     """Return the ports for workers of the running raylet, or else of the planned one; empty: any port, or unknown."""
     if not site.planned:
-        host = site.hosts.get(node_id)
-        return next((ray.ports.workers for ray in (host.rays or () if host else ()) if ray.node == node_id and ray.ports), ())
+        return worker_ports(site.hosts.get(node_id), node_id)
     starts = preset.ray.nodes if isinstance(preset.ray, RayStart) else ()
     start = next((start for start in starts if start.host == node_id), None)
     if start is None:

@@ -21,8 +21,9 @@ from cockpit.cli.status import sample_one_cluster
 from cockpit.cli.targets import explain
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
-from cockpit.findings.log_reason import reason_in_log
+from cockpit.findings.failures import reason_in_log
 from cockpit.model import SUPERVISOR, Job
+from cockpit.monitor.failure_reader import MAX_LOG_LINES
 from cockpit.monitor.monitor import ClusterMonitor, sample_once
 from cockpit.presets import Preset, fill_preset, find_preset
 from cockpit.secrets import LineRedactor
@@ -33,8 +34,6 @@ PENDING_GRACE_S = 4.0
 """Seconds for which a job may be pending before the reason is printed."""
 PENDING_INTERVAL_S = 15.0
 """Seconds between two looks for the reason."""
-MAX_KEPT_LINES = 20_000
-"""Of the log, in which the error of a failed job is looked for."""
 MAX_FAILURE_LINES = 20
 """Lines that are printed of Ray's message about a failed job."""
 END_POLLS = 20
@@ -94,7 +93,7 @@ async def follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pre
     hide, hide_others = secret_hider(fill_preset(preset, os.environ).hidden), LineRedactor()
     waiting = asyncio.create_task(_print_why_pending(config, monitor, name, hide))
     output.print_line(err=True)
-    last_lines: deque[str] = deque(maxlen=MAX_KEPT_LINES)
+    last_lines: deque[str] = deque(maxlen=MAX_LOG_LINES)
     try:
         async for batch in monitor.follow_log(name, -1):
             waiting.cancel()
@@ -125,7 +124,8 @@ async def follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pre
     lines = failure_lines(job.message or "")
     for line in lines if job.driver_node is None else lines[:1]:  # the other lines are the end of the log, which has been printed
         output.print_line(f"  {hide(line)}", err=True)
-    if job.status == "FAILED" and (reason := reason_in_log(last_lines) or reason_in_log(lines)):
+    entrypoint = job.entrypoint or ""
+    if job.status == "FAILED" and (reason := reason_in_log(last_lines, entrypoint) or reason_in_log(lines, entrypoint)):
         output.print_line(f"  reason: {hide(reason)}", err=True)
     return print_error(f"job {job.id} {'is still ' if job.running else ''}{job.status}", NOT_ALL)
 

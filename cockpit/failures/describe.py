@@ -11,25 +11,25 @@ from cockpit.text import clean
 
 MAX_LINES: Final = 5
 MAX_CHARS: Final = 300
-"""Of a line, and of each sentence."""
+"""Of a line; a remedy may have twice as many."""
 
 
 def describe(error: RootError) -> Failure:
     """The failure of a root error. The caller adds whose it is, and when it was."""
     known = error.known
-    parts = {name: _safe(part) for name, part in known.parts.items()} if known else {}
+    parts = {name: safe_line(part) for name, part in known.parts.items()} if known else {}
     has_other_process = bool(parts.get("node_ip"))
     pid, rank = parts.get("pid", ""), parts.get("rank", "")
     return Failure(
         about="",
-        text="\n".join(filter(None, map(_safe, error.text.split("\n")[:MAX_LINES]))),
+        text="\n".join(filter(None, map(safe_line, error.text.split("\n")[:MAX_LINES]))),
         known=known.error.name if known else None,
-        cause=_safe(known.cause) if known else None,
-        remedy=_safe(known.remedy, 2 * MAX_CHARS) if known else None,
+        cause=safe_line(known.cause) if known else None,
+        remedy=safe_line(known.remedy, 2 * MAX_CHARS) if known else None,
         action=known.error.action if known else None,
         look_up=known.error.look_up if known else None,
         is_consequence=error.is_consequence,
-        raised_at=_safe(error.raised_at) if error.raised_at else None,
+        raised_at=safe_line(error.raised_at) if error.raised_at else None,
         ip=parts.get("node_ip") or error.line.ip,
         # An error such as "the actor died" is reported by another process than the one that it is about.
         pid=int(pid) if has_other_process and pid.isdecimal() else error.line.pid,
@@ -37,13 +37,13 @@ def describe(error: RootError) -> Failure:
         is_notice=known is not None and known.error.is_warning,
         parts=tuple(parts.items()),
         also=error.also,
-        others=_safe(error.others) if error.others else None,
+        others=safe_line(error.others) if error.others else None,
         others_count=error.others_count,
         earlier_s=error.earlier_s,
     )
 
 
-def _safe(text: str, most: int = MAX_CHARS) -> str:
-    """The text as one line."""
+def safe_line(text: str, most: int = MAX_CHARS) -> str:
+    """The text as one line, cleaned, without secrets, and cut."""
     line = redact(clean(" ".join(text[: 4 * most].split())))
     return line if len(line) <= most else f"{line[: most - 1]}…"

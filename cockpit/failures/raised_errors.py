@@ -15,7 +15,7 @@ from cockpit.failures.log_lines import LogLine
 MAX_BLOCK_LINES: Final = 12
 """Of the text of an error, beginning with the line that names it."""
 MAX_STRAY_LINES: Final = 30
-"""Other lines within a traceback; after more of them it has no end."""
+"""Other lines within a traceback. After more of them its error is no longer expected."""
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _FRAME: Final = re.compile(r'\s{0,12}File "([^"\n]{1,400})", line (\d{1,7})(?:, in (\S{1,200}))?')
 _RAY_CALL: Final = re.compile(r"(?:^|: |, )\s{0,8}ray::[^\n(]{1,200}\(\) \(pid=(\d{1,10})(?:, ip=([\w.:\-]{1,100}))?")

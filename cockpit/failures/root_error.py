@@ -111,7 +111,7 @@ def _in_plain_lines(lines: Sequence[LogLine], first: LogLine | None, table: Matc
 
 
 def _find_known(error: RaisedError) -> Match | None:
-    """The row of its message; one that needs the line of code too knows more, and one of the line of code alone is better than none."""
+    """The row that matches the message together with the line of code; else that of the message; else that of the line of code."""
     if not error.source:
         return find_known(error.text)
     with_source = f"{error.source}\n{error.text}"
@@ -137,7 +137,7 @@ def _choose(burst: Sequence[RaisedError], fatal: Sequence[RaisedError], first: L
 
 
 def _fatal_errors(burst: Sequence[RaisedError]) -> list[RaisedError]:
-    """Of each process the error that ended it, by its first cause; the earliest first."""
+    """For each process the first cause of the error that ended it; the earliest first."""
     streams: dict[object, list[RaisedError]] = {}
     for error in burst:
         streams.setdefault(error.line.stream, []).append(error)
@@ -158,7 +158,7 @@ def _fatal_errors(burst: Sequence[RaisedError]) -> list[RaisedError]:
 
 
 def _first_cause(error: RaisedError) -> RaisedError:
-    """The first error of a chain that the table knows; without any, the first one that the program itself calls the cause."""
+    """The earliest error of a chain that the table knows; if it knows none, the earliest one that the program itself calls the cause."""
     if error.is_certain and error.first_line.startswith("hydra.errors."):
         return error  # It names the argument of the command line; its cause names only a key.
     cause, is_direct = error, True
@@ -171,7 +171,7 @@ def _first_cause(error: RaisedError) -> RaisedError:
 
 
 def _is_repeated_by_cuda(error: RaisedError) -> bool:
-    """Whether a process that CUDA had failed before asked it again: every later call of that process fails too, often with another text."""
+    """Whether this error and its cause are CUDA's: after the first one every CUDA call of that process fails, often with other words."""
     return error.cause is not None and all("CUDA error: " in each.first_line for each in (error, error.cause))
 
 
@@ -225,7 +225,7 @@ def _without_numbers(text: str) -> str:
 
 
 def _known_lines(lines: Sequence[LogLine]) -> Iterator[tuple[LogLine, Match]]:
-    """Lines with a known text, of each row of the table the first one; the first line first."""
+    """For each row of the table the first line that it matches, in the order of the lines."""
     begins = [0, *accumulate(len(line.text) + 1 for line in lines)]
     found = find_all_known("\n".join(line.text for line in lines))
     for match in sorted(found, key=lambda match: match.begin):

@@ -13,7 +13,7 @@ from cockpit.findings.facts import Facts
 from cockpit.findings.failures import known_part
 from cockpit.findings.memory_trend import plausible_bytes
 from cockpit.findings.port_ranges import count_ports, write_ranges
-from cockpit.findings.ports import find_wanted_port
+from cockpit.findings.ports import find_wanted_port, port_in
 from cockpit.findings.versions import our_rays
 from cockpit.model import Failure, Host, Job, Node, OomKill, Process
 from cockpit.text import age, clean, join_first, plural, share_percent, size
@@ -91,13 +91,12 @@ def _has_bad_gpu(facts: Facts, node: Node) -> bool:
 
 def _port_facts(facts: Facts, job: Job, failure: Failure) -> AddedFacts:
     """The processes that now listen on the port that the job needed, as far as known; else a command that shows them."""
-    port, wanted = known_part(failure, ("port",)), find_wanted_port(job, facts.snapshot)
-    answer = next((one for one in facts.snapshot.ports if wanted and (one.host, one.port) == (wanted.host, wanted.port)), None)
+    port, wanted = port_in(failure), find_wanted_port(job, facts.snapshot)
     if port is None:
         return AddedFacts()
+    answer = next((one for one in facts.snapshot.ports if wanted and (one.host, one.port) == (wanted.host, wanted.port)), None)
     if wanted is None or answer is None or answer.listeners is None:
-        is_port = port.isdecimal() and 0 < int(port) < 1 << 16
-        return AddedFacts((f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now",) if is_port else ())
+        return AddedFacts((f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now",))
     place = clean(facts.titles.of_host(wanted.host))
     lines: list[str] = []
     about: list[str] = []
@@ -154,8 +153,9 @@ def _kill_facts(facts: Facts, failure: Failure, node: Node) -> AddedFacts:
     if near:
         lines = tuple(_kill_words(kill, title, moment) for kill in near[:MAX_NAMED])
         return AddedFacts(lines, (node.key,), words=f"; {lines[0]}")
-    # Kills of an hour are kept: about older failures nothing is known.
-    if host is None or host.oom_kills is None or facts.now - moment > KILLS_KEPT_S - KILL_BEFORE_S:
+    # Kills of an hour are kept: about older failures nothing is known. What a probe saw before the failure says nothing about it.
+    is_too_early = host is None or host.oom_kills is None or (host.taken or 0.0) < moment
+    if is_too_early or facts.now - moment > KILLS_KEPT_S - KILL_BEFORE_S:
         unknown = f"whether the kernel or Ray killed a process on {title} at that time is unknown"
         return AddedFacts((unknown,))
     return AddedFacts(

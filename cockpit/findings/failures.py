@@ -1,4 +1,4 @@
-"""Says why a job failed, in one sentence: by its log, until that is read by the last lines that Ray keeps of it, else by its exit code."""
+"""Says why a job failed, in one sentence: from its log, from the last lines that Ray has until the log is read, or from its exit code."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from cockpit.failures import describe, find_root_error
+from cockpit.failures.describe import safe_line
 from cockpit.findings.exit_codes import meaning_of, signal_of
 from cockpit.model import Failure, Job, Snapshot
-from cockpit.secrets import redact
-from cockpit.text import clean
 from cockpit.times.ttl_cache import TtlCache
 
-MAX_REASON_CHARS: Final = 300
 MAX_MESSAGE_LINES: Final = 200
 """Of Ray's message, from its end. It has ten lines of a log, or the output of a pip that failed."""
 _HEAD: Final = re.compile(
@@ -35,12 +33,10 @@ def failure_of(job: Job, snapshot: Snapshot) -> Failure:
     """The failure of a failed job. `text` and `cause` are `None` if neither log, message nor exit code shows a reason."""
     read = next((each for each in snapshot.failures if each.about == job.key and each.moment == job.ended), None)
     found = read if read is not None and read.text is not None else failure_in_message((job.message or "", job.entrypoint or ""))
-    exit_code = meaning_of(job.exit_code)
-    if exit_code is not None and found.known is None:
-        # What a signal ends raises no error: an unknown error in the log was an earlier one. A shell, too, says more with 126 and 127.
-        is_signal = signal_of(job.exit_code or 0) is not None
-        if found.text is None or is_signal:
-            found = Failure("", text=found.text, cause=exit_code.cause, remedy=exit_code.remedy, look_up=exit_code.look_up)
+    exit_code, is_signal = meaning_of(job.exit_code), signal_of(job.exit_code or 0) is not None
+    # A process that a signal ended has raised no error: an unknown error in its log is an earlier one.
+    if exit_code is not None and found.known is None and (found.text is None or is_signal):
+        found = Failure("", text=found.text, cause=exit_code.cause, remedy=exit_code.remedy, look_up=exit_code.look_up)
     living = [node.id for node in snapshot.nodes or () if found.ip and node.ip == found.ip and node.state == "ALIVE"]
     node = living[0] if len(living) == 1 else None if found.ip else job.driver_node
     file = read.file if read is not None else None
@@ -64,17 +60,12 @@ def _failure_in_message(message_and_entrypoint: tuple[str, str]) -> Failure:
         return describe(error)
     if _OOM in message:
         return Failure("", text=_OOM_CAUSE, cause=_OOM_CAUSE)
-    said = (line for raw in reversed(lines) if (line := _clean_line(raw)).strip("-= ") and not _TORCHRUN_ROW.match(line))
-    last = next(said, None)
-    return Failure("", text=last)
+    said = (line for raw in reversed(lines) if (line := safe_line(raw)).strip("-= ") and not _TORCHRUN_ROW.match(line))
+    return Failure("", text=next(said, None))
 
 
 failure_in_message = TtlCache(_failure_in_message, 256)
 """Of a message and its job's entrypoint."""
-
-
-def _clean_line(raw: str) -> str:
-    return redact(clean(" ".join(raw[: 4 * MAX_REASON_CHARS].split())))[:MAX_REASON_CHARS]
 
 
 def reason_of(failure: Failure) -> str | None:
@@ -90,6 +81,17 @@ def how_it_ended(job: Job) -> str | None:
     if job.exit_code is None:
         return job.error_type and clean(job.error_type)[:MAX_REASON_CHARS]  # beside an exit code the error type adds nothing
     return f"exit code {job.exit_code}" if job.exit_code >= 0 else f"killed by signal {-job.exit_code}"
+
+
+def reason_in_log(lines: Sequence[str], entrypoint: str) -> str | None:
+    """Why a job failed, where that was raised, and what helps, in one line that is safe to show; `None`: its log shows no error."""
+    error = find_root_error(without_ray_lines(lines, entrypoint))
+    failure = describe(error) if error is not None else None
+    reason = reason_of(failure) if failure is not None else None
+    if failure is None or reason is None:
+        return None
+    where = f" (raised at {failure.raised_at})" if failure.raised_at else ""
+    return f"{reason}{where}{f'; what to do: {failure.remedy}' if failure.remedy else ''}"
 
 
 def last_reason(job: Job, snapshot: Snapshot) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from cockpit.failures.describe import safe_line
 from cockpit.findings.added_facts import added_facts
 from cockpit.findings.facts import Facts
 from cockpit.findings.failures import failure_of, group_key, how_it_ended, reason_of
@@ -22,8 +23,8 @@ LESS_REMEDY = (
 )
 ROOM_REMEDY = "wait until the resources for its entrypoint are free, or stop what holds them"
 UNTIL_WORDS = "`ray job stop` has no effect before it has started; Ray gives up after 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS)"
-MAX_LINE_CHARS, MAX_LINES = 300, 5
-"""Of a message."""
+MAX_LINES = 5
+"""Of an error, in the evidence; and of other jobs that failed for the same reason."""
 MAX_GPUS_NAMED = 8
 
 
@@ -54,7 +55,7 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
         why = (
             f"{supervisor.why}{silent_words(facts, trouble)}"
             if supervisor and supervisor.why
-            else _short_line(message) or "Ray gives no reason"
+            else safe_line(message) or "Ray gives no reason"
         )
         remedy = (
             trouble.remedy
@@ -70,7 +71,7 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
         words = Remedy(f"{remedy}; {UNTIL_WORDS}; to give up now, kill its supervisor: {kill}")
 
         evidence, about = [f"`ray job status {shell_word(job.id)}` reports PENDING"], [job.key]
-        evidence[0] += f": {_short_line(job.message)}" if job.message else ""
+        evidence[0] += f": {safe_line(job.message)}" if job.message else ""
         if supervisor:
             evidence.append(f"its supervisor is {short_name(supervisor.state)}")
             about.append(supervisor.key)
@@ -139,7 +140,3 @@ def _place_words(facts: Facts, failure: Failure) -> str:
         return f" on {rank} ({place})" if rank else f" (on {place})"
     who = " ".join(filter(None, (rank, f"on {title}" if title else "")))
     return f" ({who})" if who else ""
-
-
-def _short_line(text: str | None) -> str:
-    return clean(" ".join((text or "")[: 4 * MAX_LINE_CHARS].split()))[:MAX_LINE_CHARS]

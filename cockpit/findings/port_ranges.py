@@ -31,6 +31,12 @@ def write_ranges(ranges: Ranges) -> str:
     return ", ".join(shown) + (f" and {plural(more, 'more range')}" if more > 0 else "")
 
 
+def worker_ports(host: Host | None, node_id: str | None) -> Ranges:
+    """The ports that the raylet of a node on this host gives to its workers and drivers; empty: any free port, or unknown."""
+    rays = (host.rays or ()) if host else ()
+    return next((ray.ports.workers for ray in rays if ray.role == "raylet" and ray.node == node_id and ray.ports), ())
+
+
 def count_port_users(index: ClusterIndex, host: Host, ray: RayProcess) -> int:
     """The workers and drivers of a raylet. Each has a port of its own (`WorkerPool::GetNextFreePort` in src/ray/raylet/worker_pool.cc)."""
     processes = index.processes_by_host.get(host.name, ())

@@ -8,7 +8,7 @@ from heapq import nlargest
 import msgspec
 
 from cockpit.findings.failures import failure_of, known_part
-from cockpit.model import Job, Snapshot
+from cockpit.model import Failure, Job, Snapshot
 
 MAX_FAILURES = 100
 """Failures of entrypoints that are read: the message of each, up to 20 kB, is searched for its cause."""
@@ -40,11 +40,17 @@ def last_failures(jobs: Iterable[Job], now: float, keep_s: float) -> Iterator[Jo
     return (job for job in failed if id(job) in newest)
 
 
+def port_in(failure: Failure) -> int | None:
+    """The port that the error names."""
+    part = known_part(failure, ("port",)) or ""
+    is_port = part.isdecimal() and part.isascii() and len(part) < 6 and 0 < int(part) < 1 << 16
+    return int(part) if is_port else None
+
+
 def find_wanted_port(job: Job, snapshot: Snapshot) -> WantedPort | None:
     """The port that the job needed; `None` if its log names none, or if its host is not known or not probed."""
     failure = failure_of(job, snapshot)
-    part = known_part(failure, ("port",)) or ""
-    if not (part.isdecimal() and part.isascii() and len(part) < 6 and 0 < int(part) < 1 << 16):
+    if (port := port_in(failure)) is None:
         return None
     address = (known_part(failure, ("host", "address", "ip")) or "").strip("[]'\"")
     living = {each.id: each for each in snapshot.nodes or () if each.state == "ALIVE"}
@@ -53,4 +59,4 @@ def find_wanted_port(job: Job, snapshot: Snapshot) -> WantedPort | None:
         named = [name for name, each in living.items() if address in (each.ip, each.host, each.name)]
         node = named[0] if len(named) == 1 else None
     host = snapshot.index.hosts_by_node.get(node or "")
-    return None if host is None else WantedPort(host.name, int(part))
+    return None if host is None else WantedPort(host.name, port)

@@ -9,7 +9,7 @@ class Failure(Value, frozen=True):
     """The error that caused a job or actor to fail, or why that could not be read. Texts are clean and without secrets."""
 
     about: str
-    """The key of the job, actor or node."""
+    """The key of the job or actor."""
     moment: float | None = None
     """When the job failed; a later failure of the same job is another one. `None`: it runs, or it is an actor."""
     text: str | None = None

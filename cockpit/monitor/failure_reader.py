@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from cockpit.failures import RootError, describe, find_root_error
+from cockpit.failures.describe import safe_line
 from cockpit.failures.repetition import Repetition, find_repetition
 from cockpit.findings.actors import RESTARTING_CODE
 from cockpit.findings.failures import failure_in_message, without_ray_lines
@@ -20,17 +21,14 @@ from cockpit.findings.stalls import STALL_CODES, jobs_with_still_gpus
 from cockpit.model import Actor, Failure, Job, Node, Process, Snapshot
 from cockpit.monitor.logs import Log, LogFinder
 from cockpit.monitor.poller import Poller
-from cockpit.secrets import redact
 from cockpit.sources.ray.log_names import file_pattern
 from cockpit.sources.source import SourceError, wait_within
-from cockpit.text import clean
 
 MAX_LOG_LINES: Final = 20_000
-"""Read from the end of a log: some 2 MB."""
+"""Of the end of a log, in which the error of a failed job is looked for: some 2 MB."""
 MAX_KEPT_BYTES: Final = 2 << 20
-MAX_READ_BYTES: Final = 16 << 20
-"""A log with longer lines is read again with `FEW_LINES` only."""
 FEW_LINES: Final = 100
+"""Read from the end of a log of which `MAX_LOG_LINES` can't be read."""
 MAX_RUNNING_LINES: Final = 400
 """Of a running job, before the lines that it repeats: an error long before is not what it waits for."""
 READ_TIMEOUT_S: Final = 20.0
@@ -121,7 +119,7 @@ class FailureReader:
         self.on_snapshot(self._poller.snapshot)
         if self._reading is not None:
             await asyncio.wait([self._reading], timeout=patience)
-            self._reading.cancel()
+            self.close()
 
     def close(self) -> None:
         """Stop reading."""
@@ -210,7 +208,7 @@ class FailureReader:
         home = self._node_of(dead[1] if dead else error.line.ip, job)
         try:
             if dead is not None and home is not None and not is_unregistered:
-                nearer, its_file = await _first_error(await self._logs.logs_of_pid(home, dead[0]))
+                nearer, its_file = await _first_error(await self._logs.logs_of_pid(home, dead[0], job.job))
             elif home is not None and error.line.clock is not None and is_unregistered:
                 logs = [log for log in await self._logs.logs_of(home) if file_pattern(log.file) in _RAYLET_LOGS]
                 nearer, its_file = await _first_error(logs, error.line.clock)
@@ -227,14 +225,14 @@ class FailureReader:
     async def _read_running(self, job: Job) -> Failure:
         """What the log of a running job last reported, and whether it only repeats a line."""
         log = self._logs.log_until_now(job)
-        lines = without_ray_lines(await read_end(log, MAX_LOG_LINES), job.entrypoint or "")
+        lines = without_ray_lines(await read_end(log), job.entrypoint or "")
         repeated = await asyncio.to_thread(find_repetition, lines)
         before = lines[: repeated.begin] if repeated is not None else lines
         error = await asyncio.to_thread(find_root_error, before[-MAX_RUNNING_LINES:])
         found = replace(describe(error), about=job.key, file=log.file) if error is not None else Failure(job.key, file=log.file)
         return replace(
             found,
-            repeats=redact(clean(repeated.line))[:MAX_REPEATED_CHARS] if repeated else None,
+            repeats=safe_line(repeated.line, MAX_REPEATED_CHARS) if repeated else None,
             repeats_since=self._repeats_since(job, repeated),
         )
 
@@ -250,9 +248,9 @@ class FailureReader:
         return min(since, now - repeated.seconds) if repeated.seconds is not None else since
 
     def _node_of(self, ip: str | None, job: Job) -> Node | None:
-        """The node with this address, else the driver's."""
-        nodes = self._poller.snapshot.nodes or ()
-        return next((node for node in nodes if (node.ip == ip if ip else node.id == job.driver_node)), None)
+        """The node with this address, else the driver's. A dead node may have had the address of a living one."""
+        found = [node for node in self._poller.snapshot.nodes or () if (node.ip == ip if ip else node.id == job.driver_node)]
+        return min(found, key=lambda node: node.state == "DEAD", default=None)
 
     def _gpus_of(self, failure: Failure, thing: Job | Actor) -> tuple[int, ...]:
         """The GPUs that its process held before it died, if a list of processes still has it."""
@@ -303,46 +301,9 @@ async def _first_error(
     return None, file
 
 
-async def read_end(log: Log, most: int = MAX_LOG_LINES) -> list[str]:
+async def read_end(log: Log) -> list[str]:
     """The last lines of a log, at most `MAX_KEPT_BYTES` of them. Raises `SourceError`."""
-    kept: list[str] = []
-    for lines in (most, FEW_LINES):
-        try:
-            kept, size = await _read_lines(log, lines)
-        except SourceError:
-            if lines == FEW_LINES:
-                raise
-            continue
-        if size <= MAX_READ_BYTES:
-            break
-    left = MAX_KEPT_BYTES
-    for number in range(len(kept) - 1, -1, -1):
-        left -= len(kept[number]) + 1
-        if left < 0:
-            # Of one endless line its end is kept.
-            return kept[number + 1 :] or [kept[-1][-MAX_KEPT_BYTES:]]
-    return kept
-
-
-async def _read_lines(log: Log, most: int) -> tuple[list[str], int]:
-    """The lines, and how many characters they have."""
-    if log.read_end is not None:
-        lines = await log.read_end(most, MAX_KEPT_BYTES)
-        return lines, sum(map(len, lines))
-    kept: list[str] = []
-    size = 0
-    batches = log.follow(most, False)
     try:
-        async for batch in batches:
-            kept += batch
-            size += sum(map(len, batch))
-            if size > MAX_READ_BYTES:
-                break
-    finally:
-        await _close(batches)
-    return kept, size
-
-
-async def _close(batches: AsyncIterator[Sequence[str]]) -> None:
-    if hasattr(batches, "aclose"):
-        await batches.aclose()
+        return await log.read_end(MAX_LOG_LINES, MAX_KEPT_BYTES)
+    except SourceError:
+        return await log.read_end(FEW_LINES, MAX_KEPT_BYTES)  # so many long lines may be more than Ray can send

@@ -44,6 +44,11 @@ Follow = Callable[[int, bool], AsyncIterator[Sequence[str]]]
 ReadEnd = Callable[[int, int], Awaitable[list[str]]]
 
 
+async def refuse_to_read_end(_lines: int, _most_bytes: int) -> list[str]:
+    """Of a log that can only be followed."""
+    raise SourceError("this log can only be followed")
+
+
 class Log(msgspec.Struct, frozen=True):
     """One log that can be opened. `follow(lines, on)` yields its last lines in batches, and with `on` what is written from then on."""
 
@@ -57,8 +62,8 @@ class Log(msgspec.Struct, frozen=True):
     """Its state after it was read to its end."""
     ended_at: Callable[[], float | None] = lambda: None
     """Since when nothing writes to it; `None`: something still may, or it is unknown."""
-    read_end: ReadEnd | None = None
-    """Returns its last lines, at most so many lines and bytes. `None`: it can only be followed."""
+    read_end: ReadEnd = refuse_to_read_end
+    """Returns its last lines, at most so many lines and bytes."""
 
     @property
     def is_before(self) -> bool:
@@ -129,9 +134,12 @@ class LogFinder:
         unique = {log.file: log for log in logs}.values()
         return tuple(sorted(unique, key=lambda log: (file_pattern(log.file) not in words, BEFORE not in log.label)))
 
-    async def logs_of_pid(self, node: Node, pid: int) -> tuple[Log, ...]:
-        """The logs of a worker that had this pid on a node; it may have ended long ago."""
-        found = await self._of_worker(self._folder(node), pid, None, always)
+    async def logs_of_pid(self, node: Node, pid: int, job: str | None = None) -> tuple[Log, ...]:
+        """The logs of a worker that had this pid on a node; it may have ended long ago.
+
+        Pids are reused: with `job` the logs of other jobs' workers are left out.
+        """
+        found = await self._of_worker(self.folder(node), pid, job, always)
         if not found:
             raise SourceError(f"Ray keeps no log of a worker with pid {pid} on {node.title}")
         return tuple(found)
@@ -141,7 +149,7 @@ class LogFinder:
         if file is None or any(log.file == file for log in logs):
             return tuple(sorted(logs, key=lambda log: log.file != file)) if file else tuple(logs)
         node = self._node(node_id)
-        return (self._file(self._folder(node), file, always, label="error"), *logs) if node else tuple(logs)
+        return (self._file(self.folder(node), file, always, label="error"), *logs) if node else tuple(logs)
 
     async def setup_logs_of(self, job: Job) -> tuple[Log, ...]:
         """The logs of the setup of its runtime environment."""
@@ -165,7 +173,7 @@ class LogFinder:
         node = self._node(job.driver_node)
         if node is None or job.submission is None:
             raise SourceError(f"the log of {job.id} can't be found: Ray does not name the node of its driver")
-        return self._file(self._folder(node), f"job-driver-{job.submission}.log", always, label="job")
+        return self._file(self.folder(node), f"job-driver-{job.submission}.log", always, label="job")
 
     # Of each kind of thing
 
@@ -193,7 +201,7 @@ class LogFinder:
 
         node, own, before, setup = self._node(actor.node), [], [], []
         if actor.pid and node:
-            own = await self._or_why("out", node, self._of_worker(self._folder(node), actor.pid, actor.job, is_gone))
+            own = await self._or_why("out", node, self._of_worker(self.folder(node), actor.pid, actor.job, is_gone))
         if actor.restarts or actor.state == "RESTARTING":
             before = await self._or_why(f"err{BEFORE}", self._head(), self._of_lost(actor, {log.file for log in own}))
         if actor.wait == "starting":
@@ -214,7 +222,7 @@ class LogFinder:
         # The folder of its session: Ray has only its own session's logs, and only of living nodes.
         node, followed = self._node(process.node), snapshot.cluster.session
         if node is not None and process.ours is not False and process.session in (None, followed):
-            folder = self._folder(node)
+            folder = self.folder(node)
         else:
             session = process.session or followed
             folder = LogFolder(process.host, self._pool, ProbePlace(process.host, session) if session else None)
@@ -240,7 +248,7 @@ class LogFinder:
         return self._job_logs(process)
 
     async def _of_node(self, node: Node) -> list[Log]:
-        folder = self._folder(node)
+        folder = self.folder(node)
         names = await self._part_names(folder, node.id)
         parts = [*NODE_PARTS[:1], *(HEAD_PARTS if node.head else ()), *NODE_PARTS[1:]]
         found = [name for part, suffix in parts for name in part_logs(names, part, suffix)]
@@ -267,13 +275,13 @@ class LogFinder:
         head = self._head()
         if head is None:
             raise SourceError("the log before the restart can't be found: only the GCS's log names that process, and no head node is known")
-        lost = lost_workers(await self._folder(head).read_end(GCS_LOG, GCS_LINES), actor.id)
+        lost = lost_workers(await self.folder(head).read_end(GCS_LOG, GCS_LINES), actor.id)
         current = {log.worker for log in worker_logs(own)}
         last = next((one for one in lost if one.worker not in current), None)
         node = self._node(last.node) if last else None
         if last is None or node is None:
             return []
-        folder = self._folder(node)
+        folder = self.folder(node)
         found = worker_logs(await folder.names(f"worker-{last.worker}-*"), worker=last.worker)
         return [self._file(folder, log.name, always, label=f"{log.stream}{BEFORE}") for log in found]
 
@@ -283,7 +291,7 @@ class LogFinder:
         node = next((node for thing in things if (node := self._node(getattr(thing, "node", None)))), None) or self._head()
         if node is None:
             return []
-        folder = self._folder(node)
+        folder = self.folder(node)
         try:
             names = setup_logs(await folder.names(f"{SETUP_WORDS}-*"), job)
         except SourceError as error:
@@ -321,10 +329,6 @@ class LogFinder:
         return next((node for node in self._snapshot().nodes or () if node.head and node.id), None)
 
     def folder(self, node: Node) -> LogFolder:
-        """The logs folder of a node."""
-        return self._folder(node)
-
-    def _folder(self, node: Node) -> LogFolder:
         """The logs folder of a node: read by its agent if the node is alive, else by a probe."""
         snapshot = self._snapshot()
         host, session = snapshot.index.host_of(node), snapshot.cluster.session
@@ -346,7 +350,10 @@ def _unreadable(label: str, node: Node | None, error: SourceError) -> Log:
             yield batch
         raise error
 
-    return Log(label, label, node.title if node else "", follow)
+    async def read_end(_lines: int, _most_bytes: int) -> list[str]:
+        raise error
+
+    return Log(label, label, node.title if node else "", follow, read_end=read_end)
 
 
 def _why_none(thing: Any, job: Job | None, started: str | None) -> str:

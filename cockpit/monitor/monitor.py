@@ -133,6 +133,7 @@ class ClusterMonitor:
         finally:
             self._is_running = False
             self.failures.close()
+            self.starts.close()
             self.poller.stop()
 
     def close(self) -> None:
@@ -141,6 +142,7 @@ class ClusterMonitor:
         for end in self.ending:
             end()
         self.failures.close()
+        self.starts.close()
         self.pool.close()
 
     def refresh(self, *, is_awaited: bool = False) -> None:

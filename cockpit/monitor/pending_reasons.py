@@ -76,7 +76,7 @@ def find_reasons(facts: WaitFacts) -> dict[str, Reason]:
 
 
 def find_large_demand(nodes: NodeFacts, demand: Iterable[Demand]) -> tuple[Demand, ...]:
-    """The demand that requests for more than any living node has. A node of unknown size may be large enough."""
+    """The demand for more than any living node has. A node of unknown size may be large enough."""
 
     def may_hold(resources: Mapping[str, Quantity], needs: Mapping[str, float]) -> bool:
         return not resources or all((has := resources.get(name)) and (has.total is None or has.total >= needs[name]) for name in needs)
@@ -159,7 +159,7 @@ class Reasons:
         return replace(found, why=f"in its placement group it {found.why}")
 
     def of_demand(self, demand: Demand) -> Reason:
-        """Why these tasks wait. No reason if a waiting actor requests for the same: Ray counts actors and tasks together."""
+        """Why these tasks wait. No reason if a waiting actor needs the same: Ray counts actors and tasks together."""
         wanted = make_request([shape(demand.needs)], "STRICT_PACK")
         asked = {self._request_of_actor(actor).shapes[0][0].amounts for actor in self._waiting}
         if wanted.shapes[0][0].amounts in asked or not self._is(wanted, "never"):

@@ -12,11 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from cockpit.failures import find_root_error
-from cockpit.failures.describe import describe
+from cockpit.failures.describe import describe, safe_line
 from cockpit.findings.failures import reason_of
-from cockpit.secrets import redact
 from cockpit.sources.ray.log_names import worker_logs
-from cockpit.text import clean
 
 MAX_SHOWN: Final = 200
 """Characters of a line from a log that are shown."""
@@ -190,7 +188,7 @@ def read_builds(lines: Iterable[str]) -> list[EnvironmentBuild]:
         elif conda is not None and line.strip():
             conda.last_line = shown(line.rpartition(" -- ")[2])
             conda.since, conda.clock = (stamp, clock) if stamp is not None else (conda.since, conda.clock)
-        elif stamp is None and len(output) < MAX_SHOWN:
+        elif stamp is None:
             output.append(line)
     return [build for build in (*builds.values(), *([conda] if conda else ())) if build.command or build.failed or build.tool == "conda"]
 
@@ -273,8 +271,7 @@ def words_of(build: EnvironmentBuild) -> str:
 
 def shown(line: str) -> str:
     """A line of a log, safe to show."""
-    text = redact(clean(" ".join(line[: 4 * MAX_SHOWN].split())))
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+    return safe_line(line, MAX_SHOWN)
 
 
 def _error_in(output: Sequence[str]) -> str:

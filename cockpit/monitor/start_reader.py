@@ -12,7 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit.failures.log_lines import MAX_LINE_CHARS
-from cockpit.findings.port_ranges import Ranges, count_ports, full_raylets, write_ranges
+from cockpit.findings.failures import reason_of
+from cockpit.findings.port_ranges import Ranges, count_ports, full_raylets, worker_ports, write_ranges
 from cockpit.findings.waiting import WAITING_STATES
 from cockpit.model import SUPERVISOR, Actor, Failure, Job, Node, PlacementGroup, Process, Snapshot, StartTrouble, StuckProcess
 from cockpit.monitor.log_folder import LogFolder
@@ -43,7 +44,7 @@ AGAIN_AFTER_S: Final = 30.0
 STACK_AFTER_S: Final = 60.0
 """Seconds that a constructor has run before its stack is read: that starts py-spy on its host, which does not stop the process."""
 UNREGISTERED_AFTER_S: Final = 20.0
-"""The same of a worker that has not registered: Ray ends it after 60 s and starts another one."""
+"""Seconds that a worker has run without registering before its stack is read: Ray ends it after 60 s and starts another one."""
 MAX_STACKS: Final = 2
 """Constructors of which the stacks are read; the others mostly stand at the same place."""
 READ_TIMEOUT_S: Final = 20.0
@@ -54,14 +55,13 @@ MAX_QUESTIONS: Final = 8
 MAX_WORKERS: Final = 3
 """Workers of a job on a node whose logs are read; mostly they fail for the same reason."""
 MAX_BYTES: Final = 1 << 20
-"""Of one log; of a log with longer lines only `FEW_LINES` are read."""
-FEW_LINES: Final = 20
+"""Read from the end of one log."""
 RAYLET_LINES, ERR_LINES, SETUP_LINES, AGENT_LINES, WORKER_LINES = 2000, 100, 400, 600, 400
+"""Read from the end of each log."""
 MAY_NEED_A_WORKER: Final = ("starting", "room", None)
 """Waits that a missing worker process can explain."""
 MAIN_FILES: Final = ("_private/worker.py", "default_worker.py")
 """Of Ray: the main thread of a worker runs one of them."""
-CONSTRUCTOR: Final = "its constructor is running on "
 ReadStack = Callable[[Process], Awaitable[tuple[StackThread, ...]]]
 
 
@@ -103,6 +103,8 @@ class StartReader:
     def on_snapshot(self, snapshot: Snapshot, waited_s: float = ASK_AFTER_S) -> None:
         """Forget waits that are over, and read the logs of one that is due."""
         if snapshot.cluster.session != self._cluster:
+            self.close()
+            self._reading = None
             self._cluster, self._answers, self._due = snapshot.cluster.session, {}, {}
         self._questions = {question.id: question for question in find_questions(snapshot, self._worker_places(), waited_s)}
         self._answers = {key: answer for key, answer in self._answers.items() if key in self._questions}
@@ -111,13 +113,18 @@ class StartReader:
         now = self._poller.clock()
         due = [question for key, question in self._questions.items() if self._due.get(key, 0.0) <= now]
         if due and (self._reading is None or self._reading.done()):
-            self._reading = asyncio.ensure_future(self._read_all(due[:MAX_QUESTIONS], self._cluster))
+            self._reading = asyncio.ensure_future(self._read_all(due))
 
     async def read_once(self, patience: float) -> None:
         """Read the logs for the newest snapshot, but at most `patience` seconds. A single sample knows no waiting times."""
         self.on_snapshot(self._poller.snapshot, 0.0)
         if self._reading is not None:
             await asyncio.wait([self._reading], timeout=patience)
+            self.close()
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._reading is not None:
             self._reading.cancel()
 
     def _worker_places(self) -> dict[str, tuple[str, int]]:
@@ -128,13 +135,11 @@ class StartReader:
         found = [(answer, self._questions[key]) for key, answer in self._answers.items() if key in self._questions]
         self._poller.set_starts(tuple(replace(answer, about=tuple(actor.key for actor in question.actors)) for answer, question in found))
 
-    async def _read_all(self, due: Sequence[StartQuestion], session: str | None) -> None:
+    async def _read_all(self, due: Sequence[StartQuestion]) -> None:
         for question in due:
             answer = None
             with suppress(SourceError, asyncio.TimeoutError):  # without an answer Ray's reason stays
                 answer = await wait_within(READ_TIMEOUT_S, self._answer(question))
-            if session != self._cluster:
-                return
             self._due[question.id] = self._poller.clock() + AGAIN_AFTER_S
             self._answers.pop(question.id, None)
             if answer is not None:
@@ -145,8 +150,10 @@ class StartReader:
         snapshot = self._poller.snapshot
         if (lost := _why_lost(question, snapshot.failures)) is not None:
             return lost
-        if question.process is not None:
-            return await self._constructor(question, question.process, snapshot)
+        if (process := question.process) is not None:
+            host = clean(snapshot.index.titles.of_host(process.host))
+            where = f"its constructor is running on {host}, pid {process.ns_pid or process.pid}"
+            return await self._where_it_stands(question, process, where, snapshot)
         answers: list[StartTrouble] = []
         for node in (snapshot.index.nodes.get(each) for each in question.nodes):
             if node is None:
@@ -179,13 +186,13 @@ class StartReader:
             for name in logs:
                 lines += await _read_end(folder, name, WORKER_LINES)
             if has_no_port(lines, starts):
-                return _no_port(title, _worker_ports(node, snapshot))
+                return _no_port(title, worker_ports(snapshot.index.hosts_by_node.get(node.id or ""), node.id))
             if not question.is_alone or worker.is_dead is None or not starts.is_recent(worker.judged):
                 continue  # it may have registered, worked and ended
             if worker.is_dead:
                 deaths = sum(1 for other, _ in workers if other.is_dead and starts.is_recent(other.judged))
                 return _dying(title, await asyncio.to_thread(find_words, lines), deaths, worker.pid)
-            text = f"its worker process on {title} (pid {worker.pid}) has not registered with Ray within a minute, and still runs"
+            text = f"its worker process on {title} (pid {worker.pid}) had not registered with Ray after a minute, and was running then"
             return StartTrouble((), text, f"read worker-*-{worker.pid}.err and raylet.out in the logs folder of the session on {title}")
 
         begun = [
@@ -224,7 +231,9 @@ class StartReader:
             remedy = f"see whether its package index answers from {title}; {setup} there has what it has done"
             return StartTrouble((), text, remedy, silent_since=snapshot.taken - build_age(build, starts))
         agent = part_logs(names, "runtime_env_agent", "log")[:1] if environment else []
-        package = find_package([line for name in agent for line in await _read_end(folder, name, AGENT_LINES)], environment)
+        agent_lines = [line for name in agent for line in await _read_end(folder, name, AGENT_LINES)]
+        # Long lines take a second, in which nothing would be drawn.
+        package = await asyncio.to_thread(find_package, agent_lines, environment)
         if package is not None:
             uri, source = shown(package.uri), f"see whether {title} reaches its source; runtime_env_agent.log there has all errors"
             if package.error:
@@ -233,17 +242,12 @@ class StartReader:
             text = f"its package {uri} is not ready on {title}: it is fetched or unpacked since {package.clock} by that host's clock"
             return StartTrouble((), text, source)
         have = [log.pid for log in worker_logs(await folder.names("worker-*.err"))] if any(one.is_dead for one in starts.workers) else []
-        if question.is_alone and (early := find_early_death(starts, err, have)) is not None:
+        if question.is_alone and (early := await asyncio.to_thread(find_early_death, starts, err, have)) is not None:
             words, times_dead = early
             many = f" ({plural(times_dead, 'worker')} lately)" if times_dead > 1 else ""
             text = f"worker processes on {title} die before they register with Ray{many}: {words}"
             return StartTrouble((), text, f"correct what raylet.err in the logs folder of the session on {title} shows", fails=True)
         return None
-
-    async def _constructor(self, question: StartQuestion, process: Process, snapshot: Snapshot) -> StartTrouble | None:
-        """Where a running constructor stands."""
-        where = f"{CONSTRUCTOR}{clean(snapshot.index.titles.of_host(process.host))}, pid {process.ns_pid or process.pid}"
-        return await self._where_it_stands(question, process, where, snapshot)
 
     async def _where_it_stands(self, question: StartQuestion, process: Process, where: str, snapshot: Snapshot) -> StartTrouble | None:
         """What a process that starts waits for, by its stack; `where` begins the sentence."""
@@ -294,8 +298,9 @@ def find_questions(snapshot: Snapshot, places: dict[str, tuple[str, int]], waite
             process = next((one for one in snapshot.processes or () if (one.ns_pid or one.pid) == pid and one.node in at), None)
             if process is None or process.ticks is None or process.ours is False:
                 continue  # only a probe can read its stack
+        is_alone = not name or supervisors[job] == 1
         yield StartQuestion(
-            job, tuple(actors), at, pending.get(name) if name else None, not name or supervisors[job] == 1, process, not waited_s
+            job, tuple(actors), at, submitted=pending.get(name), is_alone=is_alone, process=process, is_single_look=not waited_s
         )
 
 
@@ -316,16 +321,10 @@ def _why_lost(question: StartQuestion, failures: Sequence[Failure]) -> StartTrou
     read = {failure.about: failure for failure in failures if failure.unread is None}
     for actor in question.actors:
         if actor.state == "RESTARTING" and actor.restarts and (failure := read.get(actor.key)) is not None:
-            reason = failure.cause or (failure.text or "its log shows no error").partition("\n")[0]
+            reason = reason_of(failure) or ("its log shows no error" if failure.file else "no log of it was found")
             text = f"its process has died {plural(actor.restarts, 'time')} and is started again: {reason}"
             return StartTrouble((), text, failure.remedy, fails=True)
     return None
-
-
-def _worker_ports(node: Node, snapshot: Snapshot) -> Ranges:
-    host = snapshot.index.hosts_by_node.get(node.id or "")
-    rays = (host.rays or ()) if host else ()
-    return next((ray.ports.workers for ray in rays if ray.role == "raylet" and ray.node == node.id and ray.ports), ())
 
 
 def _no_port(title: str, ranges: Ranges) -> StartTrouble:
@@ -385,9 +384,5 @@ def _frame(frame: StackFrame) -> str:
 
 
 async def _read_end(folder: LogFolder, name: str, lines: int) -> list[str]:
-    """The last lines of a file, each cut to `MAX_LINE_CHARS`; of a file with longer lines only `FEW_LINES`."""
-    for most in (lines, FEW_LINES):
-        found = await folder.read_end(name, most)
-        if sum(map(len, found)) <= MAX_BYTES:
-            break
-    return [line[:MAX_LINE_CHARS] for line in found[-lines:]]
+    """The last lines of a file, each cut to `MAX_LINE_CHARS`."""
+    return [line[:MAX_LINE_CHARS] for line in await folder.read_end(name, lines, MAX_BYTES)]

@@ -46,8 +46,8 @@ def events_between(before: Snapshot, now: Snapshot) -> Iterator[Event]:
             why = last_reason(job, now) if job.status == "FAILED" else ""
             yield _job_event(job, at, "end", f"job {job.id} ended: {job.status}{f': {why}' if why else ''}")
     # The log of a failed job is read after its end, and may show another reason than Ray's message.
-    read_before = {failure.key for failure in before.failures}
-    read_now = {failure.about for failure in now.failures if failure.text and failure.key not in read_before}
+    read_before = {failure.about for failure in before.failures if failure.text}
+    read_now = {failure.about for failure in now.failures if failure.text} - read_before
     for job in now.jobs if read_now else ():
         old = jobs.get(job.id)
         if job.key in read_now and job.status == "FAILED" and old is not None and old.status == "FAILED":

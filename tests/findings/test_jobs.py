@@ -312,6 +312,7 @@ def test_where_kills_can_t_be_known_none_is_claimed_to_be_absent():
     found = only(seen(job, oom_kills=(), hosts={"node1": first}), "job-failed")
     assert (found.text, unknown in found.evidence) == ("Killed by SIGKILL; job ppo failed (exit code 137)", True)
     assert unknown in killed(ago=4000).evidence
+    assert unknown in killed(ago=2, taken=NOW - 4).evidence, "the probe has not looked since it failed"
 
 
 def test_successful_stopped_and_old_jobs_are_not_reported():

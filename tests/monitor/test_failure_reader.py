@@ -257,6 +257,25 @@ async def test_an_actor_s_death_leads_to_what_its_process_wrote():
     assert (found.ip, found.pid) == ("10.0.0.2", 900)
 
 
+async def test_of_a_dead_and_a_living_node_with_the_same_address_the_living_one_has_the_log():
+    dead = replace(node(3), ip="10.0.0.2", state="DEAD")
+    world = World(failed(), nodes=(node(1), dead, node(2)))
+    world.put("job-driver-ppo.log", DIED)
+    world.put(f"worker-{'b2' * 28}-02000000-900.err", TRACE, NODE2)
+    await world.read()
+    assert world.texts == {"job:ppo": "OddError: boom"}
+
+
+async def test_what_a_worker_of_another_job_with_the_same_pid_wrote_is_not_the_cause():
+    world = World(failed(job="03000000"))
+    world.put("job-driver-ppo.log", DIED)
+    other = f"worker-{'b2' * 28}-02000000-900.err"
+    world.put(other, TRACE, NODE2)
+    await world.read()
+    assert [each.file for each in world.poller.failures] == ["job-driver-ppo.log"]
+    assert other not in world.ray.read
+
+
 async def test_without_the_log_of_the_dead_process_its_death_is_told():
     world = World(failed())
     world.put("job-driver-ppo.log", DIED)
@@ -368,39 +387,20 @@ async def test_a_single_look_waits_for_the_answer_but_not_for_ever():
     assert slow.poller.failures == ()
 
 
-def log(*batches: list[str]) -> Log:
-    """A log that can only be followed."""
-
-    async def follow(lines: int, on: bool):
-        asked.append(lines)
-        for batch in batches:
-            yield batch
-
-    asked: list[int] = []
-    return Log("x", "x.log", "", follow)
-
-
-async def test_of_a_huge_log_only_the_end_is_kept():
-    lines = await read_end(log(*[[f"{number} " + "x" * 200 for number in range(1000)]] * 20, TRACE))
-    assert lines[-4:] == TRACE
-    assert sum(map(len, lines)) <= MAX_KEPT_BYTES
-
-
-async def test_of_one_endless_line_the_end_is_kept():
-    (line,) = await read_end(log(["x" * 5_000_000 + "OddError: boom"]))
-    assert (len(line), line[-14:]) == (MAX_KEPT_BYTES, "OddError: boom")
-
-
 async def test_if_the_last_lines_are_too_long_fewer_of_them_are_asked_for():
     asked: list[int] = []
 
-    async def end(lines: int, most: int) -> list[str]:
+    async def end(lines: int, most_bytes: int) -> list[str]:
         asked.append(lines)
         if lines > FEW_LINES:
             raise SourceError("sent more than 128 MB")
         return TRACE
 
-    assert await read_end(replace(log(), read_end=end)) == TRACE
+    async def follow(lines: int, on: bool):
+        raise AssertionError
+        yield
+
+    assert await read_end(Log("x", "x.log", "", follow, read_end=end)) == TRACE
     assert asked == [20_000, FEW_LINES]
 
 

@@ -88,6 +88,8 @@ async def test_an_unreadable_log_has_its_reason_and_the_others_can_be_read(world
     assert [log.label for log in logs] == ["out", "job"]
     with pytest.raises(SourceError, match="Ray is down; ssh: refused"):
         await lines_of(logs[0])
+    with pytest.raises(SourceError, match="Ray is down; ssh: refused"):
+        await logs[0].read_end(400, 500)
 
 
 async def test_the_probe_reads_them_if_ray_is_down(world):
@@ -101,6 +103,16 @@ async def test_the_probe_reads_them_if_ray_is_down(world):
         ("node1", "logs", SESSION, "worker-*-1001.*"),
         ("node1", "log", SESSION, worker(), "100"),
     ]
+
+
+async def test_of_a_huge_file_that_a_probe_reads_only_the_last_whole_lines_are_kept(world):
+    world.ray.error = SourceError("Ray is down")
+    world.probes.names = (worker(),)
+    own, *_ = await world.finder.logs_of(actor(1))
+    world.probes.answers = (*({"text": f"{number} {'x' * 200}\n"} for number in range(1000)), {"text": "the last line\n"}, {"text": ""})
+    assert await own.read_end(400, 500) == [f"998 {'x' * 200}", f"999 {'x' * 200}", "the last line"]
+    world.probes.answers = ({"text": f"{'x' * 5000}the end\n"}, {"text": ""})
+    assert await own.read_end(400, 500) == [f"{'x' * 493}the end"], "of one endless line its end"
 
 
 async def test_a_probe_follows_until_the_process_is_gone_and_all_is_read(world):

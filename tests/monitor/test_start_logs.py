@@ -60,10 +60,15 @@ def test_two_builds_of_which_none_is_known_to_be_its_own_are_no_answer():
 
 
 def test_a_build_that_failed_and_runs_again_keeps_its_error_and_its_number():
-    lines = [run(1, FAILS_HASH), *ended(1, *NO_MATCH), deleted(FAILS_HASH)] * 1
+    lines = [run(1, FAILS_HASH), *ended(1, *NO_MATCH), deleted(FAILS_HASH)]
     lines += [run(2, FAILS_HASH), *ended(2, *NO_MATCH), deleted(FAILS_HASH), run(3, FAILS_HASH, at="11:12:00")]
     (build,) = read_builds(lines)
     assert (build.failures, build.error is not None, build.clock) == (2, True, "11:12:00")
+
+
+def test_the_error_at_the_end_of_a_long_output_is_found():
+    (build,) = read_builds([run(1, FAILS_HASH), *ended(1, *["Collecting x"] * 300, *NO_MATCH), deleted(FAILS_HASH)])
+    assert build.error == "ERROR: No matching distribution found for nosuchpackage-abc==1.0"
 
 
 def test_a_build_that_has_ended_well_and_one_of_an_agent_that_was_started_again_are_none():

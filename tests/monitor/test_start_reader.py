@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from msgspec.structs import replace
@@ -151,7 +152,7 @@ async def test_a_worker_that_runs_and_does_not_register_is_named():
     world.put("raylet.out", started(590), unregistered(590, "still alive, probably it's hanging"))
     world.put(STARTS, "Loading …")
     (trouble,) = await world.look()
-    assert trouble.text == "its worker process on node1 (pid 590) has not registered with Ray within a minute, and still runs"
+    assert trouble.text == "its worker process on node1 (pid 590) had not registered with Ray after a minute, and was running then"
     assert not trouble.fails
 
 
@@ -205,15 +206,19 @@ async def test_what_waits_for_less_than_half_a_minute_is_not_asked_for_but_in_a_
     assert len(world.poller.starts) == 1
 
 
-async def test_an_answer_of_another_session_is_dropped():
-    world = World(seen(waits()))
-    world.put("raylet.out", started(590))
-    world.put(STARTS, NO_PORT)
-    reading = asyncio.ensure_future(world.look())
-    await asyncio.sleep(0)
-    world.reader.on_snapshot(seen(waits(), cluster=Cluster(session="session_other")))
-    await reading
-    assert world.poller.starts == ()
+async def test_when_another_session_is_watched_or_cockpit_ends_reading_ends_without_an_answer():
+    other = seen(cluster=Cluster(session="session_other"))
+    for end in (lambda reader: reader.on_snapshot(other), lambda reader: reader.close()):
+        world = World(seen(waits()))
+        world.put("raylet.out", started(590))
+        world.put(STARTS, NO_PORT)
+        world.reader.on_snapshot(world.poller.snapshot)
+        reading = world.reader._reading
+        await asyncio.sleep(0)
+        end(world.reader)
+        await asyncio.wait([reading], timeout=30)
+        assert reading.cancelled()
+        assert world.poller.starts == ()
 
 
 async def test_logs_that_cannot_be_read_are_no_answer():
@@ -324,6 +329,9 @@ async def test_an_actor_that_is_started_again_says_how_often_and_why_it_died():
     (trouble,) = await World(seen(again, failures=(failure,))).look()
     assert trouble.text == "its process has died 4 times and is started again: RuntimeError: CUDA error"
     assert trouble.fails
+    for empty, why in ((Failure(again.key, file="worker.err"), "its log shows no error"), (Failure(again.key), "no log of it was found")):
+        (trouble,) = await World(seen(again, failures=(empty,))).look()
+        assert trouble.text.endswith(f"is started again: {why}")
 
 
 def test_the_reason_is_that_of_the_actor_while_it_waits_and_only_then():
@@ -336,3 +344,23 @@ def test_the_reason_is_that_of_the_actor_while_it_waits_and_only_then():
     assert why(waits()) == trouble.text
     assert why(waits(10)) is None
     assert why(waits(state="ALIVE")) is None
+
+
+@pytest.mark.parametrize(("log", "shown"), [("agent", "its package"), ("raylet", "worker processes on node1 die")])
+async def test_long_lines_of_rays_agent_and_raylet_never_hold_the_loop_for_long(log, shown):
+    uri, hostile = "gcs://_ray_pkg_0a.zip", "a." * 2000
+    world = World(seen(waits(), jobs=(Job("ppo", "02000000", "ppo", "RUNNING", runtime_env={"working_dir": uri}),)))
+    if log == "agent":
+        agent = "2026-11-28 11:10:30,005\tINFO runtime_env_agent.py:543 -- "
+        begun, failed = f'{agent}Creating runtime env: "{uri}"', f'{agent}Failed to create runtime env "{uri}"'
+        world.put("runtime_env_agent.log", begun, failed, *[hostile] * 250)
+    rays = "[2026-11-28 11:10:23,709 E 590 590] core_worker.cc:247: no way"
+    world.put("raylet.out", started(590))
+    world.put("raylet.err", *[hostile] * 97, rays, unregistered(590))
+    longest, reading = 0.0, asyncio.ensure_future(world.look())
+    while not reading.done():
+        began = time.thread_time()
+        await asyncio.sleep(0)
+        longest = max(longest, time.thread_time() - began)
+    assert reading.result()[0].text.startswith(shown)
+    assert longest < 0.05

@@ -56,6 +56,9 @@ def test_what_the_log_of_a_failed_job_shows_later_is_an_event_unless_it_is_the_s
     assert events(before, Snapshot(jobs=(job,), failures=(failure,))) == [
         (9.0, "job", "end", "critical", "job train1 failed: The batch is too large")
     ]
+    unread = Failure(job.key, job.ended, unread="no such file")
+    ((*_, text),) = events(Snapshot(jobs=(job,), failures=(unread,)), Snapshot(jobs=(job,), failures=(failure,)))
+    assert text == "job train1 failed: The batch is too large", "its log could be read at the second try"
     same = replace(failure, text="failed with exit code 1", cause=None)
     assert events(before, Snapshot(jobs=(job,), failures=(same,))) == []
     assert events(Snapshot(jobs=(job,), failures=(failure,)), Snapshot(jobs=(job,), failures=(failure,))) == []

@@ -522,7 +522,10 @@ def test_the_page_of_a_failed_job_tells_what_its_log_shows():
     assert shown["others report"] == "NCCL timeout (31 processes, 4 s later)"
     assert shown["what to do"] == "use a smaller batch"
     unread = told(detail_of(bad), view(jobs=(bad,), failures=(Failure("job:bad", NOW, unread="no such file"),)))
-    assert (unread["reason"], unread["its log"]) == ("its log shows none", "was not read: no such file")
+    assert (unread["reason"], unread["its log"]) == ("–", "was not read: no such file")
+    assert told(detail_of(bad), view(jobs=(bad,)))["reason"] == "–", "no log was read yet"
+    read = Failure("job:bad", NOW, file="job-driver-bad.log")
+    assert told(detail_of(bad), view(jobs=(bad,), failures=(read,)))["reason"] == "its log shows none"
     assert "reason" not in told(detail_of(Job("x", status="RUNNING")), view(jobs=(Job("x", status="RUNNING"),)))
 
 

@@ -16,8 +16,9 @@ from cockpit.actions.plan import ActionTarget, Plan, Receipt
 from cockpit.actions.recover.step_state import StepError
 from cockpit.actions.table import find_action
 from cockpit.check.preset import sample_and_check
-from cockpit.findings.log_reason import reason_in_log
+from cockpit.findings.failures import reason_in_log
 from cockpit.model import Actor
+from cockpit.monitor.failure_reader import MAX_LOG_LINES
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import Preset, RayStart
 from cockpit.secrets import redact
@@ -38,8 +39,6 @@ RAY_LINE: Final = re.compile(
     r"Running entrypoint for job |\d{4}-\d\d-\d\d [\d:,]+\s+(?:INFO|WARNING) (?:worker|job_manager|packaging)\.py:\d+ -- "
 )
 """Beginnings of the lines that Ray itself writes into a job's log before the job does anything (2.9 to 2.60)."""
-MAX_KEPT_LINES: Final = 5000
-"""Of a log, in which the error of a failed job is looked for."""
 MAX_LINES: Final = 3
 """Of a check or a log, in an error."""
 
@@ -53,7 +52,7 @@ class JobSteps:
         """The job's id, after its launch."""
         self._own_lines: list[str] = []
         """The last lines of the job's log, without Ray's own."""
-        self._all_lines: deque[str] = deque(maxlen=MAX_KEPT_LINES)
+        self._all_lines: deque[str] = deque(maxlen=MAX_LOG_LINES)
         self._first_own_line_at: float | None = None
 
     async def too_large(self, gpus: float | None) -> str | None:
@@ -119,7 +118,10 @@ class JobSteps:
                     # Ray's reason without the log lines that it repeats, and the last line of the log.
                     first, *log = [line.strip() for line in (state.message or "").splitlines() if line.strip()] or ["Ray gives no reason"]
                     reason = first.partition(", last available logs")[0] + _last_line(self._own_lines or log)
-                    reason = (reason_in_log(self._all_lines) or reason_in_log(log) or reason) if state.status == "FAILED" else reason
+                    if state.status == "FAILED":
+                        entrypoint = state.entrypoint or ""
+                        in_log = await asyncio.to_thread(reason_in_log, [*self._all_lines], entrypoint)  # long lines take a second
+                        reason = in_log or reason_in_log(log, entrypoint) or reason
                     raise StepError(f"job {job} is {state.status}: {reason}", "launch")
 
                 # The actors that are known to live; a new one becomes known some seconds later.

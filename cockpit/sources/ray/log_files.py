@@ -18,10 +18,7 @@ from cockpit.sources.source import SourceError
 MAX_POLLED_BYTES = 32 * 2**20
 ENDED_STATUSES = ("SUCCEEDED", "FAILED", "STOPPED")
 
-
 LOG_LINES = 5000
-MAX_END_BYTES = 8 << 20
-"""Of the end of a file; of a longer end, as of one long line, this much is kept."""
 AGENT_TIMEOUT_S = 6.0
 """The time that Ray's agent on a node has for an answer. After that, the probe of the host is asked."""
 
@@ -102,7 +99,7 @@ class LogFiles:
             raise SourceError(f"Ray at {self._dashboard.shown} lists no logs of node {node[:8]}")
         return tuple(name for names in data.result.values() for name in names)
 
-    async def read_end(self, node: str, name: str, lines: int, most_bytes: int = MAX_END_BYTES) -> list[str]:
+    async def read_end(self, node: str, name: str, lines: int, most_bytes: int) -> list[str]:
         """The last `lines` lines of a file, as far as they are in its last `most_bytes`."""
         self._refuse_old()
         is_cut = False

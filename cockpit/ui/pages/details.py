@@ -185,7 +185,7 @@ def processes_section(key: str, title: str, rows: list[Process], nothing: str) -
 def _failure_pairs(job: Job, view: View) -> Pairs:
     """Why a job failed: what its log shows, where it was raised, who else reports it, and what helps."""
     failure = failure_of(job, view.snapshot)
-    yield "reason", (reason := reason_of(failure)) or "its log shows none"
+    yield "reason", (reason := reason_of(failure)) or ("its log shows none" if failure.file else UNKNOWN)
     if failure.text and failure.text != reason:
         yield "error", failure.text
     if failure.raised_at:

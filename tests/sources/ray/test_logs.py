@@ -372,7 +372,7 @@ async def test_of_the_end_of_a_file_with_a_huge_line_only_the_last_bytes_are_kep
     assert sum(map(len, lines)) < 30_000
     log.written = b"first\nsecond\n"
     async with serving(log) as ray:
-        assert await (await ray.log_files()).read_end(NODE, "a.out", 400) == ["first", "second"]
+        assert await (await ray.log_files()).read_end(NODE, "a.out", 400, 10_000) == ["first", "second"]
 
 
 async def test_a_file_is_followed_until_its_process_has_ended():
@@ -412,4 +412,4 @@ async def test_an_old_ray_which_marks_its_chunks_is_asked_for_no_file():
         with pytest.raises(SourceError, match="is older than"):
             [_ async for _ in files.follow(NODE, "a.out", 3, is_over)]
         with pytest.raises(SourceError, match="is older than"):
-            await files.read_end(NODE, "gcs_server.out", 3)
+            await files.read_end(NODE, "gcs_server.out", 3, 10_000)
