@@ -115,7 +115,7 @@ def _port_facts(facts: Facts, job: Job, failure: Failure) -> AddedFacts:
 
 
 def _name_facts(facts: Facts, failure: Failure) -> AddedFacts:
-    """The living actors that have the name; it can be killed if it is the only one, and detached."""
+    """The living actors that have the name; it can be killed if it is the only one, detached, and of no job that runs."""
     name, namespace = known_part(failure, ("name", "actor_name")), known_part(failure, ("namespace",))
     if facts.snapshot.actors is None or not name:
         return AddedFacts()
@@ -132,6 +132,9 @@ def _name_facts(facts: Facts, failure: Failure) -> AddedFacts:
     if not having and facts.snapshot.actors_complete:
         lines.append(f"no living actor has the name {clean(name)[:80]} now")
     is_proven = failure.action == "kill-actor" and len(having) == 1 and having[0].detached is True and bool(facts.snapshot.actors_complete)
+    # The name comes from a log: an actor of a job that runs is in use, whatever the log says.
+    creator = facts.index.jobs.get(having[0].job or "") if is_proven else None
+    is_proven = is_proven and not (creator is not None and creator.running)
     return AddedFacts(tuple(lines), tuple(actor.key for actor in having) if is_proven else (), "kill-actor" if is_proven else None)
 
 

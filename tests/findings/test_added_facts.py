@@ -82,6 +82,15 @@ def test_else_no_actor_is_offered_to_be_killed(actors: tuple[Any, ...]):
     assert (found.remedy.action, found.about) == (None, ("job:ppo",))
 
 
+def test_an_actor_of_a_job_that_runs_is_not_offered_because_a_log_names_it():
+    used = Job("02000000", "02000000", None, "RUNNING")
+    failed = world(error("actor-name", "kill-actor", parts=NAMED), actors=(holder(),), actors_complete=True)
+    assert only(detect(failed, 0, detectors=(failed_jobs,)), "job-failed").remedy.action == "kill-actor"
+    busy = replace(failed, jobs=(*(failed.jobs or ()), used))
+    found = only(detect(busy, 0, detectors=(failed_jobs,)), "job-failed")
+    assert (found.remedy.action, found.about) == (None, ("job:ppo",))
+
+
 def test_of_an_incomplete_list_nothing_is_claimed():
     found = told(error("actor-name", "kill-actor", parts=NAMED), actors=(holder(),), actors_complete=False)
     assert found.remedy.action is None
