@@ -11,6 +11,7 @@ import msgspec
 from cockpit.findings.disks import SHM
 from cockpit.findings.facts import Facts
 from cockpit.findings.failures import known_part
+from cockpit.findings.gpus import has_hardware_xid
 from cockpit.findings.memory_trend import plausible_bytes
 from cockpit.findings.port_ranges import count_ports, write_ranges
 from cockpit.findings.ports import find_wanted_port
@@ -83,7 +84,7 @@ def _has_bad_gpu(facts: Facts, node: Node) -> bool:
     host, gpus = facts.index.host_of(node), facts.index.machine(node).gpus or ()
     if host is not None and any(fault.source == "nvml" and fault.host == host.name for fault in facts.snapshot.faults):
         return True
-    return any(gpu.fault or gpu.recovery or gpu.remap or gpu.ecc or gpu.xids for gpu in gpus)
+    return any(gpu.fault or gpu.recovery or gpu.remap or gpu.ecc or has_hardware_xid(gpu) for gpu in gpus)
 
 
 def _port_facts(facts: Facts, job: Job, failure: Failure) -> AddedFacts:

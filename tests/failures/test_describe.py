@@ -82,6 +82,16 @@ HOSTILE: dict[str, tuple[str, ...]] = {
     "counts": (" [repeated " * 300,),
     "bars": ("%|" * 1_900,),
     "streams": tuple(f"(W pid={number}, ip=10.0.0.{number % 250}) [rank{number}]: ValueError: x {number}" for number in range(35_000)),
+    "kinds of errors": tuple(
+        f"{chr(97 + kind % 26)}{chr(97 + kind // 26)}Error: {text * 60}"[:4_000]
+        for kind in range(170)
+        for text in (
+            "1" * 80 + " but it was not found in your environment ",
+            "subprocess.CalledProcessError: Command '[a b c d e f g ",
+            "connectFullMesh failed with [/pytorch/third_party/gloo/",
+            "a" * 60 + " Permission denied (publickey ",
+        )
+    ),
     "one line of 1 MB": ("x" * (1 << 20), "ValueError: " + "".join(MARKERS) * 60),
     "tables": ("Root Cause (first observed failure):", "  rank : 1"),
 }

@@ -22,6 +22,7 @@ from cockpit.model import (
     Session,
     ShmUser,
     Snapshot,
+    Xid,
 )
 from tests.findings.detection import detect, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot
@@ -201,6 +202,12 @@ def test_a_text_in_a_log_is_no_reason_to_drain_a_node_unless_its_gpu_has_a_fault
     head = replace(bad, head=True)
     assert told(lost, nodes=(FIRST, head), hosts={}).remedy.action is None
     assert told(replace(lost, ip="10.9.9.9"), nodes=(FIRST, bad), hosts={}).remedy.action is None
+
+
+@pytest.mark.parametrize(("code", "action"), [(13, None), (31, None), (43, None), (63, None), (79, "drain-node"), (48, "drain-node")])
+def test_an_error_that_any_job_can_cause_on_a_gpu_is_no_reason_to_drain_its_node(code: int, action: str | None):
+    there = node(2, gpus=(gpu(0, xids=(Xid(code, NOW - 60),)),))
+    assert told(error(None, "drain-node", pid=7, ip="10.0.0.2"), nodes=(FIRST, there), hosts={}).remedy.action == action
 
 
 @pytest.mark.parametrize("action", ["kill-process", "kill-actor", "stop-ray", "launch"])

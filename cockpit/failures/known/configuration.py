@@ -783,7 +783,7 @@ CONFIGURATION: tuple[KnownError, ...] = (
     KnownError(
         name="subprocess-failed",
         marker="subprocess.CalledProcessError: Command ",
-        pattern=r"subprocess\.CalledProcessError: Command (?P<command>'?\[?[^\n]{1,300}?) returned non-zero exit status (?P<status>\d{1,3})\.",
+        pattern=r"subprocess\.CalledProcessError: Command (?P<command>[^\n]{1,300}?) returned non-zero exit status (?P<status>\d{1,3})\.",
         cause="A command that the program started ended with exit code {status}: {command}",
         remedy="Its own output above this traceback shows the error; run the command by hand on that node",
         source="Python 3.11.7 (run here)",
