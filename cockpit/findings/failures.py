@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from cockpit.failures import describe, find_root_error
+from cockpit.failures.log_lines import MAX_LINE_CHARS
 from cockpit.findings.exit_codes import meaning_of, signal_of
 from cockpit.model import Failure, Job, Snapshot
 from cockpit.secrets import redact
@@ -74,7 +75,7 @@ failure_in_message = TtlCache(_failure_in_message, 256)
 
 
 def _clean_line(raw: str) -> str:
-    return redact(clean(" ".join(raw[: 4 * MAX_REASON_CHARS].split())))[:MAX_REASON_CHARS]
+    return redact(clean(" ".join(raw[:MAX_LINE_CHARS].split())))[:MAX_REASON_CHARS]
 
 
 def reason_of(failure: Failure) -> str | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from cockpit.failures import find_root_error
 from cockpit.failures.describe import describe
+from cockpit.failures.log_lines import MAX_LINE_CHARS
 from cockpit.findings.failures import reason_of
 from cockpit.secrets import redact
 from cockpit.sources.ray.log_names import worker_logs
@@ -273,7 +274,8 @@ def words_of(build: EnvironmentBuild) -> str:
 
 def shown(line: str) -> str:
     """A line of a log, safe to show."""
-    text = redact(clean(" ".join(line[: 4 * MAX_SHOWN].split())))
+    # It is cut last: the beginning of a secret may no longer look like one.
+    text = redact(clean(" ".join(line[:MAX_LINE_CHARS].split())))
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
 
 
