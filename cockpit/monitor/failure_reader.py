@@ -210,7 +210,7 @@ class FailureReader:
         home = self._node_of(dead[1] if dead else error.line.ip, job)
         try:
             if dead is not None and home is not None and not is_unregistered:
-                nearer, its_file = await _first_error(await self._logs.logs_of_pid(home, dead[0]))
+                nearer, its_file = await _first_error(await self._logs.logs_of_pid(home, dead[0], job.job))
             elif home is not None and error.line.clock is not None and is_unregistered:
                 logs = [log for log in await self._logs.logs_of(home) if file_pattern(log.file) in _RAYLET_LOGS]
                 nearer, its_file = await _first_error(logs, error.line.clock)

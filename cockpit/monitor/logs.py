@@ -127,9 +127,9 @@ class LogFinder:
         unique = {log.file: log for log in logs}.values()
         return tuple(sorted(unique, key=lambda log: (file_pattern(log.file) not in words, BEFORE not in log.label)))
 
-    async def logs_of_pid(self, node: Node, pid: int) -> tuple[Log, ...]:
-        """The logs of a worker that had this pid on a node; it may have ended long ago."""
-        found = await self._of_worker(self._folder(node), pid, None, always)
+    async def logs_of_pid(self, node: Node, pid: int, job: str | None = None) -> tuple[Log, ...]:
+        """The logs of a worker that had this pid on a node; it may have ended long ago. `job`: it is no other job's worker."""
+        found = await self._of_worker(self._folder(node), pid, job, always)
         if not found:
             raise SourceError(f"Ray keeps no log of a worker with pid {pid} on {node.title}")
         return tuple(found)

@@ -257,6 +257,16 @@ async def test_an_actor_s_death_leads_to_what_its_process_wrote():
     assert (found.ip, found.pid) == ("10.0.0.2", 900)
 
 
+async def test_a_log_that_names_the_process_of_another_job_does_not_make_its_error_the_cause():
+    world = World(failed(job="02000000"))
+    world.put("job-driver-ppo.log", DIED)
+    world.put(f"worker-{'b2' * 28}-01000000-900.err", TRACE, NODE2)
+    await world.read()
+    (found,) = world.poller.failures
+    assert (found.text or "").startswith("ray.exceptions.ActorDiedError")
+    assert found.file == "job-driver-ppo.log"
+
+
 async def test_without_the_log_of_the_dead_process_its_death_is_told():
     world = World(failed())
     world.put("job-driver-ppo.log", DIED)
