@@ -14,7 +14,7 @@ from cockpit.failures.known.error import KnownError
 MARK = "rm -rf ~"
 HOSTILE = (
     f"x'; {MARK} #", f"x\"; {MARK} #", f"$({MARK})", f"`{MARK}`", f"x; {MARK}", f"x | {MARK}", f"x\n{MARK}", f"x && {MARK}", f"x' '{MARK}",
-    "--use-compress-program=reboot", "-rf", "$IFS", "x > /etc/passwd", "x\\", "!rm", "*", "x\u2028y", "x\u202ey",
+    "--use-compress-program=reboot", "-rf", "$IFS", "x > /etc/passwd", "x\\", "!rm", "*", "{0.__class__}", "x\u2028y", "x\u202ey",
 )  # fmt: skip
 PART = re.compile(r"\{(\w+)\}")
 
@@ -49,7 +49,7 @@ def test_a_hostile_part_is_left_out_of_every_command(error: KnownError, hostile:
 @pytest.mark.parametrize("error", ROWS, ids=[error.name for error in ROWS])
 def test_no_log_chooses_what_is_run_or_deleted(error: KnownError):
     for command in commands_with_parts(error):
-        filled = fill_remedy(f"`{command}`", {name: "/tmp/evil" for name in PART.findall(command)})
+        filled = fill_remedy(f"`{command}`", dict.fromkeys(PART.findall(command), "/tmp/evil"))
         assert not filled.startswith("`/tmp/evil ")
         program = re.match(r"`(\S+)", filled)
         assert program is not None
