@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
+from cockpit.failures.known import Match
+from cockpit.failures.log_lines import MAX_LINE_CHARS
 from cockpit.failures.root_error import RootError
 from cockpit.model import Failure
-from cockpit.secrets import redact
+from cockpit.secrets import HIDDEN, LineRedactor, redact
 from cockpit.text import clean
 
 MAX_LINES: Final = 5
@@ -17,12 +22,14 @@ MAX_CHARS: Final = 300
 def describe(error: RootError) -> Failure:
     """The failure of a root error. The caller adds whose it is, and when it was."""
     known = error.known
-    parts = {name: safe_line(part) for name, part in known.parts.items()} if known else {}
+    parts = _safe_parts(known) if known else {}
+    if known is not None:
+        known = replace(known, parts=parts)
     has_other_process = bool(parts.get("node_ip"))
     pid, rank = parts.get("pid", ""), parts.get("rank", "")
     return Failure(
         about="",
-        text="\n".join(filter(None, map(safe_line, error.text.split("\n")[:MAX_LINES]))),
+        text="\n".join(filter(None, _safe_lines(error.text.split("\n")[:MAX_LINES]))),
         known=known.error.name if known else None,
         cause=safe_line(known.cause) if known else None,
         remedy=safe_line(known.remedy, 2 * MAX_CHARS) if known else None,
@@ -43,7 +50,27 @@ def describe(error: RootError) -> Failure:
     )
 
 
+def _safe_parts(known: Match) -> dict[str, str]:
+    """The parts. One that is hidden in its own line is hidden here too: `password=` stands before it, and is no part."""
+    line = redact(_clean_line(known.text))
+    safe = {name: redact(_clean_line(part)) for name, part in known.parts.items()}
+    return {name: _cut(part) if part in line or HIDDEN in part else HIDDEN for name, part in safe.items()}
+
+
+def _safe_lines(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, also without secrets that need the line before, such as those of a private key."""
+    hide = LineRedactor()
+    return (_cut(hide(_clean_line(line))) for line in lines)
+
+
 def safe_line(text: str, most: int = MAX_CHARS) -> str:
-    """The text as one line, cleaned, without secrets, and cut."""
-    line = redact(clean(" ".join(text[: 4 * most].split())))
+    """The text as one line, cleaned, without secrets, and cut last: the beginning of a secret may no longer look like one."""
+    return _cut(redact(_clean_line(text)), most)
+
+
+def _clean_line(text: str) -> str:
+    return clean(" ".join(text[:MAX_LINE_CHARS].split()))
+
+
+def _cut(line: str, most: int = MAX_CHARS) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -52,9 +52,11 @@ def find_repetition(raw_lines: Sequence[str]) -> Repetition | None:
     if len(lines) < MIN_LINES or len(last) > MAX_KINDS:
         return None
     begin = next((number + 1 for number in range(len(kinds) - 1, -1, -1) if kinds[number] not in last), 0)
-    values: dict[str, list[list[str]]] = {}
+    # With the count of numbers: a `#` in the text itself is none.
+    values: dict[tuple[str, int], list[list[str]]] = {}
     for kind, text in zip(kinds[begin:], fixed[begin:], strict=True):
-        values.setdefault(kind, []).append(_NUMBER.findall(text))
+        numbers = _NUMBER.findall(text)
+        values.setdefault((kind, len(numbers)), []).append(numbers)
     if any(_progresses(each) for each in values.values()):
         return None
     clocks = [line.clock for line in lines[begin:] if line.clock is not None]

@@ -29,7 +29,7 @@ MAX_LINES: Final = 100_000
 """At the end of the log."""
 MAX_ERRORS: Final = 2_000
 """The last ones of a log; a log with more is a loop of caught errors."""
-MAX_KINDS: Final = 100
+MAX_KINDS: Final = 50
 """Of errors that differ in more than numbers; the others are not looked up in the table."""
 
 
@@ -87,7 +87,8 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     survived = {line.number for error in errors if id(error) not in ids for line in error.lines}
     begin = (reports[0].begin if reports else lines[-1].number + 1 if lines else 0) - MAX_TAIL_LINES
     tail = [line for line in lines[max(0, begin - skipped) :] if line.number not in survived]
-    if (root := _in_plain_lines(tail, first, table)) is not None:
+    known = list(_known_lines(tail))
+    if (root := _in_plain_lines(known, tail, first, table)) is not None:
         return root
     # The last known cause, else the last error that says more than that a process ended itself.
     last = max(reversed(burst), key=lambda each: (each.is_certain, not each.is_abort), default=None)
@@ -95,13 +96,15 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     if wrapper is not None:
         root = _root(wrapper, burst)
         return root if first is None or not reports else replace(root, line=replace(root.line, rank=first.rank, pid=first.pid))
-    plain = min(_known_lines(tail), key=lambda each: each[1].error.is_warning, default=None)
+    plain = min(known, key=lambda each: each[1].error.is_warning, default=None)
     return RootError(plain[1].text, plain[0], plain[1]) if plain else None
 
 
-def _in_plain_lines(lines: Sequence[LogLine], first: LogLine | None, table: Match | None) -> RootError | None:
+def _in_plain_lines(
+    known: Sequence[tuple[LogLine, Match]], lines: Sequence[LogLine], first: LogLine | None, table: Match | None
+) -> RootError | None:
     """A known cause that no exception names, such as a warning of NCCL, or what torchrun's table says of the first process."""
-    found = next((each for each in _known_lines(lines) if each[1].error.is_certain), None)
+    found = next((each for each in known if each[1].error.is_certain), None)
     if first is not None and table is not None and table.error.is_certain and (found is None or found[1].error.is_general):
         return RootError(first.text, first, table)
     if found is None:

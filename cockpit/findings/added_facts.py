@@ -11,6 +11,7 @@ import msgspec
 from cockpit.findings.disks import SHM
 from cockpit.findings.facts import Facts
 from cockpit.findings.failures import known_part
+from cockpit.findings.gpus import has_hardware_xid
 from cockpit.findings.memory_trend import plausible_bytes
 from cockpit.findings.port_ranges import count_ports, write_ranges
 from cockpit.findings.ports import find_wanted_port, port_in
@@ -86,7 +87,7 @@ def _has_bad_gpu(facts: Facts, node: Node) -> bool:
     host, gpus = facts.index.host_of(node), facts.index.machine(node).gpus or ()
     if host is not None and any(fault.source == "nvml" and fault.host == host.name for fault in facts.snapshot.faults):
         return True
-    return any(gpu.fault or gpu.recovery or gpu.remap or gpu.ecc or gpu.xids for gpu in gpus)
+    return any(gpu.fault or gpu.recovery or gpu.remap or gpu.ecc or has_hardware_xid(gpu) for gpu in gpus)
 
 
 def _port_facts(facts: Facts, job: Job, failure: Failure) -> AddedFacts:
@@ -117,7 +118,7 @@ def _port_facts(facts: Facts, job: Job, failure: Failure) -> AddedFacts:
 
 
 def _name_facts(facts: Facts, failure: Failure) -> AddedFacts:
-    """The living actors that have the name; it can be killed if it is the only one, and detached."""
+    """The living actors that have the name; it can be killed if it is the only one, detached, and of no job that runs."""
     name, namespace = known_part(failure, ("name", "actor_name")), known_part(failure, ("namespace",))
     if facts.snapshot.actors is None or not name:
         return AddedFacts()
@@ -134,6 +135,9 @@ def _name_facts(facts: Facts, failure: Failure) -> AddedFacts:
     if not having and facts.snapshot.actors_complete:
         lines.append(f"no living actor has the name {clean(name)[:80]} now")
     is_proven = failure.action == "kill-actor" and len(having) == 1 and having[0].detached is True and bool(facts.snapshot.actors_complete)
+    # The name comes from a log: an actor of a job that runs is in use, whatever the log says.
+    creator = facts.index.jobs.get(having[0].job or "") if is_proven else None
+    is_proven = is_proven and not (creator is not None and creator.running)
     return AddedFacts(tuple(lines), tuple(actor.key for actor in having) if is_proven else (), "kill-actor" if is_proven else None)
 
 

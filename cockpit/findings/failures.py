@@ -79,7 +79,7 @@ def reason_of(failure: Failure) -> str | None:
 def how_it_ended(job: Job) -> str | None:
     """`exit code 1`, `killed by signal 9`; without both Ray's type of the error."""
     if job.exit_code is None:
-        return job.error_type and clean(job.error_type)[:MAX_REASON_CHARS]  # beside an exit code the error type adds nothing
+        return job.error_type and safe_line(job.error_type)  # beside an exit code the error type adds nothing
     return f"exit code {job.exit_code}" if job.exit_code >= 0 else f"killed by signal {-job.exit_code}"
 
 

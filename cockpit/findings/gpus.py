@@ -196,6 +196,11 @@ def _ago(facts: Facts, xid: Xid) -> str:
     return age(max(0.0, facts.now - (xid.moment or facts.now)))
 
 
+def has_hardware_xid(gpu: Gpu) -> bool:
+    """Whether the driver has reported a fault of the GPU itself. Any job can cause the other Xids."""
+    return any(xid.code not in HARMLESS_XIDS for xid in _hardware_xids(gpu))
+
+
 def _hardware_xids(gpu: Gpu) -> list[Xid]:
     """Xids about the GPU itself, not about a job's mistake, the newest first: possible causes of its trouble."""
     known = [xid for xid in gpu.xids or () if xid.moment is not None and (_meaning(xid).level != "info" or xid.code in HARMLESS_XIDS)]

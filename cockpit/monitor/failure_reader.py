@@ -42,6 +42,8 @@ STILL_EVERY_S: Final = 30.0
 """Seconds between two searches for such jobs."""
 MAX_STILL: Final = 8
 MAX_REPEATED_CHARS: Final = 120
+MAX_WHY_CHARS: Final = 500
+"""Of the reason why a log was not read."""
 PROCESSES_EVERY_S: Final = 20.0
 """Seconds between two lists of processes that are kept: a failed job's processes are gone when its failure is known."""
 NEAR_S: Final = 120.0
@@ -157,8 +159,10 @@ class FailureReader:
         yield from (Question(job, None) for job in snapshot.jobs or () if job.key in still and job.running and job.submission)
 
     def _next(self) -> Question | None:
+        """What was never asked, the most urgent first; then what has been due the longest: a log that can't be read blocks no other."""
         now = self._poller.clock()
-        return next((question for key, question in self._questions.items() if self._due.get(key, 0.0) <= now), None)
+        due = [question for key, question in self._questions.items() if self._due.get(key, 0.0) <= now]
+        return min(due, key=lambda question: self._due.get(question.id, 0.0), default=None)
 
     async def _read_due(self) -> None:
         """Read until nothing is due. After each log the newest failure is next, also one that came meanwhile."""
@@ -168,7 +172,9 @@ class FailureReader:
             try:
                 failure = await wait_within(READ_TIMEOUT_S, self._read(question))
             except (SourceError, asyncio.TimeoutError) as error:
-                failure = Failure(question.thing.key, question.moment, unread=str(error) or f"not read within {READ_TIMEOUT_S:.0f} s")
+                # A host may answer anything.
+                why = safe_line(f"{error}", MAX_WHY_CHARS) or f"not read within {READ_TIMEOUT_S:.0f} s"
+                failure = Failure(question.thing.key, question.moment, unread=why)
             if session != self._session or session != (self._poller.snapshot.cluster.session or session):
                 self._due.pop(question.id, None)
                 return  # the answer is of a cluster that is no longer watched

@@ -74,8 +74,12 @@ class LogFolder:
             why = error
         # A probe searches the lines in the last 8 MB of the file.
         kept: list[str] = []
+        size = 0
         async for batch in self._read_by_probe(name, lines, always, why):
-            kept += batch
+            kept = (kept + batch)[-lines:]
+            size += sum(map(len, batch)) + len(batch)
+            if size > 2 * MAX_END_BYTES:
+                break  # No probe sends so much: the host may be anybody's.
         left = most_bytes
         for number in range(len(kept) - 1, -1, -1):
             left -= len(kept[number]) + 1

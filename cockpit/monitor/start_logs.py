@@ -18,6 +18,8 @@ from cockpit.sources.ray.log_names import worker_logs
 
 MAX_SHOWN: Final = 200
 """Characters of a line from a log that are shown."""
+MAX_PACKAGES, MAX_TRACES = 20, 5
+"""Packages of an environment that are looked for, and failures of one whose words are looked for, the last one first."""
 RECENT_S: Final = 180.0
 """Seconds after which a failure at the start is over, unless there is another."""
 MAX_BUILD_S: Final = 3600.0
@@ -212,38 +214,46 @@ def environment_hash(tool: str, given: object) -> str | None:
     if not isinstance(given, Mapping):
         return None
     spec = dict(given) if tool == "conda" else {f"{tool}_check": False, **given}
-    return hashlib.sha1(json.dumps(spec, sort_keys=True).encode("utf-8", "replace")).hexdigest()  # noqa: S324 it is Ray's name of it
+    try:
+        text = json.dumps(spec, sort_keys=True)
+    except RecursionError:  # of a job that wants to be in the way
+        return None
+    return hashlib.sha1(text.encode("utf-8", "replace")).hexdigest()  # noqa: S324 it is Ray's name of it
 
 
 def find_package(agent_lines: Iterable[str], environment: Mapping[str, Any] | None) -> PackageWait | None:
     """The package of an environment that `runtime_env_agent.log` shows as not created yet; `None`: there is none."""
-    wanted = [json.dumps(uri) for uri in _packages(environment or {}) if "://" in uri]
+    wanted = [json.dumps(uri) for uri in _packages(environment or {}) if "://" in uri][:MAX_PACKAGES]
     waits: dict[str, PackageWait] = {}
-    failed: PackageWait | None = None
-    trace: list[str] = []
+    traces: dict[str, list[list[str]]] = {}
+    """The lines after each failure of a package."""
+    failed: str | None = None
     for line in agent_lines:
         stamp, clock = _stamp(line)
         if stamp is None:
-            trace.append(line)
+            if failed is not None:
+                traces[failed][-1].append(line)
             continue
-        if failed is not None:
-            failed.error = find_words(trace) or failed.error
-            if "creation failed" in line:  # the last try
-                waits.pop(json.dumps(failed.uri), None)
-            failed = None
+        if failed is not None and "creation failed" in line:  # it was the last try
+            waits.pop(failed, None)
+        failed = None
         uri = next((uri for uri in wanted if uri in line), None)
         if uri is None:
             continue
         if "Creating runtime env: " in line:
-            waits[uri] = PackageWait(json.loads(uri), clock)
+            waits[uri], traces[uri] = PackageWait(json.loads(uri), clock), []
         elif "Failed to create runtime env " in line and uri in waits:
-            failed, trace = waits[uri], []
-            failed.failures += 1
+            failed = uri
+            waits[uri].failures += 1
+            traces[uri].append([])
         elif "Successfully created runtime env: " in line:
             waits.pop(uri, None)
-    if failed is not None:
-        failed.error = find_words(trace) or failed.error
-    return next(iter(waits.values()), None)
+    uri = next(iter(waits), None)
+    if uri is None:
+        return None
+    words = (find_words(trace) for trace in reversed(traces[uri][-MAX_TRACES:]))
+    waits[uri].error = next(filter(None, words), None)
+    return waits[uri]
 
 
 def _packages(environment: Mapping[str, Any]) -> list[str]:

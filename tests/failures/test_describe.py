@@ -8,6 +8,9 @@ import pytest
 
 from cockpit.failures import describe, find_root_error, known_errors
 from cockpit.failures.describe import MAX_CHARS, MAX_LINES
+from cockpit.failures.known import Match
+from cockpit.failures.log_lines import LogLine
+from cockpit.failures.root_error import RootError
 from cockpit.model import Failure
 
 SIZE = 2 << 20
@@ -39,6 +42,28 @@ def test_secrets_in_the_parts_of_a_known_error_are_hidden():
     failure = failure_of(f"FileNotFoundError: [Errno 2] No such file or directory: '/data/api_key={secret}'")
     assert failure.known == "file-missing"
     assert secret not in repr(failure)
+
+
+def test_a_private_key_below_an_error_is_hidden():
+    body = ("MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj", "AgEAAoIBAQC7VJTUt9Us8cKj")
+    failure = failure_of("ValueError: bad key", "-----BEGIN PRIVATE KEY-----", *body)
+    assert not any(line in repr(failure) for line in body)
+
+
+def test_no_beginning_of_a_secret_is_left_where_a_line_is_cut():
+    secret = "hf_" + "a1B2c3D4e5" * 3 + "f6G7"
+    for blanks in range(1_160, 1_200):
+        assert "hf_a" not in repr(failure_of(f"ValueError: {' ' * blanks}{secret}"))
+
+
+def test_a_part_that_is_a_secret_only_by_the_words_before_it_is_hidden():
+    line = "ValueError: password=Sup3rS3cret is taken"
+    row = next(row for row in known_errors() if row.name == "ray-actor-name-taken")
+    parts = {"actor_name": "Sup3rS3cret", "namespace": "is taken"}
+    failure = describe(RootError(line, LogLine(0, line), Match(row, line, 0, parts)))
+    assert "Sup3rS3cret" not in repr(failure)
+    assert dict(failure.parts)["namespace"] == "is taken"
+    assert failure.remedy is not None
 
 
 def test_escapes_do_nothing():
@@ -82,6 +107,16 @@ HOSTILE: dict[str, tuple[str, ...]] = {
     "counts": (" [repeated " * 300,),
     "bars": ("%|" * 1_900,),
     "streams": tuple(f"(W pid={number}, ip=10.0.0.{number % 250}) [rank{number}]: ValueError: x {number}" for number in range(35_000)),
+    "kinds of errors": tuple(
+        f"{chr(97 + kind % 26)}{chr(97 + kind // 26)}Error: {text * 60}"[:4_000]
+        for kind in range(170)
+        for text in (
+            "1" * 80 + " but it was not found in your environment ",
+            "subprocess.CalledProcessError: Command '[a b c d e f g ",
+            "connectFullMesh failed with [/pytorch/third_party/gloo/",
+            "a" * 60 + " Permission denied (publickey ",
+        )
+    ),
     "one line of 1 MB": ("x" * (1 << 20), "ValueError: " + "".join(MARKERS) * 60),
     "tables": ("Root Cause (first observed failure):", "  rank : 1"),
 }

@@ -75,3 +75,9 @@ def test_hostile_lines_are_soon_read():
         began = time.perf_counter()
         find_repetition([piece * 20_000] * MAX_LINES)
         assert time.perf_counter() - began < 5
+
+
+def test_a_line_that_has_the_sign_for_a_number_itself_is_read_too():
+    found = find_repetition([*["# # x"] * 10, *["5 5 x"] * 20])
+    assert found is not None
+    assert found.line == "5 5 x"

@@ -22,6 +22,7 @@ from cockpit.model import (
     Session,
     ShmUser,
     Snapshot,
+    Xid,
 )
 from tests.findings.detection import detect, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot
@@ -79,6 +80,15 @@ def test_the_only_living_detached_actor_with_that_name_can_be_killed():
 )
 def test_else_no_actor_is_offered_to_be_killed(actors: tuple[Any, ...]):
     found = told(error("actor-name", "kill-actor", parts=NAMED), actors=actors, actors_complete=True)
+    assert (found.remedy.action, found.about) == (None, ("job:ppo",))
+
+
+def test_an_actor_of_a_job_that_runs_is_not_offered_because_a_log_names_it():
+    used = Job("02000000", "02000000", None, "RUNNING")
+    failed = world(error("actor-name", "kill-actor", parts=NAMED), actors=(holder(),), actors_complete=True)
+    assert only(detect(failed, 0, detectors=(failed_jobs,)), "job-failed").remedy.action == "kill-actor"
+    busy = replace(failed, jobs=(*(failed.jobs or ()), used))
+    found = only(detect(busy, 0, detectors=(failed_jobs,)), "job-failed")
     assert (found.remedy.action, found.about) == (None, ("job:ppo",))
 
 
@@ -203,6 +213,12 @@ def test_a_text_in_a_log_is_no_reason_to_drain_a_node_unless_its_gpu_has_a_fault
     head = replace(bad, head=True)
     assert told(lost, nodes=(FIRST, head), hosts={}).remedy.action is None
     assert told(replace(lost, ip="10.9.9.9"), nodes=(FIRST, bad), hosts={}).remedy.action is None
+
+
+@pytest.mark.parametrize(("code", "action"), [(13, None), (31, None), (43, None), (63, None), (79, "drain-node"), (48, "drain-node")])
+def test_an_error_that_any_job_can_cause_on_a_gpu_is_no_reason_to_drain_its_node(code: int, action: str | None):
+    there = node(2, gpus=(gpu(0, xids=(Xid(code, NOW - 60),)),))
+    assert told(error(None, "drain-node", pid=7, ip="10.0.0.2"), nodes=(FIRST, there), hosts={}).remedy.action == action
 
 
 @pytest.mark.parametrize("action", ["kill-process", "kill-actor", "stop-ray", "launch"])

@@ -12,7 +12,16 @@ from msgspec.structs import replace
 from cockpit.findings.actors import RESTARTING_CODE
 from cockpit.model import Cluster, Failure, Hold, Job, Snapshot
 from cockpit.monitor import failure_reader
-from cockpit.monitor.failure_reader import AGAIN_AFTER_S, FEW_LINES, MAX_KEPT_BYTES, RETRY_AFTER_S, STILL_FOR_S, FailureReader, read_end
+from cockpit.monitor.failure_reader import (
+    AGAIN_AFTER_S,
+    FEW_LINES,
+    MAX_KEPT_BYTES,
+    MAX_WHY_CHARS,
+    RETRY_AFTER_S,
+    STILL_FOR_S,
+    FailureReader,
+    read_end,
+)
 from cockpit.monitor.logs import Log, LogFinder
 from cockpit.sources.source import SourceError
 from tests.monitor.log_fakes import Nodes, Probes, Selection
@@ -274,6 +283,39 @@ async def test_what_a_worker_of_another_job_with_the_same_pid_wrote_is_not_the_c
     await world.read()
     assert [each.file for each in world.poller.failures] == ["job-driver-ppo.log"]
     assert other not in world.ray.read
+
+
+async def test_logs_that_can_not_be_read_leave_time_for_the_others(monkeypatch):
+    """Two fifos in place of the newest logs: each takes longer than the pause before its next try."""
+    world = World(*(failed(f"job{number}", 10.0 + number) for number in range(4)))
+    world.probes.answers = ({"strange": 1},)
+    read_end = world.ray.read_end
+
+    async def slow(node: str, name: str, lines: int, most_bytes: int) -> list[str]:
+        if name in ("job-driver-job0.log", "job-driver-job1.log"):
+            world.poller.now += RETRY_AFTER_S + 1
+            world.ray.read.append(name)
+            if len(world.ray.read) > 40:
+                world.reader.close()
+            raise SourceError("it is a pipe")
+        return await read_end(node, name, lines, most_bytes)
+
+    monkeypatch.setattr(world.ray, "read_end", slow)
+    await world.read()
+    assert {"job:job2", "job:job3"} <= {about for about, text in world.texts.items() if text == "OddError: boom"}
+
+
+async def test_a_reason_of_a_host_why_a_log_is_not_read_is_one_short_line():
+    world = World(failed())
+    world.ray.error = SourceError("\x1b[2J no\nlog HF_TOKEN=" + "hf_" + "a1B2c3D4e5" * 3 + "f6G7 " + "x" * 10_000)
+    world.probes.names = world.ray.error
+    world.probes.answers = ({"error": 7},)
+    await world.read()
+    (found,) = world.poller.failures
+    assert found.unread
+    assert found.unread.isprintable()
+    assert "a1B2c3" not in found.unread
+    assert len(found.unread) <= MAX_WHY_CHARS
 
 
 async def test_without_the_log_of_the_dead_process_its_death_is_told():

@@ -33,6 +33,22 @@ class World:
         return [log.label for log in await self.finder.logs_of(thing)]
 
 
+async def test_of_a_host_that_sends_without_end_only_the_last_lines_of_a_part_are_kept():
+    world, sent = World(), 0
+
+    def endless():
+        nonlocal sent
+        while True:
+            sent += 1 << 20
+            yield {"text": "\n" * (1 << 20)}
+
+    world.put(NODE1, "raylet.out")
+    world.probes.answers = endless()
+    world.ray.error = SourceError("no Ray")
+    assert await world.finder.folder(node(1)).read_end("raylet.out", 100) == [""] * 100
+    assert sent < 64 << 20
+
+
 @pytest.fixture
 def world():
     return World()

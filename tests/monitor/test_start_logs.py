@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -163,3 +164,20 @@ def test_a_package_that_is_not_there_yet_is_named_with_why_the_last_try_failed()
     assert (wait.failures, wait.error) == (1, "requests.exceptions.ReadTimeout: Read timed out. (read timeout=60)")
     assert find_package([*failed, agent("runtime_env creation failed 3 times, giving up.")], {"working_dir": URI}) is None
     assert find_package([begun, agent(f"Successfully created runtime env: {JSON}, context: {{}}")], {"py_modules": [URI]}) is None
+
+
+def test_an_environment_and_a_log_of_a_hostile_job_take_little_time():
+    many = {"working_dir": URI, "py_modules": [f"gcs://{number}.zip" for number in range(10_000)]}
+    failures = [line for number in range(260) for line in (agent(f"Failed to create runtime env {JSON}"), "ValueError: " + "a" * 3_900)]
+    begun = time.process_time()
+    wait = find_package([agent(f"Creating runtime env: {JSON}"), *failures], many)
+    assert time.process_time() - begun < 1.0
+    assert wait is not None
+    assert (wait.failures, (wait.error or "")[:15]) == (260, "ValueError: aaa")
+
+
+def test_a_deep_environment_has_no_name():
+    deep: dict[str, object] = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+    assert environment_hash("pip", {"packages": deep}) is None

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from cockpit.failures.commands import fill_remedy
 from cockpit.failures.known.error import KnownError
 
 MAX_TEXT_LINES: Final = 11
@@ -38,12 +39,13 @@ class Match(msgspec.Struct, frozen=True):
     @property
     def cause(self) -> str:
         """What went wrong, with the parts of this text."""
-        return self.error.cause.format_map(self.parts)
+        # A backtick would begin or end what looks like a command of cockpit's.
+        return self.error.cause.format_map({name: part.replace("`", "'") for name, part in self.parts.items()})
 
     @property
     def remedy(self) -> str:
         """What helps, with the parts of this text."""
-        return self.error.remedy.format_map(self.parts)
+        return fill_remedy(self.error.remedy, self.parts)
 
 
 def find_known(text: str) -> Match | None:

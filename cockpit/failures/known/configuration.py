@@ -775,7 +775,7 @@ CONFIGURATION: tuple[KnownError, ...] = (
         marker=": Permission denied",
         pattern=r"^(?:\S{1,100}: line \d{1,6}|(?:/\S{1,50}/)?(?:bash|sh|zsh)): (?:line \d{1,6}: )?(?P<path>[./][^\s:]{1,300}): Permission denied$",
         cause="The shell may not run or write {path}",
-        remedy="A script: `chmod +x {path}`, or start it with `bash {path}` (needed where the disk is mounted noexec); an output file: `ls -ld {path}` shows its owner",
+        remedy="A script: `chmod +x SCRIPT`, or start it with `bash SCRIPT` (needed where the disk is mounted noexec); an output file: `ls -ld {path}` shows its owner",
         source="bash on Linux (run here)",
         matches=("bash: ./e.sh: Permission denied",),
         differs=("Permission denied (publickey).", "PermissionError: [Errno 13] Permission denied: '/data'"),
@@ -783,7 +783,7 @@ CONFIGURATION: tuple[KnownError, ...] = (
     KnownError(
         name="subprocess-failed",
         marker="subprocess.CalledProcessError: Command ",
-        pattern=r"subprocess\.CalledProcessError: Command (?P<command>'?\[?[^\n]{1,300}?) returned non-zero exit status (?P<status>\d{1,3})\.",
+        pattern=r"subprocess\.CalledProcessError: Command (?P<command>[^\n]{1,300}?) returned non-zero exit status (?P<status>\d{1,3})\.",
         cause="A command that the program started ended with exit code {status}: {command}",
         remedy="Its own output above this traceback shows the error; run the command by hand on that node",
         source="Python 3.11.7 (run here)",

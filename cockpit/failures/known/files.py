@@ -324,7 +324,7 @@ FILES: tuple[KnownError, ...] = (
         pattern=r"The file lock '(?P<path>[^'\n]{1,500})' could not be acquired",
         cause="Another process held the lock file {path} for longer than this one waited",
         remedy="`fuser -v '{path}'` on the nodes that share it shows who holds it; wait for that process or end it; if there is none, a dead process left it: "
-        "`rm '{path}'`, then start again",
+        "delete it, then start again",
         source="filelock 4.2.11 _error.py",
         matches=(
             "filelock._error.Timeout: The file lock '/home/u/.cache/huggingface/hub/.locks/models--x/ab.lock' could not be acquired.",
@@ -337,7 +337,7 @@ FILES: tuple[KnownError, ...] = (
         marker="still waiting to acquire lock on",
         pattern=r"[Ss]till waiting to acquire lock on (?P<path>\S{1,500}\.lock)",
         cause="The download waits for the lock file {path}, which another process holds or which a dead process left",
-        remedy="`fuser -v {path}` on the nodes that share it: let that download finish; if nobody holds it, `rm {path}` and start again; better download once "
+        remedy="`fuser -v {path}` on the nodes that share it: let that download finish; if nobody holds it, delete it and start again; better download once "
         "before the job, and run with `HF_HUB_OFFLINE=1`",
         source="huggingface/huggingface_hub issue 2543 and pull request 3944",
         matches=(

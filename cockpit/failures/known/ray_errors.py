@@ -1134,7 +1134,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-runtime-env-pip-package",
         marker="Could not find a version that satisfies the requirement",
-        pattern=r"ERROR: Could not find a version that satisfies the requirement (?P<package>\S{1,120})",
+        pattern=r"ERROR: Could not find a version that satisfies the requirement (?P<package>[\w.\[\],<>=!~-]{1,120})(?=[\s;]|$)",
         cause="pip found no version of {package} that fits: a wrong name or version, none for this Python, or no network to the package index",
         remedy="`pip download --no-deps '{package}'` on that node with the same Python shows which. Behind a proxy or mirror: set `PIP_INDEX_URL` (or ~/.pip/pip.conf) on every node; or install it in the image and leave it out of `runtime_env`",
         source="ray-project/ray issue 22472 (a missing package), pip's message in the output that ray _private/runtime_env/utils.py 2.60 shows",

@@ -596,7 +596,7 @@ SOFTWARE: tuple[KnownError, ...] = (
     KnownError(
         name="ssh-key-refused",
         marker="Permission denied (",
-        pattern=r"(?P<who>\S{1,120}: )?Permission denied \((?P<methods>publickey[\w,-]{0,100})\)",
+        pattern=r"Permission denied \((?P<methods>publickey[\w,-]{0,100})\)",
         cause="The other host refused the ssh login ({methods})",
         remedy="`ssh -v USER@HOST true` from that node as the same user: the key must be in the other side's ~/.ssh/authorized_keys (`ssh-copy-id`), readable only by its owner; in a container mount it; for git use a deploy key or https with a token",
         source="OpenSSH sshconnect2.c",
@@ -663,7 +663,7 @@ SOFTWARE: tuple[KnownError, ...] = (
     KnownError(
         name="library-required",
         marker="but it was not found in your environment",
-        pattern=r"(?P<what>\w{1,80}) requires the (?P<library>[\w. -]{1,60}?) library but it was not found in your environment",
+        pattern=r"\b(?P<what>\w{1,80}) requires the (?P<library>[\w. -]{1,60}?) library but it was not found in your environment",
         cause="{what} needs the package {library}, which the Python of that process lacks",
         remedy="Install it on all nodes in the environment that starts Ray (`python -m pip install ...`, the message names the package), and restart Ray",
         source="transformers utils/import_utils.py",

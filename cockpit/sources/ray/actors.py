@@ -228,9 +228,9 @@ def parse_job(entry: wire.Job) -> Job | None:
 def _decode_environment(raw: bytes) -> Mapping[str, Any] | None:
     try:
         found = decode(raw, Any)
-    except NotRayError:
+        return secrets.redact_within(found) if found and isinstance(found, dict) else None
+    except (NotRayError, RecursionError):  # so deep that no text of it can be redacted
         return None
-    return secrets.redact_within(found) if found and isinstance(found, dict) else None
 
 
 _read_environment = TtlCache(_decode_environment, 1024)

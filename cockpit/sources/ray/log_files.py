@@ -116,7 +116,8 @@ class LogFiles:
         if not is_cut:
             without_error_mark(body, self._dashboard.shown)
         found = body[-most_bytes:].decode("utf-8", "replace").split("\n")
-        return found[:-1] if not found[-1] else found
+        # Another server may send more lines than it was asked for.
+        return (found[:-1] if not found[-1] else found)[-lines:]
 
     async def follow(self, node: str, name: str, lines: int, is_over: Callable[[], Awaitable[bool]]) -> AsyncIterator[list[str]]:
         """A file that was just listed, in batches of raw lines, from its last `lines` until `is_over` is true and all is read."""

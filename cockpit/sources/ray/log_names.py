@@ -16,9 +16,9 @@ GCS_LOG: Final = "gcs_server.out"
 GCS_LINES: Final = 20_000
 """The number of lines of the GCS's log that are searched for the processes of an actor before its restart: some 2 MB."""
 
-_WORKER: Final = r"worker-([0-9a-f]{56})-([0-9a-f]{8}|)-(\d{1,10})\.(out|err)(\.\d{1,3})?\Z"
+_WORKER: Final = r"(?a)worker-([0-9a-f]{56})-([0-9a-f]{8}|)-(\d{1,10})\.(out|err)(\.\d{1,3})?\Z"
 _PART: Final = (
-    r"(raylet|gcs_server|dashboard_agent|runtime_env_agent|dashboard(?:_[A-Z]\w{1,30})?|monitor|log_monitor)(?:\.(\d{1,4}))?\.(out|err|log)\Z|"
+    r"(?a)(raylet|gcs_server|dashboard_agent|runtime_env_agent|dashboard(?:_[A-Z]\w{1,30})?|monitor|log_monitor)(?:\.(\d{1,4}))?\.(out|err|log)\Z|"
     r"(runtime_env_setup)-[\w.-]{1,64}\.log\Z"
 )
 _FAILED_WORKER: Final = r"ctor (?:[0-9a-f]{32} )?is failed on worker ([0-9a-f]{56}) (?:at|on) node ([0-9a-f]{56})"

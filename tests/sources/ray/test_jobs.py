@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cockpit.sources.ray import jobs
+from cockpit.sources.ray import actors, jobs
 from cockpit.sources.ray.http import Dashboard, NoAnswerError
 from cockpit.sources.ray.jobs import JobActions
 from cockpit.sources.source import NotMeantError, SourceError
@@ -62,6 +62,12 @@ async def stop(server: JobServer, name: str = NAME, started: float | None = STAR
 async def delete(server: JobServer, name: str = NAME, started: float | None = STARTED) -> Any:
     async with acting(server) as actions:
         return await actions.delete_job(name, started)
+
+
+@pytest.mark.parametrize("depth", [100, 600, 900, 20_000])
+def test_a_runtime_environment_of_any_depth_breaks_nothing(depth: int):
+    found = actors._decode_environment(b'{"a":' * depth + b"1" + b"}" * depth)
+    assert found is None or depth == 100
 
 
 async def test_stop_waits_until_the_job_has_ended():

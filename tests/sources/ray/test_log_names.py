@@ -91,3 +91,9 @@ def test_findings_name_files_by_a_pattern():
         "runtime_env_setup-*.log",
         "job-driver-x.log",
     ]
+
+
+def test_digits_of_other_scripts_are_no_name_of_ray():
+    worker = f"worker-{'a' * 56}-01000000-"
+    assert [log.name for log in worker_logs([f"{worker}\uff11\uff12.err", f"{worker}12.err"], pid=12)] == [f"{worker}12.err"]
+    assert part_logs(["raylet.\u0663.err", "raylet.err"], "raylet", "err") == ["raylet.err"]

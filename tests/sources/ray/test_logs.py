@@ -28,6 +28,7 @@ class LogServer:
         self.node: str | None = "ab" * 28
         self.streams: list[dict[str, str]] = []
         self.lines_on_each_stream = 0
+        self.ignores_the_number = False
         self.fail: tuple[int, bytes] | None = None
         self.listed: dict[str, list[str]] | None = {"worker_out": ["a.out"], "raylet": ["raylet.out"]}
 
@@ -73,7 +74,7 @@ class LogServer:
         if self.fail:
             writer.write(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n%s" % (self.fail[0], len(self.fail[1]), self.fail[1]))
             return
-        place = len(self.written) - len(last_lines(self.written, int(params["lines"])))
+        place = len(self.written) - len(last_lines(self.written, -1 if self.ignores_the_number else int(params["lines"])))
         cut = place + self.cuts.pop(0) if self.cuts else None
         begun = False
         while not writer.is_closing():
@@ -373,6 +374,15 @@ async def test_of_the_end_of_a_file_with_a_huge_line_only_the_last_bytes_are_kep
     log.written = b"first\nsecond\n"
     async with serving(log) as ray:
         assert await (await ray.log_files()).read_end(NODE, "a.out", 400, 10_000) == ["first", "second"]
+
+
+async def test_of_a_server_that_sends_more_lines_than_it_was_asked_for_the_last_ones_are_kept():
+    log = LogServer()
+    async with serving(log) as ray:
+        log.written = b"\n" * 200_000 + b"the last line\n"
+        log.ignores_the_number = True
+        lines = await (await ray.log_files()).read_end(NODE, "a.out", 400, 2_000_000)
+    assert (len(lines), lines[-1]) == (400, "the last line")
 
 
 async def test_a_file_is_followed_until_its_process_has_ended():
