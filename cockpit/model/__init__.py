@@ -5,7 +5,8 @@ utilization 0-100. Every value is immutable. Text from the cluster is kept exact
 that draws it cleans it first (`cockpit.text.clean`). Commands and entrypoints contain no secrets: the sources remove them.
 """
 
-from cockpit.model.disk import *  # noqa: F403 each name is in one place: where it is defined
+from cockpit.model.activity import *  # noqa: F403 each name is in one place: where it is defined
+from cockpit.model.disk import *  # noqa: F403
 from cockpit.model.failure import *  # noqa: F403
 from cockpit.model.finding import *  # noqa: F403
 from cockpit.model.gpu import *  # noqa: F403

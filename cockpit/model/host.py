@@ -144,6 +144,8 @@ class Process(Value, frozen=True, kw_only=True):
     parent: int | None = None
     user: str | None = None
     command: str | None = None
+    titles: tuple[tuple[float, str], ...] = ()
+    """The titles that a Ray worker took since the sample before, each with the moment by our clock, the oldest first. Not recorded."""
     name: str | None = None
     state: str | None = None
     """As in ps: R, S, D, Z, T."""

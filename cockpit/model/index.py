@@ -47,6 +47,11 @@ class ClusterIndex:
         return {node.id: node for node in self._nodes if node.id}
 
     @cached_property
+    def nodes_by_key(self) -> Mapping[str, Node]:
+        """Nodes by their key."""
+        return {node.key: node for node in self._nodes}
+
+    @cached_property
     def jobs(self) -> Mapping[str, Job]:
         """Jobs by `Job.job`."""
         return {job.job: job for job in self._jobs if job.job}
@@ -155,6 +160,15 @@ class ClusterIndex:
         found: dict[str, list[Process]] = defaultdict(list)
         for process in self._processes:
             found[self.place_of(process)].append(process)
+        return found
+
+    @cached_property
+    def processes_by_job(self) -> Mapping[str, Sequence[Process]]:
+        """Processes by `Process.job`."""
+        found: dict[str, list[Process]] = {}
+        for process in self._processes:
+            if process.job:
+                found.setdefault(process.job, []).append(process)
         return found
 
     @cached_property

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import msgspec
 
+from cockpit.model.activity import Activity, PhaseSpan, Step
 from cockpit.model.failure import Failure
 from cockpit.model.finding import Finding
 from cockpit.model.host import Fault, Host, Port, Process, Session
@@ -41,6 +42,12 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     hosts: Mapping[str, Host] = {}
     failures: tuple[Failure, ...] = ()
     """The errors in the logs of failed jobs and restarting actors, or why a log could not be read."""
+    activities: tuple[Activity, ...] = ()
+    """What each running job does, one row a job."""
+    spans: tuple[PhaseSpan, ...] = ()
+    """The phases of running jobs, by job, then in order: at most the last 600 of each."""
+    steps: tuple[Step, ...] = ()
+    """The steps of running jobs that have ended, by job, then in order: at most the last 50 of each."""
     starts: tuple[StartTrouble, ...] = ()
     """Why actors that have a place don't start, as far as their nodes' logs show it. Not recorded; the text is the actors' `why`."""
     ports: tuple[Port, ...] = ()

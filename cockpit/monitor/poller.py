@@ -16,6 +16,7 @@ from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Allocation, Cause, Cluster, Failure, Fault, Host, OtherRay, Port, RayCluster, Snapshot, StartTrouble
 from cockpit.monitor.join import Join
 from cockpit.monitor.source_answers import Parts
+from cockpit.phases import ActivityTracker
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.sources.ray.http import run_in_thread_if
 from cockpit.sources.source import Source, SourceError, wait_for_event, wait_within
@@ -72,6 +73,7 @@ class Poller:
         """GPU usage of jobs and users since cockpit's start."""
         self.parts = Parts(expected=expected, slurm_ids=slurm_ids)
         self.join = Join()
+        self.activities = ActivityTracker()
         self.snapshot = Snapshot()
         self.answered: set[str] = set()
         """Sources that have answered or failed at least once."""
@@ -143,7 +145,7 @@ class Poller:
                 if before is not None and now - before > SLEPT_AFTER_S:
                     self.tracker.skip_gap(now - before)
                     self._settled_at = now + SETTLE_AFTER_SLEEP_S
-                joined = self.join(parts, now)
+                joined = self.activities.add_activities(self.join(parts, now))
                 is_settled = now >= self._settled_at and (self._have_all_answered or not 0 <= now - self._watched_at < FIRST_ANSWERS_S)
                 if at_once or (is_settled and self.tracker.due(joined)):
                     self.tracker.run_detectors(joined)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import (
+    Activity,
     Actor,
     Cluster,
     Demand,
@@ -23,10 +24,12 @@ from cockpit.model import (
     Job,
     Node,
     OomKill,
+    PhaseSpan,
     PlacementGroup,
     Process,
     Session,
     Snapshot,
+    Step,
 )
 from cockpit.recording.numbers import MAX_NUMBER, Heard, UserRow, Written, codes_of, rest_of, with_codes
 from cockpit.text.grouping import group_by
@@ -81,6 +84,9 @@ class Frame(msgspec.Struct, omit_defaults=True):
     sessions: Change[Session] | None = None
     oom_kills: Change[OomKill] | None = None
     failures: Change[Failure] | None = None
+    activities: Change[Activity] | None = None
+    spans: Change[PhaseSpan] | None = None
+    steps: Change[Step] | None = None
     faults: Change[Fault] | None = None
     findings: Change[Finding] | None = None
     hosts: Change[Host] | None = None
@@ -90,8 +96,12 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
 
 PLAIN = ("cluster", "growing", "actor_counts", "actors_complete", "demand")
-TABLES = ("nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "failures", "faults", "findings")
+TABLES = (
+    "nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "failures", "activities", "spans", "steps",
+    "faults", "findings",
+)  # fmt: skip
 """Tables that are fields of a snapshot; the others are made from it."""
+NEVER_UNKNOWN = ("failures", "activities", "spans", "steps", "faults", "findings")
 OTHER_TABLES = ("hosts", "memory_users", "heard", "written")
 Rows = tuple[Any, ...] | None
 
@@ -109,6 +119,8 @@ def tables_of(snapshot: Snapshot) -> Tables:
     hosts = snapshot.hosts.values()
     if snapshot.jobs is not None:  # their environments are never recorded
         rows["jobs"] = tuple([job if job.runtime_env is None else replace(job, runtime_env=None) for job in snapshot.jobs])
+    if snapshot.processes is not None:  # the present title is the command
+        rows["processes"] = tuple([replace(process, titles=()) if process.titles else process for process in snapshot.processes])
     rows["hosts"] = tuple([_host_row(host) for host in hosts])
     users = [(host.name, user) for host in hosts for user in sorted(host.memory_users, key=lambda one: one.pid)]
     rows["memory_users"] = tuple([UserRow(name, user) for name, user in users])
@@ -135,7 +147,7 @@ def _host_row(host: Host) -> Host:
 def snapshot_of(plain: Mapping[str, Any], rows: Mapping[str, Rows], taken: float) -> Snapshot:
     """The snapshot of these tables; `plain`: its other fields."""
     own: dict[str, Any] = {name: rows[name] for name in TABLES}
-    own["faults"], own["findings"] = own["faults"] or (), own["findings"] or ()
+    own.update({name: own[name] or () for name in NEVER_UNKNOWN})
     own["jobs"] = own["jobs"] and tuple([Job(**msgspec.structs.asdict(job)) for job in own["jobs"]])
     as_of = {one.key: one.at for one in rows["heard"] or () if one.at is not None}
 

@@ -1,0 +1,96 @@
+"""Defines what a running job does: its phase, the phases before, and its steps."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+from cockpit.model.value import Value
+
+Phase = Literal["loading", "rollout", "scoring", "training", "weight sync", "checkpoint", "evaluation", "waiting"]
+"""`scoring`: log-probabilities, reference, reward, values. `waiting`: no process of the job works, by its titles and its GPUs."""
+PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
+
+
+class PhaseSpan(Value, frozen=True):
+    """A time in which a job was in one phase."""
+
+    job: str
+    """The key of the job."""
+    phase: Phase | None
+    """`None`: unknown."""
+    began: float
+    ended: float | None = None
+    """`None`: it lasts."""
+    method: str | None = None
+    """`Class.method`, if the phase is unknown and a method without a row in the table ran."""
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"span:{self.job}:{self.began}"
+
+
+class Step(Value, frozen=True):
+    """A training step that has ended."""
+
+    job: str
+    began: float
+    ended: float
+    number: int | None = None
+    """`None`: unknown, because cockpit did not see the job's first step and its log names no number."""
+    is_longer: bool = False
+    """A checkpoint or an evaluation was part of it, so it is no measure for others."""
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"step:{self.job}:{self.began}"
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.ended - self.began
+
+
+class Laggard(Value, frozen=True):
+    """A worker that still runs a method while the other workers of its class have ended theirs."""
+
+    process: str
+    """The key of the process."""
+    method: str
+    """`Class.method`."""
+    since: float
+    """Since when all others have been without it."""
+    others: int
+    """The number of the other workers of its class."""
+
+
+class Activity(Value, frozen=True):
+    """What a running job does now."""
+
+    job: str
+    """The key of the job."""
+    phase: Phase | None = None
+    """`None`: unknown."""
+    also: tuple[Phase, ...] = ()
+    """Other phases at the same time, as of asynchronous trainers."""
+    method: str | None = None
+    """`Class.method` that runs, if it has no row in the table of methods."""
+    since: float | None = None
+    """Since when it is in this phase; if cockpit began later, since then."""
+    framework: str | None = None
+    """The framework whose classes it uses."""
+    step: int | None = None
+    """The number of the running step; `None`: unknown."""
+    step_began: float | None = None
+    """`None`: cockpit has not seen its begin."""
+    steps_seen: int = 0
+    """Steps that have ended since cockpit sees the job."""
+    total_steps: int | None = None
+    """How many steps there will be, as the log says."""
+    laggards: tuple[Laggard, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"activity:{self.job}"

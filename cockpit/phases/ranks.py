@@ -1,0 +1,53 @@
+"""Lists the workers of a job with the method that each runs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cockpit.model import Job, Phase, Process, Snapshot
+from cockpit.phases.methods import ENGINE_TITLES, find_method
+from cockpit.phases.titles import Title, read_title
+
+
+class Rank(msgspec.Struct, frozen=True):
+    """A worker of a job."""
+
+    process: Process
+    title: Title
+    phase: Phase | None
+    """The phase of its method; `None`: it is idle by its title, or the method is not known."""
+
+
+def workers_of(job: Job, snapshot: Snapshot) -> list[tuple[Process, Title]]:
+    """The living Ray workers of a job, with their titles."""
+    found: list[tuple[Process, Title]] = []
+    for process in snapshot.index.processes_by_job.get(job.job or job.id, ()):
+        if process.kind != "worker" or process.command is None or process.state in ("Z", "X"):
+            continue
+        actor = snapshot.index.actors.get(process.actor or "")
+        if actor is not None and actor.internal:
+            continue
+        title = read_title(process.command, actor.class_ if actor is not None else "")
+        if title is not None:
+            found.append((process, title))
+    return found
+
+
+def ranks_of(job: Job, snapshot: Snapshot) -> list[Rank]:
+    """The workers of a job, by class, then by machine and GPU; idle workers of tasks are left out."""
+    ranks: list[Rank] = []
+    for process, title in workers_of(job, snapshot):
+        if title.class_ or title.method:
+            row = find_method(title.class_, title.method) if title.method else None
+            ranks.append(Rank(process, title, row.phase if row else None))
+    ranks.sort(key=lambda rank: (rank.title.class_, snapshot.index.place_title(rank.process), _gpus_of(rank.process), rank.process.pid))
+    return ranks
+
+
+def _gpus_of(process: Process) -> list[int]:
+    return [hold.index for hold in process.gpus]
+
+
+def is_engine(process: Process) -> bool:
+    """Whether it is a process that an inference engine has started."""
+    return process.command is not None and process.command.startswith(ENGINE_TITLES)

@@ -1,0 +1,54 @@
+"""Sums up spans and steps: how long each phase takes, and how long it usually takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median, quantiles
+from typing import Final
+
+import msgspec
+
+from cockpit.model import Phase, PhaseSpan, Step
+
+MIN_STEPS: Final = 3
+"""Steps from which on there is a usual time."""
+
+
+class UsualTime(msgspec.Struct, frozen=True):
+    """How long something usually takes, in seconds."""
+
+    median: float
+    spread: float
+    """Half of the distance between the quartiles."""
+    count: int
+
+
+def seconds_by_phase(spans: Iterable[PhaseSpan], began: float, ended: float) -> Mapping[Phase | None, float]:
+    """The seconds of each phase between two moments; of time without a span nothing."""
+    found: dict[Phase | None, float] = {}
+    for span in spans:
+        seconds = min(span.ended if span.ended is not None else ended, ended) - max(span.began, began)
+        if seconds > 0:
+            found[span.phase] = found.get(span.phase, 0.0) + seconds
+    return found
+
+
+def usual_seconds(steps: Sequence[Step], spans: Sequence[PhaseSpan]) -> Mapping[Phase | str | None, UsualTime]:
+    """The usual seconds of each phase in a step, and of a whole step under `step`; of fewer than `MIN_STEPS` steps nothing.
+
+    Steps with a checkpoint or an evaluation count only if there are too few others.
+    """
+    plain = [step for step in steps if not step.is_longer]
+    counted = plain if len(plain) >= MIN_STEPS else list(steps)
+    if len(counted) < MIN_STEPS:
+        return {}
+    amounts: dict[Phase | str | None, list[float]] = {"step": [step.seconds for step in counted]}
+    for step in counted:
+        for phase, seconds in seconds_by_phase(spans, step.began, step.ended).items():
+            amounts.setdefault(phase, []).append(seconds)
+    return {what: _usual(seconds) for what, seconds in amounts.items() if len(seconds) >= MIN_STEPS}
+
+
+def _usual(seconds: Sequence[float]) -> UsualTime:
+    low, _, high = quantiles(seconds, n=4)
+    return UsualTime(median(seconds), (high - low) / 2, len(seconds))

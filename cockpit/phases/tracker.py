@@ -1,0 +1,334 @@
+"""Follows the titles of every running job's workers, and makes phases and steps of them."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from cockpit.config.thresholds import STALE_AFTER_S
+from cockpit.model import Activity, Job, Laggard, Phase, PhaseSpan, Process, Snapshot, Step
+from cockpit.phases.methods import ENGINE_CLASSES, Method, find_method, framework_of, is_known_sync
+from cockpit.phases.ranks import is_engine, workers_of
+from cockpit.phases.titles import Title, read_title
+
+GAP_S: Final = 3.0
+"""Seconds without any method after which the phase before is over. Between two calls a trainer is idle for a moment."""
+RECENT_S: Final = 6.0
+"""Seconds for which a method counts as running after it was seen, if its actor shows only one of several calls."""
+BUSY_PERCENT: Final = 5.0
+"""Utilization above which a GPU works."""
+MAX_SPANS, MAX_STEPS, MAX_JOBS = 600, 50, 100
+"""Kept of each job, and jobs that are followed."""
+LAGGARD_SHARE: Final = 8
+"""At most one in this many workers of a class is called behind; of fewer workers, one."""
+LAGGARD_AFTER_S: Final = 10.0
+_ORDER: Final[tuple[Phase, ...]] = ("training", "weight sync", "checkpoint", "evaluation", "scoring", "rollout", "loading")
+"""Of phases that run at the same time the first one counts: what trains sets the pace, and engines may always generate."""
+
+
+class Reading(NamedTuple):
+    """What a job does at one moment."""
+
+    phase: Phase | None
+    also: tuple[Phase, ...] = ()
+    method: str | None = None
+    mark: int = 0
+    """As in `Method`."""
+    is_gap: bool = False
+    """No method with a phase runs: the phase before may only pause."""
+
+
+class Change(NamedTuple):
+    """A change of a worker's title."""
+
+    moment: float
+    worker: str
+    title: Title | None
+    """`None`: the worker is gone."""
+
+
+class ActivityTracker:
+    """Keeps the phases and steps of running jobs."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, _JobPhases] = {}
+        self._session: str | None = None
+
+    def forget(self) -> None:
+        """Another cluster is watched."""
+        self._jobs.clear()
+
+    def add_activities(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with the activities of its running jobs, which are updated by it."""
+        session = snapshot.cluster.session
+        if session is not None and session != self._session:
+            if self._session is not None:
+                self.forget()
+            self._session = session
+        if snapshot.jobs is None or snapshot.processes is None:
+            self.forget()
+            return snapshot
+        running = [job for job in snapshot.jobs if job.running][:MAX_JOBS]
+        kept = {job.key for job in running}
+        self._jobs = {key: one for key, one in self._jobs.items() if key in kept}
+        for job in running:
+            workers = workers_of(job, snapshot)
+            if workers or job.key in self._jobs:
+                self._jobs.setdefault(job.key, _JobPhases(job)).observe(job, workers, snapshot)
+        all_ = self._jobs.values()
+        return replace(
+            snapshot,
+            activities=tuple(one.activity(snapshot) for one in all_),
+            spans=tuple(span for one in all_ for span in one.spans),
+            steps=tuple(step for one in all_ for step in one.steps),
+        )
+
+
+class _JobPhases:
+    """The phases of one job."""
+
+    def __init__(self, job: Job) -> None:
+        self.key = job.key
+        self.spans: deque[PhaseSpan] = deque(maxlen=MAX_SPANS)
+        """In order; the last one may last."""
+        self.steps: deque[Step] = deque(maxlen=MAX_STEPS)
+        self._titles: dict[str, Title] = {}
+        """By worker."""
+        self._since: dict[str, float] = {}
+        """By worker: since when it has its title."""
+        self._seen: dict[str, float] = {}
+        """By worker: the time of the last sample of its host that was used."""
+        self._running: Counter[Title] = Counter()
+        self._last: dict[Title, float] = {}
+        """When a method of an asynchronous actor was seen last."""
+        self._mark_of_span = self._best_mark = 0
+        self._gap_since: float | None = None
+        self._also: tuple[Phase, ...] = ()
+        self._has_trained = False
+        self._after_training: float | None = None
+        """When rollout or scoring began after the last training."""
+        self._step_began: float | None = None
+        self._steps_seen = 0
+        self._is_from_start = False
+        """Whether the job was seen before its first step."""
+        self._framework: str | None = None
+
+    def observe(self, job: Job, workers: Sequence[tuple[Process, Title]], snapshot: Snapshot) -> None:
+        """Take over what the workers did since the last snapshot."""
+        changes = self._find_changes(workers, snapshot)
+        evidence = _Evidence(job, snapshot)
+        changes.sort()
+        for place, change in enumerate(changes):
+            self._apply(change)
+            if place + 1 == len(changes) or changes[place + 1].moment - change.moment > 0.2:
+                self._advance(change.moment, self._read(change.moment, evidence))
+        latest = max(self._seen.values(), default=0.0)
+        if latest and (not changes or changes[-1].moment < latest):
+            self._advance(latest, self._read(latest, evidence))
+
+    def _find_changes(self, workers: Sequence[tuple[Process, Title]], snapshot: Snapshot) -> list[Change]:
+        changes: list[Change] = []
+        living: set[str] = set()
+        for process, title in workers:
+            living.add(process.key)
+            host = snapshot.hosts.get(process.host)
+            taken = (host.taken if host is not None else None) or snapshot.taken
+            if self._seen.get(process.key) == taken:
+                continue
+            self._seen[process.key] = taken
+            for moment, command in process.titles:
+                between = read_title(command, title.class_)
+                if between is not None:
+                    changes.append(Change(moment, process.key, between))
+            if not process.titles or read_title(process.titles[-1][1], title.class_) != title:
+                changes.append(Change(taken, process.key, title))
+            if self._framework is None:
+                self._framework = framework_of(title.class_)
+        gone = [key for key in self._titles if key not in living]
+        changes += [Change(snapshot.taken, key, None) for key in gone]
+        for key in gone:
+            self._seen.pop(key, None)
+        return changes
+
+    def _apply(self, change: Change) -> None:
+        before = self._titles.get(change.worker)
+        if change.title == before:
+            return
+        if before is not None:
+            self._running[before] -= 1
+            if self._running[before] <= 0:
+                del self._running[before]
+                self._last[before] = change.moment
+        if change.title is None:
+            self._titles.pop(change.worker, None)
+            self._since.pop(change.worker, None)
+            return
+        self._titles[change.worker] = change.title
+        self._since[change.worker] = change.moment
+        self._running[change.title] += 1
+
+    def _read(self, moment: float, evidence: _Evidence) -> Reading:
+        """What the job does by the titles of all its workers, and, if they are idle, by its engines and GPUs."""
+        self._last = {title: last for title, last in self._last.items() if moment - last <= RECENT_S}
+        rows: list[Method] = []
+        unknown: Counter[str] = Counter()
+        for title, count in [*self._running.items(), *((title, 0) for title in self._last if title not in self._running)]:
+            row = find_method(title.class_, title.method) if title.method else None
+            if row is not None and (count or row.kind == "overlapping"):
+                rows.append(row)
+            elif row is None and title.method == "__init__" and count and not self._has_worked:
+                rows.append(_CONSTRUCTOR)
+            elif row is None and title.method and title.method != "__init__" and count:
+                unknown[title.text] += count
+        if any(row.needs_gpu for row in rows) and evidence.are_gpus_busy is False:
+            rows = [row for row in rows if not row.needs_gpu]
+        phases = [row.phase for row in rows if row.kind != "helper" and row.phase is not None and row.kind != "whole"]
+        helpers = [row.phase for row in rows if row.kind == "helper" and row.phase is not None]
+        found = [phase for phase in _ORDER if phase in phases] or [phase for phase in _ORDER if phase in helpers]
+        if found:
+            return Reading(found[0], tuple(found[1:]), None, max(row.mark for row in rows if row.phase == found[0]))
+        if unknown and not any(row.kind == "brief" for row in rows):
+            return Reading(None, (), max(unknown, key=lambda name: unknown[name]))
+        has_engine = evidence.has_engine_process or any(title.class_ in ENGINE_CLASSES for title in self._titles.values())
+        if evidence.are_gpus_busy:
+            return Reading("rollout" if has_engine else None, is_gap=True)
+        is_idle = evidence.are_gpus_busy is False or all(not title.class_ or is_known_sync(title.class_) for title in self._titles.values())
+        return Reading("waiting" if is_idle and self._titles else None, is_gap=True)
+
+    @property
+    def _has_worked(self) -> bool:
+        return any(span.phase not in (None, "loading", "waiting") for span in self.spans)
+
+    def _advance(self, moment: float, reading: Reading) -> None:
+        """Continue the present span, or begin another one."""
+        current = self.spans[-1] if self.spans else None
+        if current is not None and (reading.phase, reading.method) == (current.phase, current.method):
+            self._gap_since = None
+            self._mark_of_span = max(self._mark_of_span, reading.mark)
+            self._also = reading.also
+            return
+        began = moment
+        if reading.is_gap and current is None:
+            reading = Reading(None)  # it may only pause
+        if reading.is_gap and current is not None:
+            self._gap_since = moment if self._gap_since is None else self._gap_since
+            if moment - self._gap_since < GAP_S:
+                return
+            began = self._gap_since
+        self._gap_since = None
+        if current is not None:
+            self.spans[-1] = replace(current, ended=max(began, current.began))
+            self._end_span(self.spans[-1])
+        self.spans.append(PhaseSpan(self.key, reading.phase, began, method=reading.method))
+        self._mark_of_span, self._also = reading.mark, reading.also
+        self._begin_span(self.spans[-1])
+
+    def _begin_span(self, span: PhaseSpan) -> None:
+        if span.phase == "loading" and self._steps_seen == 0 and not self._has_trained:
+            self._is_from_start = True
+        if span.phase in ("rollout", "scoring"):
+            if self._step_began is None and self._is_from_start:
+                self._step_began = span.began
+            if self._has_trained and self._after_training is None:
+                self._after_training = span.began
+        if span.phase == "training":
+            if self._has_trained and self._after_training is not None and self._best_mark > 1:
+                self._end_step(self._after_training)  # the call that ends a step was too short to be seen
+            self._has_trained, self._after_training = True, None
+
+    def _end_span(self, span: PhaseSpan) -> None:
+        mark, ended = self._mark_of_span, span.ended or span.began
+        if mark == 0 or mark < self._best_mark or not (self._has_trained or self._steps_seen):
+            if mark and mark >= self._best_mark:
+                self._best_mark = mark
+            return
+        if mark > self._best_mark > 0 and self.steps and not self._has_trained:
+            # The step went on: what had ended it before was only a part of it.
+            self._step_began = ended
+            self.steps[-1] = replace(self.steps[-1], ended=ended)
+            self._best_mark = mark
+            return
+        self._best_mark = mark
+        if self._has_trained:
+            self._end_step(ended)
+
+    def _end_step(self, moment: float) -> None:
+        self._has_trained, self._after_training = False, None
+        if self._step_began is not None:
+            self._steps_seen += 1
+            number = self._steps_seen if self._is_from_start else None
+            parts = {span.phase for span in self.spans if span.began < moment and (span.ended or moment) > self._step_began}
+            is_longer = not parts.isdisjoint({"checkpoint", "evaluation"})
+            self.steps.append(Step(self.key, self._step_began, moment, number, is_longer))
+        self._step_began = moment
+
+    def activity(self, snapshot: Snapshot) -> Activity:
+        """What the job does now. If none of its workers was seen lately, its phase is unknown."""
+        span = self.spans[-1] if self.spans else None
+        seen = max(self._seen.values(), default=None)
+        is_old = seen is None or snapshot.taken - seen > STALE_AFTER_S
+        return Activity(
+            self.key,
+            phase=span.phase if span is not None and not is_old else None,
+            also=() if is_old else self._also,
+            method=span.method if span is not None and not is_old else None,
+            since=span.began if span is not None else None,
+            framework=self._framework,
+            step=self._steps_seen + 1 if self._is_from_start and self._step_began is not None else None,
+            step_began=self._step_began,
+            steps_seen=self._steps_seen,
+            laggards=() if is_old else tuple(self._find_laggards(seen or snapshot.taken)),
+        )
+
+    def _find_laggards(self, now: float) -> Iterable[Laggard]:
+        """Workers that alone of their class still run a method with a phase, for ten seconds and longer."""
+        by_class: dict[str, list[str]] = {}
+        for worker, title in self._titles.items():
+            if title.class_:
+                by_class.setdefault(title.class_, []).append(worker)
+        for class_, members in by_class.items():
+            if len(members) < 2 or class_ in ENGINE_CLASSES:
+                continue
+            counts = Counter(self._titles[worker] for worker in members)
+            for title, count in counts.items():
+                row = find_method(title.class_, title.method) if title.method else None
+                if row is None or row.kind != "work" or count > max(1, len(members) // LAGGARD_SHARE):
+                    continue
+                since = max((self._since[worker] for worker in members if self._titles[worker] != title), default=now)
+                if now - since >= LAGGARD_AFTER_S:
+                    for worker in members:
+                        if self._titles[worker] == title:
+                            yield Laggard(worker, title.text, since, len(members) - count)
+
+
+_CONSTRUCTOR: Final = Method("Ray", "*", "__init__", "loading", "ray _private/worker.py: the title of a constructor")
+
+
+class _Evidence:
+    """What GPUs and engines of a job show at one moment."""
+
+    def __init__(self, job: Job, snapshot: Snapshot) -> None:
+        self._job, self._snapshot = job, snapshot
+
+    @property
+    def are_gpus_busy(self) -> bool | None:
+        """Whether a GPU works that the job holds; `None`: unknown, or it holds none."""
+        use = self._snapshot.index.gpus_by_job.get(self._job.job or self._job.id)
+        rates: list[float | None] = []
+        for place, index in use.places if use is not None else ():
+            node = self._snapshot.index.nodes_by_key.get(place)
+            gpus: Mapping[int, float | None] = {
+                gpu.index: gpu.utilization for gpu in (self._snapshot.index.machine(node).current_gpus if node else None) or ()
+            }
+            rates.append(gpus.get(index))
+            if (rates[-1] or 0.0) > BUSY_PERCENT:
+                return True
+        return False if rates and None not in rates else None
+
+    @property
+    def has_engine_process(self) -> bool:
+        """Whether an inference engine has started processes for the job."""
+        return any(is_engine(process) for process in self._snapshot.index.processes_by_job.get(self._job.job or self._job.id, ()))
