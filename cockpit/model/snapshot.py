@@ -45,9 +45,9 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     activities: tuple[Activity, ...] = ()
     """What each running job does, one row a job."""
     spans: tuple[PhaseSpan, ...] = ()
-    """The phases of running jobs, by job, then in order: at most the last 600 of each."""
+    """The phases of running jobs and of the last ten that ended, by job, then in order: at most the last 600 of each."""
     steps: tuple[Step, ...] = ()
-    """The steps of running jobs that have ended, by job, then in order: at most the last 50 of each."""
+    """The steps that have ended, of the same jobs: at most the last 50 of each."""
     starts: tuple[StartTrouble, ...] = ()
     """Why actors that have a place don't start, as far as their nodes' logs show it. Not recorded; the text is the actors' `why`."""
     ports: tuple[Port, ...] = ()

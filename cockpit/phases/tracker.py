@@ -14,14 +14,14 @@ from cockpit.phases.methods import ENGINE_CLASSES, Method, find_method, framewor
 from cockpit.phases.ranks import is_engine, workers_of
 from cockpit.phases.titles import Title, read_title
 
-GAP_S: Final = 3.0
+GAP_S: Final = 2.0
 """Seconds without any method after which the phase before is over. Between two calls a trainer is idle for a moment."""
 RECENT_S: Final = 6.0
 """Seconds for which a method counts as running after it was seen, if its actor shows only one of several calls."""
 BUSY_PERCENT: Final = 5.0
 """Utilization above which a GPU works."""
-MAX_SPANS, MAX_STEPS, MAX_JOBS = 600, 50, 100
-"""Kept of each job, and jobs that are followed."""
+MAX_SPANS, MAX_STEPS, MAX_JOBS, MAX_ENDED = 600, 50, 100, 10
+"""Kept of each job; running jobs that are followed; ended jobs whose phases are kept."""
 LAGGARD_SHARE: Final = 8
 """At most one in this many workers of a class is called behind; of fewer workers, one."""
 LAGGARD_AFTER_S: Final = 10.0
@@ -72,8 +72,11 @@ class ActivityTracker:
             self.forget()
             return snapshot
         running = [job for job in snapshot.jobs if job.running][:MAX_JOBS]
-        kept = {job.key for job in running}
-        self._jobs = {key: one for key, one in self._jobs.items() if key in kept}
+        listed = {job.key for job in snapshot.jobs}
+        ended = [key for key in self._jobs if key not in {job.key for job in running}]
+        for key in ended:
+            self._jobs[key].finish()
+        self._jobs = {key: one for key, one in self._jobs.items() if key in listed and key not in ended[:-MAX_ENDED]}
         for job in running:
             workers = workers_of(job, snapshot)
             if workers or job.key in self._jobs:
@@ -81,7 +84,7 @@ class ActivityTracker:
         all_ = self._jobs.values()
         return replace(
             snapshot,
-            activities=tuple(one.activity(snapshot) for one in all_),
+            activities=tuple(one.activity(snapshot) for one in all_ if not one.has_ended),
             spans=tuple(span for one in all_ for span in one.spans),
             steps=tuple(step for one in all_ for step in one.steps),
         )
@@ -92,6 +95,7 @@ class _JobPhases:
 
     def __init__(self, job: Job) -> None:
         self.key = job.key
+        self.has_ended = False
         self.spans: deque[PhaseSpan] = deque(maxlen=MAX_SPANS)
         """In order; the last one may last."""
         self.steps: deque[Step] = deque(maxlen=MAX_STEPS)
@@ -128,6 +132,14 @@ class _JobPhases:
         latest = max(self._seen.values(), default=0.0)
         if latest and (not changes or changes[-1].moment < latest):
             self._advance(latest, self._read(latest, evidence))
+
+    def finish(self) -> None:
+        """The job has ended: its last phase ended when its workers were last seen in it."""
+        if not self.has_ended and self.spans:
+            moment = self._gap_since or max(self._seen.values(), default=self.spans[-1].began)
+            self.spans[-1] = replace(self.spans[-1], ended=max(moment, self.spans[-1].began))
+            self._end_span(self.spans[-1])
+        self.has_ended = True
 
     def _find_changes(self, workers: Sequence[tuple[Process, Title]], snapshot: Snapshot) -> list[Change]:
         changes: list[Change] = []
@@ -175,10 +187,13 @@ class _JobPhases:
         self._last = {title: last for title, last in self._last.items() if moment - last <= RECENT_S}
         rows: list[Method] = []
         unknown: Counter[str] = Counter()
+        recent: list[Method] = []
         for title, count in [*self._running.items(), *((title, 0) for title in self._last if title not in self._running)]:
             row = find_method(title.class_, title.method) if title.method else None
-            if row is not None and (count or row.kind == "overlapping"):
+            if row is not None and count:
                 rows.append(row)
+            elif row is not None and row.kind == "overlapping":
+                recent.append(row)
             elif row is None and title.method == "__init__" and count and not self._has_worked:
                 rows.append(_CONSTRUCTOR)
             elif row is None and title.method and title.method != "__init__" and count:
@@ -187,9 +202,10 @@ class _JobPhases:
             rows = [row for row in rows if not row.needs_gpu]
         phases = [row.phase for row in rows if row.kind != "helper" and row.phase is not None and row.kind != "whole"]
         helpers = [row.phase for row in rows if row.kind == "helper" and row.phase is not None]
-        found = [phase for phase in _ORDER if phase in phases] or [phase for phase in _ORDER if phase in helpers]
+        calls = [row.phase for row in recent if row.phase is not None]
+        found = next((some for names in (phases, calls, helpers) if (some := [phase for phase in _ORDER if phase in names])), [])
         if found:
-            return Reading(found[0], tuple(found[1:]), None, max(row.mark for row in rows if row.phase == found[0]))
+            return Reading(found[0], tuple(found[1:]), None, max(row.mark for row in (*rows, *recent) if row.phase == found[0]))
         if unknown and not any(row.kind == "brief" for row in rows):
             return Reading(None, (), max(unknown, key=lambda name: unknown[name]))
         has_engine = evidence.has_engine_process or any(title.class_ in ENGINE_CLASSES for title in self._titles.values())
