@@ -128,7 +128,9 @@ class RaisedError(msgspec.Struct):
     @property
     def is_consequence(self) -> bool:
         """Whether it only reports that something else has failed."""
-        return not self.known.error.is_certain if self.known else self.is_wrapper
+        if self.known is None or self.known.error.explains_only_kind:
+            return self.is_wrapper
+        return self.known.error.is_symptom
 
 
 def is_wrapper_text(text: str) -> bool:

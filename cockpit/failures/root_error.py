@@ -55,7 +55,9 @@ class RootError(msgspec.Struct, frozen=True):
     @property
     def is_consequence(self) -> bool:
         """Whether it only reports that something else has failed."""
-        return not self.known.error.is_certain if self.known else is_wrapper_text(self.text)
+        if self.known is None or self.known.error.explains_only_kind:
+            return is_wrapper_text(self.text)
+        return self.known.error.is_symptom
 
 
 def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
@@ -119,7 +121,11 @@ def _find_known(error: RaisedError) -> Match | None:
         return find_known(error.text)
     with_source = f"{error.source}\n{error.text}"
     both = (each for each in find_all_known(with_source) if each.begin == 0 and "\n" in each.text and each.error.is_certain)
-    return next(both, None) or find_known(error.text) or find_known(with_source)
+    if (match := next(both, None)) is not None:
+        return match
+    of_message, of_source = find_known(error.text), find_known(with_source)
+    is_better = of_source is not None and of_source.error.is_certain and (of_message is None or of_message.error.explains_only_kind)
+    return of_source if is_better else of_message or of_source
 
 
 def _choose(burst: Sequence[RaisedError], fatal: Sequence[RaisedError], first: LogLine | None) -> RaisedError | None:
@@ -231,7 +237,7 @@ def _known_lines(lines: Sequence[LogLine]) -> Iterator[tuple[LogLine, Match]]:
     """For each row of the table the first line that it matches, in the order of the lines."""
     begins = [0, *accumulate(len(line.text) + 1 for line in lines)]
     found = find_all_known("\n".join(line.text for line in lines))
-    for match in sorted(found, key=lambda match: match.begin):
+    for match in sorted((each for each in found if not each.error.explains_only_kind), key=lambda match: match.begin):
         yield lines[bisect_right(begins, match.begin) - 1], match
 
 

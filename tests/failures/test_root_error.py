@@ -558,7 +558,7 @@ def test_a_known_line_is_shown_without_the_lines_after_it():
 def test_a_killed_line_of_the_shell_does_not_belong_to_the_error_before_it():
     log = "Traceback (most recent call last):\n  File \"/app/a.py\", line 3, in load\n    x()\nKeyError: 'shard'\n./run.sh: line 32: 37 Killed   python"
     root = root_of(log)
-    assert (known_name(root), root.text) == (None, "KeyError: 'shard'")
+    assert (known_name(root), root.text) == ("key-missing", "KeyError: 'shard'")
 
 
 def test_an_assertion_is_known_by_the_line_of_code_that_made_it():
