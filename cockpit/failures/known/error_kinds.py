@@ -11,12 +11,12 @@ _ERROR: Final = r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?!CUDA)[A-Z]\w{0,60}(?:Error|Exc
 _VERSIONS: Final = "`python -m pip list`"
 
 
-def _advice(name: str, marker: str, opening: str, text: str, differs: str) -> KnownError:
-    """A row for messages that say themselves what to do, in words that begin with `opening`."""
+def _advice(name: str, marker: str, opening: str, text: str, differs: str, before: str = "") -> KnownError:
+    """A row for messages that say themselves what to do, in words that begin with `opening`; `before`: what must stand before these."""
     return KnownError(
         name=name,
         marker=marker,
-        pattern=rf"{_ERROR}(?P<message>[^\n]{{0,700}}?(?P<advice>\b{opening}[^\n]{{8,240}})[^\n]{{0,1000}})$",
+        pattern=rf"{_ERROR}(?P<message>[^\n]{{0,700}}?{before}(?P<advice>\b{opening}[^\n]{{8,480}})[^\n]{{0,1000}})$",
         cause="The program ended with its own message: {message}",
         remedy='Its message says what to do: "{advice}"',
         source="messages of TRL, accelerate, transformers, vLLM and LLaMA-Factory",
@@ -52,9 +52,10 @@ ERROR_KINDS: tuple[KnownError, ...] = (
     _advice(
         "message-says-try",
         "ry ",
-        r"(?:[.;,:] |or )[Tt]ry (?!again|later)",
+        r"[Tt]ry (?!again|later)",
         "ValueError: The buffer has no room for one sequence. Try increasing `max_num_batched_tokens` or decreasing `max_model_len`.",
         "ValueError: the server is busy. Try again later",
+        r"(?:[.;,:] |\bor )",
     ),
     _advice(
         "message-says-make-sure",
@@ -73,9 +74,10 @@ ERROR_KINDS: tuple[KnownError, ...] = (
     _advice(
         "message-says-set",
         "et ",
-        r"(?:[.;,:] |or )(?:[Ss]et|[Uu]se|[Ee]nable|[Dd]isable|[Ii]ncrease|[Dd]ecrease|[Rr]educe) [`'\"-]{0,3}\w",
+        r"(?:[Ss]et|[Uu]se|[Ee]nable|[Dd]isable|[Ii]ncrease|[Dd]ecrease|[Rr]educe) [`'\"-]{0,3}\w",
         "ValueError: The model does not fit the limit of this engine; set max_model_len to 4096 or less.",
         "ValueError: settings differ between ranks",
+        r"(?:[.;,:] |\bor )",
     ),
     KnownError(
         name="value-is-none",
@@ -124,6 +126,19 @@ ERROR_KINDS: tuple[KnownError, ...] = (
             "AttributeError: property 'tokenizer' of 'OnlineDPOTrainer' object has no setter",
         ),
         differs=("AttributeError: module 'reward_function' has no attribute 'compute_score'",),
+        is_general=True,
+        explains_only_kind=True,
+    ),
+    KnownError(
+        name="attribute-read-only",
+        marker="AttributeError: ",
+        pattern=r"^AttributeError: (?P<what>can't (?:set|delete) attribute(?: '\w{1,100}')?|(?:property|attribute) '\w{1,100}' (?:of '\w{1,100}' objects? )?is (?:not writable|read-only))",
+        cause="The code sets an attribute that is read-only in this version of its class: {what}",
+        remedy=f"The line that the traceback names shows which: install the version of the package that the code was written for (compare {_VERSIONS} with its requirements), or leave "
+        "that line out or set what the attribute is computed from",
+        source="CPython Objects/descrobject.c; CannyLab/summary_loop issue 1",
+        matches=("AttributeError: can't set attribute",),
+        differs=("AttributeError: 'X' object has no attribute 'y'",),
         is_general=True,
         explains_only_kind=True,
     ),
@@ -305,8 +320,8 @@ ERROR_KINDS: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="cuda-error-other",
-        marker="CUDA error: ",
-        pattern=r"(?:RuntimeError|AcceleratorError): CUDA error: (?P<what>[^\n]{1,120})",
+        marker="CUDA ",
+        pattern=r"(?:RuntimeError|AcceleratorError): CUDA (?:driver )?error: (?P<what>[^\n]{1,120})",
         cause="A call of CUDA failed: {what}",
         remedy="The traceback may name a later call than the one that failed: run once with CUDA_LAUNCH_BLOCKING=1 to see the right one; `nvidia-smi` and `dmesg -T | grep -i xid` on that node "
         "show whether the GPU or its driver is at fault",
