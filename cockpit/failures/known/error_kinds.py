@@ -16,7 +16,7 @@ def _advice(name: str, marker: str, opening: str, text: str, differs: str, befor
     return KnownError(
         name=name,
         marker=marker,
-        pattern=rf"{_ERROR}(?P<message>[^\n]{{0,700}}?{before}(?P<advice>\b{opening}[^\n]{{8,480}})[^\n]{{0,1000}})$",
+        pattern=rf"{_ERROR}(?P<message>[^\n]{{0,700}}?{before}(?P<advice>\b{opening}[^\n]{{8,480}}))",
         cause="The program ended with its own message: {message}",
         remedy='Its message says what to do: "{advice}"',
         source="messages of TRL, accelerate, transformers, vLLM and LLaMA-Factory",
@@ -82,7 +82,7 @@ ERROR_KINDS: tuple[KnownError, ...] = (
     KnownError(
         name="value-is-none",
         marker="NoneType",
-        pattern=r"^(?P<message>(?:AttributeError|TypeError): [^\n]{0,120}?'NoneType'(?: object | and |$)[^\n]{0,200})",
+        pattern=r"^(?P<message>(?:AttributeError|TypeError): [^\n]{0,120}?(?:'NoneType'(?: object | and |$)|, not NoneType)[^\n]{0,200})",
         cause="A value is None where the code needs one: {message}",
         remedy="The line that the traceback names shows which value: an option or a data column that is not set, or the result of a step that failed earlier "
         "(look for warnings and errors above); print it there, or set the option",
@@ -90,6 +90,7 @@ ERROR_KINDS: tuple[KnownError, ...] = (
         matches=(
             "TypeError: 'NoneType' object is not iterable",
             "TypeError: unsupported operand type(s) for *: 'int' and 'NoneType'",
+            "TypeError: must be real number, not NoneType",
             "AttributeError: 'NoneType' object has no attribute 'result'",
         ),
         differs=(
@@ -328,6 +329,32 @@ ERROR_KINDS: tuple[KnownError, ...] = (
         source="pytorch/pytorch c10/cuda/CUDAException.cpp",
         matches=("RuntimeError: CUDA error: unknown error",),
         differs=("INFO CUDA error: none",),
+        is_general=True,
+        explains_only_kind=True,
+    ),
+    KnownError(
+        name="part-not-written",
+        marker="NotImplementedError",
+        pattern=r"^NotImplementedError:?\s{0,5}$",
+        cause="The program came to a part that this version does not have (NotImplementedError)",
+        remedy="The line that the traceback names shows for what: a kind of data, model, reward or device that no branch there handles: choose one that it has, write that part (such as a "
+        "reward function of your own), or take a newer version",
+        source="CPython Lib/exceptions; Jiayi-Pan/TinyZero (default reward function)",
+        matches=("NotImplementedError",),
+        differs=("NotImplementedError: Unknown strategy", "WARNING NotImplementedError"),
+        is_general=True,
+        explains_only_kind=True,
+    ),
+    KnownError(
+        name="iterator-ended",
+        marker="StopIteration",
+        pattern=r"^(?:StopIteration|RuntimeError: generator raised StopIteration):?\s{0,5}$",
+        cause="The code asked for one more element, and there was none (StopIteration)",
+        remedy="The line that the traceback names shows of what: mostly a data loader without a full batch (fewer samples than the batch size, with drop_last), or one that was resumed at its "
+        "end: lower the batch size, add data, or start a new epoch",
+        source="CPython Objects/iterobject.c",
+        matches=("StopIteration",),
+        differs=("StopAsyncIteration", "WARNING StopIteration"),
         is_general=True,
         explains_only_kind=True,
     ),

@@ -76,7 +76,7 @@ MODELS: tuple[KnownError, ...] = (
     KnownError(
         name="weight-on-meta-device",
         marker="is on the meta device, we need a `value` to put in",
-        pattern=r"(?P<name>[\w.]{1,150}) is on the meta device, we need a `value` to put in on (?P<device>\S{1,20}?)\.?$",
+        pattern=r"ValueError: (?P<name>[\w.]{1,150}) is on the meta device, we need a `value` to put in on (?P<device>\S{1,20}?)\.?$",
         cause="The weight {name} was not in the files that were loaded, so that there is nothing to put on the GPU",
         remedy="Check that all weight files of the model are there (`ls -la` of its directory against model.safetensors.index.json) and that model code and weights belong together; with ZeRO-3 or FSDP leave device_map out",
         source="accelerate utils/modeling.py",
