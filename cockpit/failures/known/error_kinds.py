@@ -6,7 +6,7 @@ from typing import Final
 
 from cockpit.failures.known.error import KnownError
 
-_ERROR: Final = r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?!CUDA)[A-Z]\w{0,60}(?:Error|Exception|Invalid): "
+_ERROR: Final = r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?!CUDA)(?:[A-Z]\w{0,60})?(?:Error|Exception|Invalid): "
 """The name of an exception at the begin of a line. Names such as `torch.AcceleratorError` are included, words of a logger are not."""
 _VERSIONS: Final = "`python -m pip list`"
 
@@ -353,7 +353,9 @@ ERROR_KINDS: tuple[KnownError, ...] = (
         remedy="The line that the traceback names shows of what: mostly a data loader without a full batch (fewer samples than the batch size, with drop_last), or one that was resumed at its "
         "end: lower the batch size, add data, or start a new epoch",
         source="CPython Objects/iterobject.c",
-        matches=("StopIteration",),
+        matches=(
+            'Traceback (most recent call last):\n  File "/opt/torchdata/sampler.py", line 163, in load_state_dict\n    next(self.iterator)\nStopIteration',
+        ),
         differs=("StopAsyncIteration", "WARNING StopIteration"),
         is_general=True,
         explains_only_kind=True,
