@@ -206,7 +206,7 @@ ERROR_KINDS: tuple[KnownError, ...] = (
         name="check-failed",
         marker="assert ",
         pattern=r"^\s{0,12}assert (?P<check>[^\n]{1,250})\nAssertionError:?\s{0,5}$",
-        cause="A check of the program failed: {check} does not hold",
+        cause="The program asserts {check}, which does not hold",
         remedy="The program says no more than that: print the values of the check at the line that the traceback names. If the line is in a package, its version, an option "
         f"or the data is outside what it supports: compare {_VERSIONS} with what the framework pins",
         source="CPython Python/bytecodes.c; verl-project/verl issues 4057 and 5205",
@@ -382,8 +382,8 @@ ERROR_KINDS: tuple[KnownError, ...] = (
         r"not (?:supported|allowed|implemented|found|available|registered|enabled|divisible|equal|match|in the list|valid|a valid|recognized|set|specified)|"
         r"only supports?|is only|[Oo]nly \w{1,60} (?:is|are) |does(?:n't| not) (?:support|match|exist|have|contain)|do not match|[Nn]o \w{1,60} (?:found|specified|given|provided)|"
         r"[Ee]xpected|!=|[Gg]ot )[^\n]{0,600})$",
-        cause="The program checks its settings, versions and data, and one does not fit: {message}",
-        remedy="Change what the message names (an option, a version or the data) so that the rule holds; the line that the traceback names shows which values it compares, and the "
+        cause="The program checks its settings, versions, hardware and data, and one does not fit: {message}",
+        remedy="Change what the message names (an option, a version, the GPU or the data) so that the rule holds; the line that the traceback names shows which values it compares, and the "
         "configuration that is printed at the start of the log shows what is set",
         source="messages of verl, TRL, slime, SkyRL, NeMo RL, OpenRLHF and vLLM",
         matches=(
@@ -392,6 +392,24 @@ ERROR_KINDS: tuple[KnownError, ...] = (
             "NotImplementedError: Context parallelism is not supported for reward models",
         ),
         differs=("ValueError: math domain error", "WARNING it must be set", "RuntimeError: CUDA error: invalid argument"),
+        is_general=True,
+        explains_only_kind=True,
+    ),
+    KnownError(
+        name="message-names-a-limit",
+        marker=": ",
+        pattern=r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?:RuntimeError|Exception|TypeError|OSError|ImportError|ModuleNotFoundError): (?!CUDA|NCCL|\[|cuda)"
+        r"(?P<message>[^\n]{0,250}?\b(?:requires?|must (?:be|have|not)|should (?:be|have|not)|(?:is|are) (?:not|un)supported|not supported|unsupported|incompatible|"
+        r"not compatible|mismatch|do(?:es)? not match|only supports?|is not (?:installed|implemented|available|enabled))\b[^\n]{0,600})$",
+        cause="The program found something that does not fit: {message}",
+        remedy="Change what the message names (an option, a version, the GPU or the data); the line that the traceback names shows which values it looks at, `python -m pip list` the versions, and "
+        "the configuration that is printed at the start of the log what is set",
+        source="messages of flash-attn, vLLM, unsloth and torch; VITA-Group/LLaGA issue 16; unslothai/unsloth issue 1894",
+        matches=(
+            "RuntimeError: FlashAttention backward for head dim > 64 requires A100 or H100 GPUs as the implementation needs a large amount of shared memory.",
+            "RuntimeError: the engine should not be pickled!",
+        ),
+        differs=("RuntimeError: CUDA error: operation not supported", "WARNING it must be set", "RuntimeError: the disk said no"),
         is_general=True,
         explains_only_kind=True,
     ),

@@ -445,4 +445,16 @@ TENSORS: tuple[KnownError, ...] = (
         matches=("RuntimeError: Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",),
         differs=("INFO numpy() on Tensor",),
     ),
+    KnownError(
+        name="checkpoint-metadata-missing",
+        marker="assert metadata is not None",
+        pattern=r"assert metadata is not None[^\n]{0,20}\n\s{0,12}(?:[~^ ]{0,120}\n)?AssertionError",
+        cause="The directory of the distributed checkpoint has no file .metadata: it was not saved completely, or is another directory",
+        remedy="`ls -la` of that directory on each node: resume from the last one that has .metadata (rank 0 writes it last), from a file system that all nodes share, and check that the disk was not full while it was saved",
+        source="pytorch/pytorch torch/distributed/checkpoint/state_dict_loader.py; bghira/SimpleTuner issue 1880",
+        matches=(
+            'Traceback (most recent call last):\n  File "/opt/torch/distributed/checkpoint/state_dict_loader.py", line 250, in local_step\n    assert metadata is not None\nAssertionError',
+        ),
+        differs=("assert metadata is not None",),
+    ),
 )
