@@ -230,4 +230,14 @@ DATA_SETS: tuple[KnownError, ...] = (
         ),
         differs=("WARNING no loss",),
     ),
+    KnownError(
+        name="dataset-path-without-data",
+        marker="Couldn't find any data file at",
+        pattern=r"FileNotFoundError: Couldn't find any data file at (?P<path>[^\s]{1,250}?)\.?(?:\s|$)",
+        cause="{path} is neither a data set on the Hub (or the Hub is not reachable) nor a directory with data files",
+        remedy="`ls {path}` on that node: name the right directory, or the data set as user/name; on a node without network copy the data there first, and set HF_HUB_OFFLINE=1",
+        source="datasets src/datasets/load.py",
+        matches=("FileNotFoundError: Couldn't find any data file at /data/x.",),
+        differs=("FileNotFoundError: Unable to find '/data/x'",),
+    ),
 )
