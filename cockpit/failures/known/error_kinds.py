@@ -6,8 +6,8 @@ from typing import Final
 
 from cockpit.failures.known.error import KnownError
 
-_ERROR: Final = r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?!CUDA)(?:[A-Z]\w{0,60})?(?:Error|Exception|Invalid): "
-"""The name of an exception at the begin of a line. Names such as `torch.AcceleratorError` are included, words of a logger are not."""
+_ERROR: Final = r"(?:[A-Za-z_]\w{0,60}\.){0,8}(?!CUDA)(?:[A-Z]\w{0,60})?(?:Error|Exception|Invalid): "
+"""The name of an exception. Names such as `torch.AcceleratorError` are included, words of a logger are not."""
 _VERSIONS: Final = "`python -m pip list`"
 
 
@@ -16,8 +16,8 @@ def _advice(name: str, marker: str, opening: str, text: str, differs: str, befor
     return KnownError(
         name=name,
         marker=marker,
-        pattern=rf"{_ERROR}(?P<message>[^\n]{{0,700}}?{before}(?P<advice>\b{opening}[^\n]{{8,480}}))",
-        cause="The program ended with its own message: {message}",
+        pattern=rf"^(?P<message>{_ERROR}[^\n]{{0,700}}?{before}(?P<advice>\b{opening}[^\n]{{8,480}}))",
+        cause="{message}",
         remedy='Its message says what to do: "{advice}"',
         source="messages of TRL, accelerate, transformers, vLLM and LLaMA-Factory",
         matches=(text,),
@@ -118,9 +118,9 @@ ERROR_KINDS: tuple[KnownError, ...] = (
         name="object-attribute-missing",
         marker="object has no ",
         pattern=r"^AttributeError: (?:property '(?P<property>\w{1,100})' of )?'(?P<kind>[\w.]{1,100})' object has no (?P<what>attribute '\w{1,100}'|setter)",
-        cause="The code uses an object of the class {kind} in a way that this version of it does not allow: it has no {what}",
+        cause="The code uses {what} of an object of the class {kind}, which has none",
         remedy=f"Mostly the installed versions do not fit each other: compare {_VERSIONS} with what the framework pins, on all nodes; "
-        "if they fit, an object of another class was passed at the line that the traceback names",
+        "if they fit, an object of another class was passed, or the attribute was never set, at the line that the traceback names",
         source="CPython Objects/object.c; huggingface/trl issues 2161 and 3257; hiyouga/LlamaFactory issue 2164",
         matches=(
             "AttributeError: 'AutoModelForCausalLMWithValueHead' object has no attribute 'warnings_issued'",
@@ -388,9 +388,9 @@ ERROR_KINDS: tuple[KnownError, ...] = (
     KnownError(
         name="import-refused",
         marker="ImportError: ",
-        pattern=r"^ImportError: (?P<message>[^\n]{5,250})",
-        cause="A package, or a part of one, that the program needs is not there or does not fit: {message}",
-        remedy="The last File line names the import: try it by hand with the Python of that node, `python -c` and this import line; if it fails there too, install the missing package or the "
+        pattern=r"^(?P<message>ImportError: [^\n]{5,250})",
+        cause="{message}",
+        remedy="A package, or a part of one, is not there or does not fit. The last File line names the import: try it by hand with that node's `python -c`; if it fails there too, install the missing package or the "
         f"version that its importer asks for ({_VERSIONS}), on all nodes",
         source="CPython Python/import.c",
         matches=("ImportError: attempted relative import with no known parent package",),
@@ -401,14 +401,14 @@ ERROR_KINDS: tuple[KnownError, ...] = (
     KnownError(
         name="message-names-a-rule",
         marker=": ",
-        pattern=r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?:ValueError|AssertionError|NotImplementedError|ValidationError|[A-Z]\w{0,40}(?:Config|Argument|Configuration)\w{0,20}Error): "
-        r"(?P<message>[^\n]{0,250}?(?:\b(?:[Mm]ust|[Ss]hould|[Rr]equires?|[Rr]equired|[Cc]annot|[Cc]an't|[Cc]an not|[Uu]nsupported|[Ii]ncompatible|[Mm]ismatch\w{0,4}|"
+        pattern=r"^(?P<message>(?:[A-Za-z_]\w{0,60}\.){0,8}(?:ValueError|AssertionError|NotImplementedError|ValidationError|[A-Z]\w{0,40}(?:Config|Argument|Configuration)\w{0,20}Error): "
+        r"[^\n]{0,250}?(?:\b(?:[Mm]ust|[Ss]hould|[Rr]equires?|[Rr]equired|[Cc]annot|[Cc]an't|[Cc]an not|[Uu]nsupported|[Ii]ncompatible|[Mm]ismatch\w{0,4}|"
         r"[Uu]nknown|[Uu]nkown|[Uu]nrecognized|[Ii]nvalid|divisible|at least|at most|greater than|less than|larger than|smaller than|exceeds?)\b|"
         r"not (?:supported|allowed|implemented|found|available|registered|enabled|divisible|equal|match|in the list|valid|a valid|recognized|set|specified)|"
         r"only supports?|is only|[Oo]nly \w{1,60} (?:is|are) |does(?:n't| not) (?:support|match|exist|have|contain)|do not match|[Nn]o \w{1,60} (?:found|specified|given|provided)|"
         r"[Ee]xpected|!=|[Gg]ot )[^\n]{0,600})$",
-        cause="The program checks its settings, versions, hardware and data, and one does not fit: {message}",
-        remedy="Change what the message names (an option, a version, the GPU or the data) so that the rule holds; the line that the traceback names shows which values it compares, and the "
+        cause="{message}",
+        remedy="A check of the program's settings, versions or data failed. Change what the message names (an option, a version, the GPU or the data); the line that the traceback names shows which values it compares, and the "
         "configuration that is printed at the start of the log shows what is set",
         source="messages of verl, TRL, slime, SkyRL, NeMo RL, OpenRLHF and vLLM",
         matches=(
@@ -423,10 +423,10 @@ ERROR_KINDS: tuple[KnownError, ...] = (
     KnownError(
         name="message-names-a-limit",
         marker=": ",
-        pattern=r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?:RuntimeError|Exception|TypeError|OSError|ImportError|ModuleNotFoundError): (?!CUDA|NCCL|\[|cuda)"
-        r"(?P<message>[^\n]{0,250}?\b(?:requires?|must (?:be|have|not)|should (?:be|have|not)|(?:is|are) (?:not|un)supported|not supported|unsupported|incompatible|"
+        pattern=r"^(?P<message>(?:[A-Za-z_]\w{0,60}\.){0,8}(?:RuntimeError|Exception|TypeError|OSError|ImportError|ModuleNotFoundError): (?!CUDA|NCCL|\[|cuda)"
+        r"[^\n]{0,250}?\b(?:requires?|must (?:be|have|not)|should (?:be|have|not)|(?:is|are) (?:not|un)supported|not supported|unsupported|incompatible|"
         r"not compatible|mismatch|do(?:es)? not match|only supports?|is not (?:installed|implemented|available|enabled))\b[^\n]{0,600})$",
-        cause="The program found something that does not fit: {message}",
+        cause="{message}",
         remedy="Change what the message names (an option, a version, the GPU or the data); the line that the traceback names shows which values it looks at, `python -m pip list` the versions, and "
         "the configuration that is printed at the start of the log what is set",
         source="messages of flash-attn, vLLM, unsloth and torch; VITA-Group/LLaGA issue 16; unslothai/unsloth issue 1894",

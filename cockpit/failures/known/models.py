@@ -393,7 +393,7 @@ MODELS: tuple[KnownError, ...] = (
         name="engine-weight-unknown",
         marker="params_dict[",
         pattern=r"params_dict\[\w{1,40}\][^\n]{0,80}\n\s{0,12}(?:[~^ ]{0,120}\n)?KeyError: '(?P<name>[^'\n]{1,200})'",
-        cause="The checkpoint holds the weight {name}, which the engine's class for this model does not have",
+        cause="The weights that are loaded hold {name}, which the engine's class for this model does not have",
         remedy="The installed engine does not know this model in this form: upgrade it (`python -m pip show vllm sglang transformers`), or use weights as the model's page offers them; for a checkpoint of a trainer, check prefixes, merged LoRA and quantisation",
         source="vLLM and SGLang model_executor models (load_weights); sgl-project/sglang issue 8081",
         matches=(
@@ -670,7 +670,7 @@ MODELS: tuple[KnownError, ...] = (
     KnownError(
         name="processor-not-loaded",
         marker="'NoneType' object has no attribute '",
-        pattern=r"AttributeError: 'NoneType' object has no attribute '(?P<name>image_processor|video_processor|feature_extractor|image_token|tokenizer)'",
+        pattern=r"AttributeError: 'NoneType' object has no attribute '(?P<name>image_processor|video_processor|feature_extractor)'",
         cause="The model's processor (for images and text) is None: it could not be loaded, or the model is a text model",
         remedy="The warnings above say why: copy preprocessor_config.json and the other processor files next to the weights, or `python -m pip install --upgrade transformers` to a version that knows the model; a checkpoint of a trainer often lacks them",
         source="hiyouga/LlamaFactory issues 7052 and 7717",

@@ -41,7 +41,7 @@ TRAINERS: tuple[KnownError, ...] = (
     KnownError(
         name="trl-config-field",
         marker="__init__() got an unexpected keyword argument '",
-        pattern=r"TypeError: (?P<config>(?:SFT|DPO|GRPO|PPO|KTO|ORPO|CPO|Reward|RLOO|OnlineDPO|Model|GKD)Config|TrainingArguments)\.__init__\(\) got an unexpected keyword argument '(?P<argument>\w{1,80})'",
+        pattern=r"TypeError: (?P<config>(?:SFT|DPO|GRPO|PPO|KTO|ORPO|CPO|Reward|RLOO|OnlineDPO|GKD)Config|TrainingArguments)\.__init__\(\) got an unexpected keyword argument '(?P<argument>\w{1,80})'",
         cause="The installed version of {config} has no setting {argument}: it is newer or older than the script",
         remedy="`python -m pip show trl transformers` and install the versions that the script's requirements name, or use the present name (evaluation_strategy became eval_strategy, max_seq_length became max_length), or drop it; on all nodes",
         source="huggingface/trl and transformers training_args.py",
@@ -74,7 +74,7 @@ TRAINERS: tuple[KnownError, ...] = (
     KnownError(
         name="trl-older-than-transformers-tokenizer",
         marker="property 'tokenizer' of '",
-        pattern=r"AttributeError: property 'tokenizer' of '(?P<trainer>\w{1,60})' object has no setter",
+        pattern=r"AttributeError: property 'tokenizer' of '(?P<trainer>\w{0,60}Trainer)' object has no setter",
         cause="{trainer} sets self.tokenizer, which transformers has made a read-only property in 4.46: the trainer is older",
         remedy="`python -m pip install --upgrade trl` (0.12 or later), or `python -m pip install 'transformers<4.46'`; on all nodes",
         source="huggingface/trl issue 2161",
@@ -83,13 +83,15 @@ TRAINERS: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="trl-older-than-transformers-samples",
-        marker="'generator' object has no attribute 'generate'",
-        pattern=r"AttributeError: 'generator' object has no attribute 'generate'",
+        marker="policy_output = model.generate(",
+        pattern=r"policy_output = model\.generate\([^\n]{0,40}\n\s{0,12}(?:[~^ ]{0,120}\n)?AttributeError: 'generator' object has no attribute 'generate'",
         cause="transformers 4.46 and later call the trainer's get_batch_samples for something else than the older TRL means by it",
         remedy="`python -m pip install --upgrade trl` (0.12 or later), or `python -m pip install 'transformers<4.46'`; on all nodes",
         source="huggingface/trl issues 2275 and 2292",
-        matches=("AttributeError: 'generator' object has no attribute 'generate'",),
-        differs=("AttributeError: 'generator' object has no attribute 'shape'",),
+        matches=(
+            "Traceback (most recent call last):\n  File \"/opt/trl/trainer/dpo_trainer.py\", line 1339, in get_batch_samples\n    policy_output = model.generate(\nAttributeError: 'generator' object has no attribute 'generate'",
+        ),
+        differs=("AttributeError: 'generator' object has no attribute 'generate'",),
     ),
     KnownError(
         name="trainer-loss-argument",
@@ -298,6 +300,7 @@ TRAINERS: tuple[KnownError, ...] = (
         matches=("ValueError: invalid literal for int() with base 10: 'None'",),
         differs=("ValueError: invalid literal for int() with base 16: 'x'",),
         is_general=True,
+        explains_only_kind=True,
     ),
     KnownError(
         name="decimal-expected",
@@ -309,6 +312,7 @@ TRAINERS: tuple[KnownError, ...] = (
         matches=("ValueError: could not convert string to float: '1e-5,'",),
         differs=("WARNING could not convert string to float: 'x'",),
         is_general=True,
+        explains_only_kind=True,
     ),
     KnownError(
         name="compared-with-text",
@@ -320,6 +324,7 @@ TRAINERS: tuple[KnownError, ...] = (
         matches=("TypeError: '<=' not supported between instances of 'float' and 'str'",),
         differs=("TypeError: '<' not supported",),
         is_general=True,
+        explains_only_kind=True,
     ),
     KnownError(
         name="recursion-too-deep",
@@ -341,6 +346,7 @@ TRAINERS: tuple[KnownError, ...] = (
         source="torch distributed/elastic/agent/server/api.py",
         matches=("torch.distributed.elastic.agent.server.api.SignalException: Process 100 got signal: 1",),
         differs=("INFO Process 100 got signal: 1",),
+        is_consequence=True,
     ),
     KnownError(
         name="client-payload-cut",
@@ -478,6 +484,7 @@ TRAINERS: tuple[KnownError, ...] = (
         matches=("importlib.metadata.PackageNotFoundError: No package metadata was found for flashinfer_python",),
         differs=("WARNING No package metadata was found for x",),
         is_general=True,
+        explains_only_kind=True,
     ),
     KnownError(
         name="option-ambiguous",
