@@ -219,18 +219,6 @@ ERROR_KINDS: tuple[KnownError, ...] = (
         explains_only_kind=True,
     ),
     KnownError(
-        name="syntax-not-readable",
-        marker="SyntaxError",
-        pattern=r"^(?:SyntaxError|IndentationError|TabError): (?P<message>[^\n]{1,200})",
-        cause="Python could not read the source of a file: {message}",
-        remedy="The File line above names file and line: mend it there. In an installed package, that package needs a newer Python than `python --version` shows, or its file is damaged",
-        source="CPython Parser",
-        matches=("SyntaxError: invalid syntax",),
-        differs=("ray.exceptions.RayTaskError(SyntaxError): <exception str() failed>",),
-        is_general=True,
-        explains_only_kind=True,
-    ),
-    KnownError(
         name="name-not-defined",
         marker=" is not defined",
         pattern=r"^NameError: name '(?P<name>\w{1,100})' is not defined",

@@ -323,16 +323,6 @@ TENSORS: tuple[KnownError, ...] = (
         differs=("WARNING no inf checks",),
     ),
     KnownError(
-        name="process-group-initialised-twice",
-        marker="trying to initialize the default process group twice",
-        pattern=r"trying to initialize the default process group twice",
-        cause="torch.distributed is initialised a second time in one process",
-        remedy="Call init_process_group only if torch.distributed.is_initialized() is false: the launcher, the trainer or an engine in the same process has done it already",
-        source="pytorch/pytorch torch/distributed/distributed_c10d.py",
-        matches=("ValueError: trying to initialize the default process group twice!",),
-        differs=("ValueError: Default process group has not been initialized, please make sure to call init_process_group.",),
-    ),
-    KnownError(
         name="checkpoint-key-missing",
         marker="Missing key in checkpoint state_dict: ",
         pattern=r"Missing key in checkpoint state_dict: (?P<key>[^\s]{1,200}?)\.?$",
@@ -574,16 +564,6 @@ TENSORS: tuple[KnownError, ...] = (
         source="pytorch/pytorch torch/csrc/autograd/VariableTypeUtils.h",
         matches=("RuntimeError: a leaf Variable that requires grad is being used in an in-place operation.",),
         differs=("INFO a leaf Variable",),
-    ),
-    KnownError(
-        name="cudnn-execution-failed",
-        marker="CUDNN_STATUS_EXECUTION_FAILED",
-        pattern=r"cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
-        cause="A call of cuDNN failed on the GPU",
-        remedy="Mostly too little free GPU memory, another cuDNN than torch's in LD_LIBRARY_PATH (try `unset LD_LIBRARY_PATH`), or an earlier CUDA error: run once with CUDA_LAUNCH_BLOCKING=1 and look at `nvidia-smi`",
-        source="pytorch/pytorch aten/src/ATen/cudnn/Exceptions.h",
-        matches=("RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",),
-        differs=("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",),
     ),
     KnownError(
         name="cudnn-no-engine",
