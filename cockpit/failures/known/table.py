@@ -6,6 +6,8 @@ from typing import Final
 
 from cockpit.failures.known.collectives import COLLECTIVES
 from cockpit.failures.known.configuration import CONFIGURATION
+from cockpit.failures.known.containers import CONTAINERS
+from cockpit.failures.known.crashes import CRASHES
 from cockpit.failures.known.data_hub import DATA_HUB
 from cockpit.failures.known.driver import DRIVER
 from cockpit.failures.known.engines import ENGINES
@@ -13,8 +15,12 @@ from cockpit.failures.known.error import KnownError
 from cockpit.failures.known.files import FILES
 from cockpit.failures.known.gpu_memory import GPU_MEMORY
 from cockpit.failures.known.host_memory import HOST_MEMORY
+from cockpit.failures.known.installation import INSTALLATION
+from cockpit.failures.known.other_accelerators import OTHER_ACCELERATORS
 from cockpit.failures.known.ports import PORTS
+from cockpit.failures.known.python_errors import PYTHON_ERRORS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
+from cockpit.failures.known.services import SERVICES
 from cockpit.failures.known.software import SOFTWARE
 from cockpit.failures.known.timeouts import TIMEOUTS
 from cockpit.failures.known.training import TRAINING
@@ -33,6 +39,12 @@ _KINDS: Final = (
     ENGINES,
     TIMEOUTS,
     TRAINING,
+    CONTAINERS,
+    CRASHES,
+    INSTALLATION,
+    OTHER_ACCELERATORS,
+    PYTHON_ERRORS,
+    SERVICES,
 )
 KNOWN_ERRORS: Final[tuple[KnownError, ...]] = tuple(
     sorted((error for kind in _KINDS for error in kind), key=lambda error: error.is_general)

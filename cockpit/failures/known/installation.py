@@ -1,0 +1,153 @@
+"""Rows for errors while packages are installed or environments are activated: pip, uv, conda."""
+
+from __future__ import annotations
+
+from cockpit.failures.known.error import KnownError
+
+INSTALLATION: tuple[KnownError, ...] = (
+    KnownError(
+        name="pip-build-isolated",
+        marker="pip-build-env-",
+        pattern=r"pip-build-env-[\s\S]{0,900}?ModuleNotFoundError: No module named '(?P<module>torch|numpy|packaging|psutil|wheel|setuptools|Cython|pybind11|ninja)'",
+        cause="A package imports {module} while it is built, and pip builds it in an environment of its own that has no {module}, whatever is installed",
+        remedy="`pip install --no-build-isolation flash-attn` (or the package that the lines above name), after {module} was installed; flash-attn has ready wheels on its release page, which need no building",
+        source="Dao-AILab/flash-attention issues 258, 1421 and 1920",
+        matches=(
+            '        File "/tmp/pip-build-env-gwmgwy1l/overlay/lib/python3.12/site-packages/setuptools/build_meta.py", line 317, in run_setup\n          exec(code, locals())\n'
+            "        File \"<string>\", line 22, in <module>\n      ModuleNotFoundError: No module named 'torch'\n      [end of output]",
+        ),
+        differs=(
+            "      Installing collected packages in /tmp/pip-build-env-1/overlay",
+            "Traceback (most recent call last):\nModuleNotFoundError: No module named 'torch'",
+        ),
+    ),
+    KnownError(
+        name="pip-python-version",
+        marker="requires a different Python: ",
+        pattern=r"ERROR: Package '(?P<package>[^'\n]{1,100})' requires a different Python: (?P<have>[\w.+]{1,20}) not in '(?P<want>[^'\n]{1,80})'",
+        cause="{package} needs Python {want}, and this environment has {have}",
+        remedy="Make an environment with such a Python on all nodes: `uv venv --python 3.11` or `conda create -n NAME python=3.11`, or install an older version of {package}",
+        source="pip's own text",
+        matches=("ERROR: Package 'verl' requires a different Python: 3.9.18 not in '>=3.10'",),
+        differs=("ERROR: No matching distribution found for verl",),
+    ),
+    KnownError(
+        name="pip-hashes",
+        marker="THESE PACKAGES DO NOT MATCH THE HASHES",
+        pattern=r"THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE",
+        cause="A downloaded package is not the file that was expected: the download was cut off, a mirror or the cache has another file, or it was replaced",
+        remedy="`pip cache purge`, then again; a mirror: try `pip install -i https://pypi.org/simple …`; if it stays, the hash in the requirements file is of another version",
+        source="pip's own text",
+        matches=(
+            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated the package versions, please update the hashes.",
+        ),
+        differs=("Hashes are required in --require-hashes mode",),
+    ),
+    KnownError(
+        name="pip-requirements-file",
+        marker="Could not open requirements file: ",
+        pattern=r"Could not open requirements file: \[Errno 2\] No such file or directory: '(?P<path>[^'\n]{1,300})'",
+        cause="pip found no requirements file {path} from the directory in which it ran",
+        remedy="Give its whole path, or go to its directory first; in a runtime_env of Ray a file is read on the host that submits the job",
+        source="pip's own text",
+        matches=("ERROR: Could not open requirements file: [Errno 2] No such file or directory: 'requirements.txt'",),
+        differs=("FileNotFoundError: [Errno 2] No such file or directory: 'requirements.txt'",),
+    ),
+    KnownError(
+        name="pip-index-not-reachable",
+        marker="pypi",
+        pattern=r"(?:HTTPSConnectionPool\(host='(?P<host>(?:pypi\.org|files\.pythonhosted\.org|[\w.-]{0,60}pypi[\w.-]{0,60}))', port=443\): (?:Read timed out|Max retries exceeded)|error: Failed to fetch: `https://(?P<site>(?:pypi\.org|files\.pythonhosted\.org))/)",
+        cause="That node has no working connection to the index of Python packages",
+        remedy="`curl -sI https://pypi.org/simple/` on that node; then a proxy (`export https_proxy=http://HOST:PORT`), a mirror (`export PIP_INDEX_URL=https://MIRROR/simple UV_DEFAULT_INDEX=https://MIRROR/simple`), or install into the image before the job",
+        source="pip and uv (their texts)",
+        matches=(
+            "pip._vendor.urllib3.exceptions.ReadTimeoutError: HTTPSConnectionPool(host='pypi.org', port=443): Read timed out.",
+            "error: Failed to fetch: `https://pypi.org/simple/torch/`",
+        ),
+        differs=("requests.exceptions.ReadTimeout: HTTPSConnectionPool(host='huggingface.co', port=443): Read timed out.",),
+    ),
+    KnownError(
+        name="uv-no-project",
+        marker="error: No `pyproject.toml` found in current directory",
+        pattern=r"error: No `pyproject\.toml` found in current directory or any parent directory",
+        cause="uv was started in a directory without a pyproject.toml, in it or above it",
+        remedy="Start it in the project's directory (or with `uv run --directory /path/to/project`), and give Ray that directory as working_dir; for a plain environment use `uv pip install` instead of `uv sync` or `uv add`",
+        source="uv's own text",
+        matches=("error: No `pyproject.toml` found in current directory or any parent directory",),
+        differs=("error: Failed to parse: `pyproject.toml`",),
+    ),
+    KnownError(
+        name="conda-shell-not-set-up",
+        marker="CommandNotFoundError: Your shell has not been properly configured",
+        pattern=r"CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'",
+        cause="`conda activate` was called in a shell that does not know it: a script of Slurm or Ray does not read ~/.bashrc",
+        remedy="In the script, before it: `source $(conda info --base)/etc/profile.d/conda.sh`, or no activation at all: call the environment's own Python, such as `/path/envs/NAME/bin/python train.py`",
+        source="conda/conda issues 8536 and 13002",
+        matches=("CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.",),
+        differs=("CommandNotFoundError: No command 'conda activate-x'.",),
+    ),
+    KnownError(
+        name="conda-environment-missing",
+        marker="Environment",
+        pattern=r"(?:EnvironmentNameNotFound: Could not find conda environment: |EnvironmentLocationNotFound: Not a conda environment: )(?P<name>\S{1,250})",
+        cause="That node has no conda environment {name}",
+        remedy="`conda env list` there; make it on every node or on a disk that they share, or give its whole path (`conda activate /shared/envs/NAME`). Another conda than usual is first on the PATH: `which conda`",
+        source="conda's own texts",
+        matches=(
+            "EnvironmentNameNotFound: Could not find conda environment: verl",
+            "EnvironmentLocationNotFound: Not a conda environment: /opt/conda/envs/verl",
+        ),
+        differs=("EnvironmentError: Flash attention is not installed",),
+    ),
+    KnownError(
+        name="conda-terms-of-service",
+        marker="CondaToSNonInteractiveError",
+        pattern=r"CondaToSNonInteractiveError: Terms of Service have not been accepted",
+        cause="conda refuses Anaconda's channels until their terms of service are accepted, and cannot ask without a terminal",
+        remedy="Use conda-forge (`conda create -n NAME -c conda-forge --override-channels python=3.11`), or accept them: `conda tos accept --override-channels --channel https://repo.anaconda.com/pkgs/main`",
+        source="conda's own text (conda-anaconda-tos)",
+        matches=(
+            "CondaToSNonInteractiveError: Terms of Service have not been accepted for the following channels. Please accept or remove them before proceeding:",
+        ),
+        differs=("CondaHTTPError: HTTP 403 FORBIDDEN for url",),
+    ),
+    KnownError(
+        name="conda-http",
+        marker="CondaHTTPError: HTTP ",
+        pattern=r"CondaHTTPError: HTTP (?P<status>[\w ]{3,60}?) for url <(?P<url>[^>\s]{1,250})>",
+        cause="conda could not fetch {url}: HTTP {status}",
+        remedy="`curl -sI {url}` on that node: no network or a proxy (`conda config --set proxy_servers.https http://HOST:PORT`), a channel that does not exist or is not allowed, or a mirror that is behind",
+        source="conda's own text",
+        matches=(
+            "CondaHTTPError: HTTP 000 CONNECTION FAILED for url <https://repo.anaconda.com/pkgs/main/linux-64/current_repodata.json>",
+        ),
+        differs=("CondaToSNonInteractiveError: Terms of Service have not been accepted",),
+    ),
+    KnownError(
+        name="pip-build-failed",
+        marker="ERROR: Failed ",
+        pattern=r"ERROR: Failed (?:building wheel for (?P<package>[\w.-]{1,80})|to build (?:installable wheels for some pyproject\.toml based projects \()?(?P<packages>[\w.,() '-]{1,120}))",
+        cause="pip could not build a package from its sources; the compiler's or setup's own error stands above",
+        remedy="Prefer a ready wheel: `pip install --only-binary :all: PACKAGE` tells whether one fits this Python, torch and system. To build: compiler, python headers, CUDA toolkit of torch's CUDA version (`nvcc --version`), enough memory (`export MAX_JOBS=4`), `--no-build-isolation`",
+        source="pip's own texts",
+        matches=(
+            "ERROR: Failed building wheel for flash-attn",
+            "ERROR: Failed to build installable wheels for some pyproject.toml based projects (flash-attn)",
+        ),
+        differs=("ERROR: Failed to start the dashboard",),
+        is_consequence=True,
+        is_general=True,
+    ),
+    KnownError(
+        name="pip-subprocess-failed",
+        marker="error: subprocess-exited-with-error",
+        pattern=r"error: subprocess-exited-with-error",
+        cause="A step of a package's own build failed while pip installed it; the box of lines below it shows the step's output",
+        remedy="Read the last line of that output (above [end of output]): a module that the build lacks (`--no-build-isolation`), a missing compiler or CUDA toolkit, or a Python that the package does not support; a ready wheel needs none of it",
+        source="pip's own text",
+        matches=("  error: subprocess-exited-with-error\n  \n  × Getting requirements to build wheel did not run successfully.",),
+        differs=("subprocess.CalledProcessError: Command '['pip']' returned non-zero exit status 1.",),
+        is_consequence=True,
+        is_general=True,
+    ),
+)
