@@ -278,4 +278,18 @@ CONTAINERS: tuple[KnownError, ...] = (
         matches=('  reason: UnexpectedAdmissionError\n  startTime: "2023-09-12T05:46:46Z"',),
         differs=("reason: FailedScheduling",),
     ),
+    KnownError(
+        name="kubernetes-crash-loop",
+        marker="Back-off restarting failed container",
+        pattern=r"Back-off restarting failed container(?: (?P<name>[\w.-]{1,80}) in pod (?P<pod>[\w.-]{1,120}?)(?:_|\s|$))?",
+        cause="A container of a pod ends again and again, so Kubernetes waits longer and longer before it starts it",
+        remedy="`kubectl logs POD --previous --all-containers` has its last words, `kubectl describe pod POD` its exit code (137: memory limit or a failed probe) and which probe failed",
+        source="Kubernetes' own text of the event BackOff",
+        matches=(
+            "Warning  BackOff    10s (x4 over 55s)  kubelet            Back-off restarting failed container ray-head in pod raycluster-head-abc_default(7d3)",
+            "Back-off restarting failed container",
+        ),
+        differs=('Back-off pulling image "rayproject/ray:2.60"',),
+        is_consequence=True,
+    ),
 )

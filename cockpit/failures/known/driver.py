@@ -904,4 +904,29 @@ DRIVER: tuple[KnownError, ...] = (
         differs=("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",),
         is_general=True,
     ),
+    KnownError(
+        name="cuda-devices-not-counted",
+        marker="Unexpected error from cudaGetDeviceCount()",
+        pattern=r"Unexpected error from cudaGetDeviceCount\(\)[^\n]{0,200}? Error (?P<code>\d{1,4}): (?P<why>[^\n]{1,120})",
+        cause="CUDA could not start in that process: error {code}, {why}",
+        remedy="`nvidia-smi` and `python -c 'import torch; torch.zeros(1).cuda()'` in the same container or job: both fail: the driver of the node or its devices in the container (/dev/nvidia0, /dev/nvidia-uvm); only the job: CUDA_VISIBLE_DEVICES or LD_LIBRARY_PATH there",
+        source="torch c10/cuda/CUDAFunctions.cpp (its text), in public reports",
+        matches=(
+            "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? Error 304: OS call failed or operation not supported on this OS",
+        ),
+        differs=("RuntimeError: No CUDA GPUs are available",),
+        is_general=True,
+    ),
+    KnownError(
+        name="cuda-mps-not-running",
+        marker="MPS ",
+        pattern=r"MPS client failed to connect to the MPS control daemon|MPS server is not ready to accept new MPS client requests|CUDA_ERROR_MPS_\w{1,40}",
+        cause="The process was told to share the GPU through MPS, and no MPS daemon answers it",
+        remedy="On that node: `nvidia-cuda-mps-control -d` starts it, and `echo get_server_list | nvidia-cuda-mps-control` asks it; or use the GPU without it: `unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY`. A container needs the pipe directory mounted",
+        source="CUDA runtime (error 805), in public reports",
+        matches=(
+            "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? Error 805: MPS client failed to connect to the MPS control daemon or the MPS server",
+        ),
+        differs=("nvidia-cuda-mps-control is running",),
+    ),
 )

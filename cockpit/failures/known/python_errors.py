@@ -57,6 +57,19 @@ PYTHON_ERRORS: tuple[KnownError, ...] = (
         is_general=True,
     ),
     KnownError(
+        name="spawned-process-parent-failed",
+        marker="pickle.load(from_parent)",
+        pattern=r"pickle\.load\(from_parent\)\n(?:\s{0,40}[\^~]{1,80}\n)?EOFError: Ran out of input",
+        cause="A process that was being started got nothing from the process that started it, since that one failed while it sent the object",
+        remedy='The error of the process that starts it stands above or below this one (mostly "Can\'t pickle …" or "cannot pickle …"): mend that',
+        source="CPython Lib/multiprocessing/spawn.py",
+        matches=(
+            'Traceback (most recent call last):\n  File "/x/spawn.py", line 126, in _main\n    self = reduction.pickle.load(from_parent)\nEOFError: Ran out of input',
+        ),
+        differs=("obj = pickle.load(f)\nEOFError: Ran out of input",),
+        is_consequence=True,
+    ),
+    KnownError(
         name="event-loop-not-running",
         marker="RuntimeError: no running event loop",
         pattern=r"RuntimeError: no running event loop",

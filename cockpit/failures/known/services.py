@@ -160,4 +160,27 @@ SERVICES: tuple[KnownError, ...] = (
         matches=("fatal: unable to access 'https://github.com/volcengine/verl.git/': Could not resolve host: github.com",),
         differs=("fatal: could not read Username for 'https://github.com': No such device or address",),
     ),
+    KnownError(
+        name="http-client-closed",
+        marker="Cannot send a request, as the client has been closed",
+        pattern=r"RuntimeError: Cannot send a request, as the client has been closed",
+        cause="A request was made with an HTTP client (httpx) that was closed before, as huggingface_hub 1.x does after an earlier error or in a forked process",
+        remedy="An error above it (connection, proxy, offline mode) is the reason; if there is none, `pip install -U huggingface_hub transformers datasets` on all nodes, and make clients inside the process that uses them",
+        source="httpx _client.py; huggingface_hub utils/_http.py 1.x",
+        matches=("RuntimeError: Cannot send a request, as the client has been closed.",),
+        differs=("RuntimeError: Event loop is closed",),
+        is_consequence=True,
+    ),
+    KnownError(
+        name="wandb-service-not-started",
+        marker="ServiceStart",
+        pattern=r"ServiceStart(?:TimeoutError|ProcessError|PortError): (?P<why>[^\n]{1,160})",
+        cause="wandb's own helper process did not start: {why}",
+        remedy="`export WANDB__SERVICE_WAIT=300` gives it more time (slow disk, many ranks); only one rank should log; check /tmp (`df -h /tmp`) and the limit of processes (`ulimit -u`). `export WANDB_MODE=offline` does not avoid it, WANDB_MODE=disabled does",
+        source="wandb sdk/service/service.py (its texts)",
+        matches=(
+            "wandb.sdk.service.service.ServiceStartTimeoutError: Timed out waiting for wandb service to start after 30.0 seconds. Try increasing the timeout with the `_service_wait` setting.",
+        ),
+        differs=("wandb.errors.CommError: Run initialization has timed out after 90.0 sec.",),
+    ),
 )

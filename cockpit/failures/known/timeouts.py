@@ -516,7 +516,7 @@ TIMEOUTS: tuple[KnownError, ...] = (
     KnownError(
         name="slurm-no-gpu-given",
         marker="NoDevFiles",
-        pattern=r"NoDevFiles",
+        pattern=r"invalid literal for int\(\) with base 10: 'NoDevFiles'",
         cause="Slurm gave the job no GPU: CUDA_VISIBLE_DEVICES is NoDevFiles",
         remedy="Ask for GPUs: `sbatch --gres=gpu:8` (or --gpus-per-node), and the same for srun inside the job; on a node that should have none, `unset CUDA_VISIBLE_DEVICES` before `ray start`",
         source="ray-project/ray issue 6978",
