@@ -229,6 +229,18 @@ COLLECTIVES: tuple[KnownError, ...] = (
         differs=("NCCL WARN socketStartConnect: Connect to 10.0.0.4<40815> failed : Software caused connection abort",),
     ),
     KnownError(
+        name="nccl-link-local-ipv6",
+        marker="onnect to fe80:",
+        pattern=r"[Cc]onnect to (?P<peer>fe80:[0-9a-f:]{2,40})(?:%(?P<interface>[\w.-]{1,40}))?<\d{1,5}> (?:failed|returned)",
+        cause="A rank offers the link-local IPv6 address {peer}, which other nodes mostly cannot reach",
+        remedy="On all nodes set `NCCL_SOCKET_FAMILY=AF_INET` and `NCCL_SOCKET_IFNAME` to the interface that has the cluster's IPv4 address (`ip -br addr`), before `ray start` or in the job's runtime_env",
+        source="NVIDIA/nccl issue 975",
+        matches=(
+            "Last error:\nsocketStartConnect: Connect to fe80::966d:ae03:a2:8cf0%ib1<17943> failed : Software caused connection abort",
+        ),
+        differs=("NCCL WARN socketStartConnect: Connect to 10.0.0.4<40815> failed : Software caused connection abort",),
+    ),
+    KnownError(
         name="nccl-no-route",
         marker="No route to host",
         pattern=r"[Cc]onnect to (?P<peer>\S{1,120})<\d{1,5}> (?:failed : |returned (?:113\()?)No route to host(?!, retrying)",
