@@ -39,6 +39,17 @@ CRASHES: tuple[KnownError, ...] = (
         is_general=True,
     ),
     KnownError(
+        name="stack-damaged",
+        marker="smashing detected",
+        pattern=r"^\*\*\* (?P<what>stack smashing|buffer overflow) detected \*\*\*: ",
+        cause="Native code wrote beyond its own memory, and the C library ended the process: {what} detected",
+        remedy=f"{_FIND_THE_PLACE}; it names the library: mostly it was built for another version of torch, CUDA or Python. Install it again for these; compare `pip list` with a node that works",
+        source="glibc debug/stack_chk_fail.c (its text)",
+        matches=("*** stack smashing detected ***: terminated", "*** stack smashing detected ***: <unknown> terminated"),
+        differs=("The test saw that stack smashing detected an error",),
+        is_general=True,
+    ),
+    KnownError(
         name="illegal-instruction",
         marker="llegal instruction",
         pattern=r"(?:^|[\d: ])(?:Fatal Python error: )?Illegal instruction(?:\s{0,20}\(core dumped\)|\s{0,9}$)",

@@ -287,4 +287,14 @@ PYTHON_ERRORS: tuple[KnownError, ...] = (
         differs=("RuntimeError: CUDA error: unknown error",),
         is_consequence=True,
     ),
+    KnownError(
+        name="stdout-non-blocking",
+        marker="write could not complete without blocking",
+        pattern=r"BlockingIOError: \[Errno \d{1,3}\] write could not complete without blocking",
+        cause="The program could not write to its output: another program set that terminal or pipe to non-blocking, and its reader is too slow",
+        remedy="Let it write into a file (`python train.py >train.log 2>&1`) instead of a pipe or terminal that is shared with ssh, node, docker or another launcher, and write less (progress bars, long texts)",
+        source="Textualize/rich issue 2492; nickstenning/honcho issue 168; unbit/uwsgi issue 2622",
+        matches=("BlockingIOError: [Errno 11] write could not complete without blocking",),
+        differs=("BlockingIOError: [Errno 11] Resource temporarily unavailable",),
+    ),
 )

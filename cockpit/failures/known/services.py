@@ -352,4 +352,19 @@ SERVICES: tuple[KnownError, ...] = (
         differs=("EntryNotFoundError: 404 Client Error",),
         is_general=True,
     ),
+    KnownError(
+        name="tls-cut-off",
+        marker="EOF occurred in violation of protocol",
+        pattern=r"(?:SSLEOFError|ConnectError|SSLError|URLError)\b[^\n]{0,400}EOF occurred in violation of protocol",
+        cause="The other side, or a proxy or firewall on the way, closed a TLS connection in the middle",
+        remedy="On that node: `env | grep -i proxy` (the value of https_proxy begins with http:// for most proxies) and `curl -sv -o /dev/null https://HOST` with the host of the request. It works: try again; else download once where it works and use the local directory",
+        source="huggingface/huggingface_hub issue 3533; SYSTRAN/faster-whisper issue 429; CPython 3.11 ssl",
+        matches=(
+            "ssl.SSLEOFError: EOF occurred in violation of protocol (_ssl.c:1007)",
+            "httpx.ConnectError: EOF occurred in violation of protocol (_ssl.c:997)",
+            "ssl.SSLEOFError: [SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred in violation of protocol (_ssl.c:1010)",
+        ),
+        differs=("ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed",),
+        is_general=True,
+    ),
 )
