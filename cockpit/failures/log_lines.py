@@ -1,4 +1,4 @@
-"""Takes the marks of Ray, torchrun and loggers off the lines of a log, and keeps who wrote each line and when."""
+"""Takes the marks of Ray, torchrun, launchers and loggers off the lines of a log, and keeps who wrote each line and when."""
 
 from __future__ import annotations
 
