@@ -15,6 +15,7 @@ from cockpit.monitor.cluster_choice import ClusterChoice, SessionJobs, jobs_by_s
 from cockpit.monitor.failure_reader import FailureReader
 from cockpit.monitor.host_selection import HostSelection, are_containers
 from cockpit.monitor.logs import LogFinder
+from cockpit.monitor.nccl_asker import NcclAsker
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
 from cockpit.monitor.source_readiness import SourceReadiness
@@ -89,6 +90,7 @@ class ClusterMonitor:
         """The API server of the RayCluster; `None`: the Ray is no RayCluster that is known."""
         self.orchestrators = tuple(self._orchestrators())
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
+        self.nccl = NcclAsker(self.poller, self.pool, self.selection, by_itself=config.ask_nccl)
         self.failures = FailureReader(self.poller, self.logs, config.limits.job_failed)
         self.starts = StartReader(self.poller, self.logs, self.stack)
         self.poller.subscribe(self.choice.on_snapshot)
@@ -97,6 +99,7 @@ class ClusterMonitor:
             self.poller.subscribe(self.failures.on_snapshot)
             self.poller.subscribe(self.starts.on_snapshot)
             self.poller.subscribe(self.ports.on_snapshot)
+            self.poller.subscribe(self.nccl.on_snapshot)
         self._is_running = False
         self._started: asyncio.Future[None] | None = None
         self._publish = publish
@@ -134,6 +137,7 @@ class ClusterMonitor:
             self._is_running = False
             self.failures.close()
             self.starts.close()
+            self.nccl.close()
             self.poller.stop()
 
     def close(self) -> None:
@@ -143,6 +147,7 @@ class ClusterMonitor:
             end()
         self.failures.close()
         self.starts.close()
+        self.nccl.close()
         self.pool.close()
 
     def refresh(self, *, is_awaited: bool = False) -> None:

@@ -21,6 +21,7 @@ from cockpit.model import (
     Finding,
     Host,
     Job,
+    NcclReport,
     Node,
     OomKill,
     PlacementGroup,
@@ -81,6 +82,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
     sessions: Change[Session] | None = None
     oom_kills: Change[OomKill] | None = None
     failures: Change[Failure] | None = None
+    nccl: Change[NcclReport] | None = None
     faults: Change[Fault] | None = None
     findings: Change[Finding] | None = None
     hosts: Change[Host] | None = None
@@ -90,7 +92,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
 
 PLAIN = ("cluster", "growing", "actor_counts", "actors_complete", "demand")
-TABLES = ("nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "failures", "faults", "findings")
+TABLES = ("nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "failures", "nccl", "faults", "findings")
 """Tables that are fields of a snapshot; the others are made from it."""
 OTHER_TABLES = ("hosts", "memory_users", "heard", "written")
 Rows = tuple[Any, ...] | None
@@ -135,7 +137,7 @@ def _host_row(host: Host) -> Host:
 def snapshot_of(plain: Mapping[str, Any], rows: Mapping[str, Rows], taken: float) -> Snapshot:
     """The snapshot of these tables; `plain`: its other fields."""
     own: dict[str, Any] = {name: rows[name] for name in TABLES}
-    own["faults"], own["findings"] = own["faults"] or (), own["findings"] or ()
+    own |= {name: own[name] or () for name in ("faults", "findings", "nccl")}
     own["jobs"] = own["jobs"] and tuple([Job(**msgspec.structs.asdict(job)) for job in own["jobs"]])
     as_of = {one.key: one.at for one in rows["heard"] or () if one.at is not None}
 
