@@ -20,7 +20,8 @@ COUNTS_ONLY_WHERE_DIFFERENT = (
 )
 WHAT_IS_COUNTED = (
     "A count rises when the host launches a collective, not when the GPU has finished it. Send, Recv, AlltoAll and what runs in CUDA "
-    "graphs are not counted. While a job works, a short difference is normal: ask again, counts that stand still are a hang or an idle group."
+    "graphs are not counted. While a job works, a short difference is normal: ask again. Counts that stand still are a hang or an idle "
+    "group."
 )
 
 

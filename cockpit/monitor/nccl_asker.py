@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -14,10 +14,12 @@ from cockpit.model import LEFT_OVER, Communicator, Job, NcclRank, NcclReport, Pr
 from cockpit.monitor.host_selection import HostSelection
 from cockpit.monitor.poller import Poller
 from cockpit.sources.probes.decode import NcclAnswer, convert_answer
-from cockpit.sources.probes.nccl_report import Member, ParsedReport, parse_report
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
+
+if TYPE_CHECKING:
+    from cockpit.sources.probes.nccl_report import Member, ParsedReport
 
 ASK_EVERY_S: Final = 60.0
 """Seconds between two requests about one job that nobody has made."""
@@ -108,6 +110,8 @@ class NcclAsker:
             title = self._poller.snapshot.index.titles.of_host(host)
             which = f"NCCL {clean(read.version)}" if read.version else "an NCCL of unknown version"
             raise OldNcclError(f"{which} runs on {title}")
+        from cockpit.sources.probes.nccl_report import parse_report  # most runs of cockpit never ask
+
         parsed = parse_report(read.report)
         if parsed.members and not members.has_any(parsed.members):
             address, pid = min(parsed.members)
@@ -155,9 +159,10 @@ class NcclAsker:
             self._due[job.key] = self._poller.clock() + ASK_EVERY_S
             try:
                 await self.ask(job)
-            except SourceError as error:  # said in the finding, in one line
+            except SourceError as error:  # said in the finding, in one line, unless a person has got a report
                 words = f"{error}, which is not asked by itself: N asks it" if isinstance(error, OldNcclError) else str(error)
-                self._store(NcclReport(job=job.key, asked=self._poller.clock(), problems=(words,)))
+                if job.key not in self._reports:
+                    self._store(NcclReport(job=job.key, asked=self._poller.clock(), problems=(words,)))
 
     def close(self) -> None:
         """Ask no more."""

@@ -200,8 +200,8 @@ _VERSION: Final = re.compile(r"NCCL version (\S{1,40})")
 _PROCESSES: Final = re.compile(r"\(total\)   per node  per process    \(total\)  \(total\)\n\s*\d+\s+\d+\s+\d+\s+(\d{1,9})\s+\d+\n")
 _PROCESSES_OF_SOME: Final = re.compile(r"\(total\)    \(total\)      \(total\)\n\s*\d+\s+(\d{1,9})\s+\d+\n")
 """Where nodes or processes differ in their numbers."""
-_TABLE_ROW: Final = re.compile(r"\s*(\d{1,9})\s+(\d{1,9})\s+\d+\s+[\d-]+\s+(\d{1,9})\s+\d+\s+([A-Z]{2,10})\s+[A-Z,]{2,40}")
-"""Group, communicators in it, ranks of each, status of all ranks."""
+_TABLE_ROW: Final = re.compile(r"\s*(\d{1,9})\s+(\d{1,9})\s+\d+\s+[\d-]+\s+(\d{1,9})\s+\d+\s+([A-Z]{2,10})\s+([A-Z,]{2,40})")
+"""Group, communicators in it, ranks of each, the last status of a rank, errors: with a mismatch the statuses may differ."""
 _TIMEOUTS: Final = re.compile(r"Encountered (\d{1,9}) communication timeout")
 _BLOCK: Final = re.compile(r"#(\d{1,9})-\d{1,9} \(([0-9a-f]{1,16})\) [A-Z]+")
 _DIFFERENT: Final = re.compile(r"Communicator ranks have different (\S{1,40}) operation counts")
@@ -237,7 +237,7 @@ def _parse_text(report: str, version: str) -> ParsedReport:
     troubles = [
         f"{plural(int(row[2]), 'communicator')} of {plural(int(row[3]), 'rank')}: {_STATUS_WORDS[row[4]]}"
         for row in rows
-        if row[4] in _STATUS_WORDS
+        if row[4] in _STATUS_WORDS and "MISMATCH" not in row[5]
     ]
     for missing, dead, processes in _OF_THE_JOB.findall(report):
         names = [" ".join(line.split()[1:5]) for line in processes.splitlines()]
