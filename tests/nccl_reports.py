@@ -29,9 +29,9 @@ def missing(number: int, *, unresponsive: bool = True, dead: bool = False, **mor
     return {"rank": number, "host": "10.0.0.1", "pid": 4000 + number, "cuda_dev": 0, "nvml_dev": number, "status": status, **more}
 
 
-def communicator(*ranks: dict[str, Any], absent: tuple[dict[str, Any], ...] = (), hash: str = "0x1111") -> dict[str, Any]:
+def communicator(*ranks: dict[str, Any], absent: tuple[dict[str, Any], ...] = (), name: str = "0x1111") -> dict[str, Any]:
     return {
-        "hash": hash,
+        "hash": name,
         "secondary_hash": "0x2222:0x3333",
         "size": len(ranks) + len(absent),
         "ranks_count": len(ranks),

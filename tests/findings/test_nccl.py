@@ -116,6 +116,7 @@ def test_each_witness_says_what_it_knows():
     titled = tuple(worker(number, name="ray::WorkerDict.update_actor" if number == 3 else "ray::WorkerDict") for number in range(8))
     hung = Finding("job-hung", "critical", "job ppo-7b", "…", about=(JOB.key, titled[5].key))
     shown = world(processes=titled, findings=(hung,))
+    third = "WorkerDict actor3, node1 GPU 3, pid 4003"
     lines = list(NcclWords(report(Communicator(hash="0x1", gaps=(GAP,))), shown).witnesses())
     assert lines == [
         "NCCL    rank 3 (WorkerDict actor3, node1 GPU 3, pid 4003) is 1 AllReduce behind the 7 others (411 launched, not 412)",
@@ -123,7 +124,7 @@ def test_each_witness_says_what_it_knows():
         "        WorkerDict actor3, node1 GPU 3, pid 4003: GPU 3 at 100%, 120 W",
         "titles  ray::WorkerDict.update_actor (pid 4003); 7 of the others are ray::WorkerDict",
         "stacks  not read with it: s on the job reads them",
-        "witnesses disagree: NCCL names WorkerDict actor3, node1 GPU 3, pid 4003; by their power it is WorkerDict actor5, node1 GPU 5, pid 4005",
+        f"witnesses disagree: NCCL names {third}; by their power it is WorkerDict actor5, node1 GPU 5, pid 4005",
     ]
 
 

@@ -104,7 +104,7 @@ async def test_an_old_nccl_is_asked_only_if_a_person_wants_it():
         return {"report": text_report(HEALTHY_ROW)} if "--even-old" in words else OLD
 
     poller, _, asker = made(world(worker(0)), answer)
-    with pytest.raises(OldNcclError, match="^NCCL 2.27.5 runs on node1$"):
+    with pytest.raises(OldNcclError, match=r"^NCCL 2\.27\.5 runs on node1$"):
         await asker.ask(JOB)
     assert poller.nccl == ()
     assert (await asker.ask(JOB, even_old=True)).versions == ("2.27.5",)
@@ -148,7 +148,7 @@ async def test_no_more_hosts_are_asked_than_the_limit_and_the_rest_is_counted():
     hosts = {f"node{number}": Host(f"node{number}", nodes=()) for number in range(1, 21)}
     many = [worker(number, host=number, node=None) for number in range(1, 21)]
     shown = replace(world(*many), hosts=hosts)
-    _, pool, asker = made(shown, {name: "ssh: connection refused" for name in hosts})
+    _, pool, asker = made(shown, dict.fromkeys(hosts, "ssh: connection refused"))
     report = await asker.ask(JOB)
     assert (len(pool.asked), len(report.problems), report.not_covered) == (MAX_ASKS, MAX_ASKS, 20 - MAX_ASKS)
 

@@ -10,6 +10,7 @@ import mmap
 import os
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -29,11 +30,8 @@ def main(mode: str, port: str, library: str, report: str) -> None:
                 sys.stdin.read()
                 return
             client, _ = server.accept()
-            with client, client.makefile("rwb") as stream:
-                try:
-                    answer(mode, stream, report)
-                except OSError:
-                    pass
+            with client, client.makefile("rwb") as stream, suppress(OSError):
+                answer(mode, stream, report)
 
 
 def answer(mode: str, stream, report: str) -> None:

@@ -157,8 +157,8 @@ def test_a_rank_whose_process_nccl_does_not_know_has_no_pid():
 
 def test_large_reports_keep_what_differs():
     """64 of 300 communicators, 16 of 500 ranks, 8 of 500 different counts."""
-    quiet = [communicator(rank(0), rank(1), hash=f"{number:#x}") for number in range(300)]
-    odd = communicator(*(rank(number, AllReduce=number, Broadcast=int(number < 100)) for number in range(500)), hash="0xffff")
+    quiet = [communicator(rank(0), rank(1), name=f"{number:#x}") for number in range(300)]
+    odd = communicator(*(rank(number, AllReduce=number, Broadcast=int(number < 100)) for number in range(500)), name="0xffff")
     parsed = parse_report(json_report(*quiet, odd))
     assert (parsed.number, len(parsed.communicators)) == (301, MAX_COMMUNICATORS)
     first = parsed.communicators[0]
