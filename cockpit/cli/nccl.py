@@ -42,7 +42,7 @@ def nccl(config: Config, *, job: str, yes: bool, as_json: bool) -> int:
             if config.readonly:
                 return print_error(f"{clean(str(error))}. {RISK} It was not asked: {config.readonly_reason}", NOT_ALL)
             output.print_note(f"{clean(str(error))}. {RISK}")
-            if not sys.stdin.isatty():
+            if not is_terminal():
                 return print_error("It was not asked: add --yes", NOT_ALL)
             if not output.is_confirmed("Ask it all the same?"):
                 return NOT_ALL
@@ -51,6 +51,11 @@ def nccl(config: Config, *, job: str, yes: bool, as_json: bool) -> int:
         return print_error(clean(str(error)), NO_ANSWER)
     except KeyboardInterrupt:
         return 130
+
+
+def is_terminal() -> bool:
+    """Whether somebody can answer a question."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 async def _ask(config: Config, target: str, *, even_old: bool, as_json: bool) -> int:

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from cockpit.config.settings import Config
 from cockpit.model import Finding, Hold, Host, Job, NcclReport, Process, Snapshot
 from cockpit.monitor.nccl_asker import ASK_EVERY_S, MAX_ASKS, NcclAsker, OldNcclError
+from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.source import SourceError
-from tests.nccl_reports import HEALTHY_ROW, communicator, json_report, missing, rank, text_report
+from tests.nccl_ranks import Rank
+from tests.nccl_reports import HEALTHY_ROW, communicator, json_report, missing, rank, text_report, without_comma
+from tests.sources.probes.recording_listener import RecordingListener
 from tests.world import GIB, NOW, node, process, snapshot
 
 JOB = Job("ppo-7b", "02000000", "ppo-7b", "RUNNING")
 OLD = {"pid": 4000, "version": "2.27.5", "report": None}
 Answer = dict[str, Any] | str
+PID = 1234567
+"""Stands for the pid of a real process."""
+INCOMPLETE_ROW = "    0         1         1         1         2         1   RUNNING  INCOMPLETE"
+INCOMPLETE = """#0-0 (1111111111111111) INCOMPLETE
+  Missing communicator data from 1 rank
+  Rank 1 -- GPU 1 managed by process 4001 on node 10.0.0.1
+
+"""
 
 
 def worker(number: int, host: int = 1, **more: Any) -> Process:
@@ -217,3 +232,39 @@ async def test_an_old_nccl_is_not_asked_by_itself_and_that_is_said():
     poller.now += ASK_EVERY_S
     await publish(asker, shown)
     assert poller.nccl == (wanted,), "the report that a person wanted stays"
+
+
+# With real processes and a real probe
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("library", "mode", "report", "version"),
+    [
+        ("libnccl.so.2.29.7", "json", json_report(communicator(rank(0, pid=PID), absent=(missing(1),))), "2.29.7"),
+        (
+            "libnccl.so.2.28.9",
+            "json",
+            without_comma(json_report(communicator(rank(0, pid=PID), absent=(missing(1),)), version="2.28.9")),
+            "2.28.9",
+        ),
+        ("libnccl.so.2.27.5", "old", text_report(INCOMPLETE_ROW, INCOMPLETE, processes=1), "2.27.5"),
+    ],
+)
+async def test_from_the_key_to_the_port_and_back(tmp_path: Path, library: str, mode: str, report: str, version: str):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with closing(Rank(mode, port, tmp_path, library)) as one, closing(ProbePool(Config(), RecordingListener())) as pool:
+        for form in ("json", "text"):
+            (tmp_path / f"report.{form}").write_text(report.replace(str(PID), str(one.identity[0])))
+        mine = worker(0, host=1, node=None)
+        mine = replace(mine, host=pool.local, pid=one.identity[0], ticks=one.identity[1])
+        poller = Poller(replace(world(mine), hosts={pool.local: Host(pool.local, ("10.0.0.1",))}))
+        asker = NcclAsker(poller, pool, Selection(), by_itself=False)  # type: ignore[arg-type]
+        if version != "2.29.7":
+            with pytest.raises(OldNcclError, match=f"NCCL {version}"):
+                await asker.ask(JOB)
+        found = await asker.ask(JOB, even_old=True)
+    assert (found.versions, found.problems, found.not_covered) == ((version,), (), 0)
+    (trouble,) = found.communicators[0].troubles
+    assert (trouble.what, trouble.ranks[0].rank) == ("no answer", 1)

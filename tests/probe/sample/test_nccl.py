@@ -16,33 +16,11 @@ import pytest
 from cockpit.probe.sample import nccl
 from cockpit.probe.sample.nccl import ask_nccl, find_version
 from cockpit.probe.sample.processes import Identity, read_stat
+from tests.nccl_ranks import Rank
 
 pytestmark = pytest.mark.process
 
-SERVER = Path(__file__).with_name("ras_server.py")
 JSON, TEXT = '{"nccl_version": "2.29.7", "communicators": []}\n', "NCCL version 2.27.5 compiled with CUDA 12.9\n"
-
-
-class Rank:
-    """A process of a job that answers on RAS's port."""
-
-    def __init__(self, mode: str, port: int, folder: Path, library: str, prefix: Sequence[str], environ: dict[str, str]) -> None:
-        if library:
-            (folder / library).parent.mkdir(parents=True, exist_ok=True)
-            (folder / library).write_bytes(b"\x7fELF")
-        words = [*prefix, sys.executable, str(SERVER), mode, str(port), str(folder / library) if library else "", str(folder / "report")]
-        environ = {**os.environ, "NCCL_RAS_ADDR": f"localhost:{port}", **environ}
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
-        assert self.process.stdout.readline() == "listens\n"
-
-    @property
-    def identity(self) -> Identity:
-        return self.process.pid, read_stat(self.process.pid).ticks
-
-    def heard(self) -> list[str]:
-        """All lines that it has received; it is ended by that."""
-        self.process.kill()
-        return self.process.communicate()[0].split("\n")[:-1]
 
 
 Start = Callable[..., Rank]

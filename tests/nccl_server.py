@@ -1,4 +1,4 @@
-"""Speaks the protocol of NCCL's RAS as one process of a job does: `python ras_server.py MODE PORT LIBRARY REPORT`.
+"""Speaks the protocol of NCCL's RAS as one process of a job does: `python nccl_server.py MODE PORT LIBRARY REPORT`.
 
 Written from the protocol's description; it copies no code of NCCL. It maps LIBRARY into its memory, as a process with NCCL does, and
 prints a line when it listens, then every line that it receives.
