@@ -19,10 +19,11 @@ def main(mode: str, port: str, library: str, report: str) -> None:
         handle = os.open(library, os.O_RDONLY)
         mapped = mmap.mmap(handle, 0, prot=mmap.PROT_READ)
         assert mapped[:1]
-    with socket.socket() as server:
+    host = os.environ.get("RAS_HOST", "127.0.0.1")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # as all ranks of a host do
-        server.bind(("127.0.0.1", int(port)))
+        server.bind((host, int(port)))
         server.listen()
         print("listens", flush=True)
         while True:

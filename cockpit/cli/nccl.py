@@ -31,9 +31,9 @@ _EXIT_CODES: Final = {0: "printed", 1: "not asked, or no host has given a report
 @cluster_options
 @with_config
 def nccl(config: Config, *, job: str, yes: bool, as_json: bool) -> int:
-    """Ask NCCL which rank of a running job is behind, and print its report.
+    """Ask NCCL which rank of a job is behind.
 
-    JOB is a job's id. NCCL's RAS service answers from 2.24.3 on, in the processes of the job; nothing has to be installed there.
+    JOB is the id of a running job. From 2.24.3 on NCCL's RAS service answers in its processes; nothing has to be installed there.
     """
     try:
         try:

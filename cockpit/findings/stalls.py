@@ -13,7 +13,7 @@ import msgspec
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.facts import Facts
 from cockpit.findings.failures import last_report, reason_of
-from cockpit.findings.nccl import NcclWords, evidence_lines, find_report
+from cockpit.findings.nccl import evidence_lines, find_report
 from cockpit.findings.sources import rests_on
 from cockpit.model import LEFT_OVER, Failure, Finding, Gpu, Job, Level, NcclReport, Node, Process, Remedy, Snapshot
 from cockpit.model.titles import whole_name
@@ -111,11 +111,9 @@ class Stall(msgspec.Struct, frozen=True):
             if report.known is not None and not report.is_consequence:
                 log += f"; its log last reported: {reason}"
         by_power = tuple(dict.fromkeys(each.process.key for each in odd))
-        suspects: tuple[str, ...] = ()
         if self.nccl is not None and self.nccl.asked >= self.since:
             evidence += evidence_lines(self.nccl, self.snapshot, by_power, self.snapshot.taken)
-            suspects = NcclWords(self.nccl, self.snapshot).suspects
-        about = (self.job.key, *dict.fromkeys((*by_power, *suspects[:MAX_EVIDENCE_LINES])))
+        about = (self.job.key, *by_power)
         stop = Remedy(remedy, "stop-job")
         return Finding(code, level, _subject(self.job), text + log, tuple(evidence), self.since, stop, about, self.seen)
 

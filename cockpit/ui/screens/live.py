@@ -464,10 +464,9 @@ class LiveScreen(Screen[None]):
             try:
                 report = await await_with_notice(self, asker.ask(job), f"Asking NCCL about job {job.id} …")
             except OldNcclError as error:
-                if self.services.find_executor is None:
-                    show_notice(
-                        self, f"NCCL: {error}, whose report can harm its process: not asked, {self.services.config.readonly_reason}"
-                    )
+                config = self.services.config
+                if config.readonly:
+                    show_notice(self, f"NCCL: {error}, whose report can harm its process: not asked, {config.readonly_reason}")
                     return
                 if not self.is_active or not await self.app.push_screen_wait(ConfirmDialog("Ask an old NCCL?", f"{error}.\n\n{RISK}")):
                     return

@@ -54,6 +54,29 @@ def test_a_new_nccl_gives_its_report_as_json(start: Start):
     assert rank.heard() == ["CLIENT PROTOCOL 2", "TIMEOUT 4", "SET FORMAT JSON", "VERBOSE STATUS"]
 
 
+@pytest.mark.parametrize("host", ["::1", "::", "0.0.0.0"])
+def test_it_is_asked_where_it_listens(start: Start, host: str):
+    if ":" in host and not has_ipv6():
+        pytest.skip("this host has no IPv6")
+    rank = start(RAS_HOST=host)
+    assert ask_nccl([rank.identity], even_old=False)["report"] == JSON
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+def test_the_environment_of_a_job_cannot_choose_an_address_to_connect_to(start: Start, port: int):
+    rank = start(NCCL_RAS_ADDR=f"169.254.169.254:{port}")
+    assert ask_nccl([rank.identity], even_old=False)["report"] == JSON, "it was asked where it listens"
+    with idle(port, NCCL_RAS_ADDR=f"169.254.169.254:{port}") as other:
+        assert "belongs to processes of another job" in ask_nccl([other], even_old=True)["error"]
+
+
 def test_the_probe_is_a_program_that_asks_and_ends(start: Start):
     rank = start()
     pid, ticks = rank.identity
