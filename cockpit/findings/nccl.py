@@ -175,33 +175,34 @@ def evidence_lines(report: NcclReport, snapshot: Snapshot, by_power: Collection[
 def report_lines(report: NcclReport, snapshot: Snapshot, now: float) -> list[str]:
     """The whole report, as the screen and the command show it."""
     words = NcclWords(report, snapshot)
-    lines = [words.heading(now), ""]
+    communicators: list[str] = []
     quiet = [one for one in report.communicators if not one.gaps and not one.troubles]
     for one in report.communicators:
         if one in quiet and quiet.index(one) >= MAX_QUIET:
             continue
         of = "" if one.size is None else f" of {plural(one.size, 'rank')}"
         answered = "" if one.answered in (None, one.size) else f", {one.answered} answered"
-        lines.append(f"Communicator {one.hash.partition(' ')[0]}{of}{answered}")
+        communicators.append(f"Communicator {one.hash.partition(' ')[0]}{of}{answered}")
         single = NcclWords(NcclReport(job=report.job, asked=report.asked, communicators=(one,)), snapshot)
-        lines += [f"  {sentence}" for sentence in single.sentences()]
+        communicators += [f"  {sentence}" for sentence in single.sentences()]
         if one.counts is not None:
             counts = ", ".join(f"{count:,} {name}" for name, count in one.counts.items() if count)
-            lines.append(f"  launched by each rank: {counts or 'nothing that is counted'}")
+            communicators.append(f"  launched by each rank: {counts or 'nothing that is counted'}")
         if one.unchanged_since is not None:
-            lines.append(f"  no count has changed for {age(max(0.0, now - one.unchanged_since))}")
+            communicators.append(f"  no count has changed for {age(max(0.0, now - one.unchanged_since))}")
     listed = len(report.communicators) - max(0, len(quiet) - MAX_QUIET)
     if report.number > listed and report.versions:
-        without = "has" if report.number - listed == 1 else "have"
-        lines.append(f"{plural(report.number - listed, 'more communicator')} {without} no difference")
-    lines += list(report.troubles)
-    if report.versions:
-        lines += ["", "Who says what", *(f"  {line}" for line in words.witnesses())]
-    if report.problems or report.not_covered:
-        lines += ["", "Not known", *(f"  {problem}" for problem in report.problems)]
-        if report.not_covered:
-            lines.append(f"  {plural(report.not_covered, 'process', 'processes')} of the job with GPUs: no report is about them")
-    if report.versions:
-        is_text = all(one.counts is None for one in report.communicators)
-        lines += ["", *([COUNTS_ONLY_WHERE_DIFFERENT] if is_text else []), WHAT_IS_COUNTED]
+        more = plural(report.number - listed, "more communicator") if listed else plural(report.number, "communicator")
+        communicators.append(f"{more} {'has' if report.number - listed == 1 else 'have'} no difference")
+    communicators += report.troubles
+
+    witnesses = ["Who says what", *(f"  {line}" for line in words.witnesses())] if report.versions else []
+    unknown = [f"  {problem}" for problem in report.problems]
+    if report.not_covered:
+        unknown.append(f"  {plural(report.not_covered, 'process', 'processes')} of the job with GPUs: no report is about them")
+    is_text = all(one.counts is None for one in report.communicators)
+    legend = [*([COUNTS_ONLY_WHERE_DIFFERENT] if is_text else []), WHAT_IS_COUNTED] if report.versions else []
+    lines = [words.heading(now)]
+    for section in (communicators, witnesses, ["Not known", *unknown] if unknown else [], legend):
+        lines += ["", *section] if section else []
     return [clean(line) for line in lines]

@@ -53,6 +53,8 @@ ORCHESTRATOR_FIRST_TIMEOUT_S = 2.0
 """How long a single sample waits for Slurm or Kubernetes."""
 FAILURES_TIMEOUT_S = 5.0
 """How long a single sample waits for the logs of failed jobs, and of actors that don't start."""
+CLOSE_TIMEOUT_S = 1.0
+"""How long a single sample waits until the pipeline has been cancelled, which takes a moment."""
 PORTS_TIMEOUT_S = 2.0
 """How long a single sample waits for who listens on a port that a failed job wanted."""
 
@@ -287,6 +289,7 @@ async def sample_once(
     finally:
         monitor.close()
         task.cancel()
+    await asyncio.wait([task], timeout=CLOSE_TIMEOUT_S)  # its end kills all children, also those of questions that a command asks next
     for silent in monitor.coverage.silent_sources():
         monitor.poller.report_fault(silent, f"has not answered within {patience:.0f} s")
     for name in monitor.coverage.unanswered_hosts() if everywhere or hosts_patience else ():
