@@ -138,8 +138,8 @@ def test_missing_ranks_also_without_the_comma_that_2_28_forgets(mend):
     report = mend(json_report(communicator(rank(0), absent=absent), version="2.28.9", timeouts=1))
     parsed = parse_report(report)
     (found,) = parsed.communicators
-    whats = [(trouble.what, trouble.ranks[0].rank) for trouble in found.troubles]
-    assert whats == [("no answer", 1), ("considered dead", 2), ("has left it", 3)]
+    found_troubles = [(trouble.what, trouble.ranks[0].rank) for trouble in found.troubles]
+    assert found_troubles == [("no answer", 1), ("considered dead", 2), ("has left it", 3)]
     assert (found.size, found.answered, parsed.timeouts) == (4, 1, 1)
     assert parsed.members == {("10.0.0.1", 4000 + number) for number in range(4)}
 
