@@ -45,6 +45,7 @@ class NcclAsker:
         self._poller, self._pool, self._selection, self._by_itself = poller, pool, selection, by_itself
         self._reports: dict[str, NcclReport] = {}
         self._due: dict[str, float] = {}
+        self._session = poller.snapshot.cluster.session
         self._asking: asyncio.Task[None] | None = None
         self._one_at_a_time = asyncio.Lock()
 
@@ -74,7 +75,7 @@ class NcclAsker:
         left, asks = processes, 0
         while left and asks < MAX_ASKS and time.monotonic() < give_up:
             host, asks = left[0].host, asks + 1
-            here = [process for process in left if process.host == host]
+            here = [process for process in left if (process.host, process.inside) == (host, left[0].inside)]
             covered = {process.key for process in here}  # unless the report shows more: nobody is asked twice
             try:
                 parsed = await self._ask_host(host, here, members, even_old=even_old)
@@ -88,7 +89,7 @@ class NcclAsker:
             except SourceError as error:
                 problems.append(f"{titles.of_host(host)}: {error}")
             after = [process for process in left if process.key not in covered]
-            left = after if len(after) < len(left) else [process for process in left if process.host != host]
+            left = after if len(after) < len(left) else [process for process in left if process not in here]
         return NcclReport(
             job=job.key,
             asked=self._poller.clock(),
@@ -142,6 +143,9 @@ class NcclAsker:
         if snapshot.jobs is None:
             return
         running = {job.key: job for job in snapshot.jobs if job.running}
+        session = snapshot.cluster.session or self._session
+        if session != self._session:  # another Ray may have a job of the same name
+            self._session, running = session, {}
         if not running.keys() >= self._reports.keys():
             self._reports = {key: report for key, report in self._reports.items() if key in running}
             self._poller.set_nccl(tuple(self._reports.values()))

@@ -168,6 +168,26 @@ async def test_no_more_hosts_are_asked_than_the_limit_and_the_rest_is_counted():
     assert (len(pool.asked), len(report.problems), report.not_covered) == (MAX_ASKS, MAX_ASKS, 20 - MAX_ASKS)
 
 
+async def test_containers_of_one_host_are_asked_one_by_one():
+    def answer(host: str, words: tuple[str, ...]) -> Answer:
+        return "switched off" if "4000:7" in words else reported(communicator(rank(1, pid=31)))
+
+    _, pool, asker = made(world(worker(0, inside="pid:[1]"), worker(1, inside="pid:[2]", ns_pid=31)), answer)
+    report = await asker.ask(JOB)
+    assert [words[2:] for words in pool.asked] == [("4000:7",), ("4001:7",)]
+    assert (report.problems, report.versions) == (("node1: switched off",), ("2.29.7",))
+
+
+async def test_the_report_about_a_job_of_another_ray_is_forgotten():
+    shown = world(worker(0))
+    poller, _, asker = made(shown, {"node1": reported(communicator(rank(0)))})
+    await asker.ask(JOB)
+    asker.on_snapshot(shown)
+    assert len(poller.nccl) == 1
+    asker.on_snapshot(replace(shown, cluster=replace(shown.cluster, session="session_2")))
+    assert poller.nccl == ()
+
+
 async def test_a_job_without_a_known_process_with_gpus_cannot_be_asked():
     with pytest.raises(SourceError, match="no process of job ppo-7b with a GPU is known"):
         await made(world(worker(0, gpus=())), {})[2].ask(JOB)

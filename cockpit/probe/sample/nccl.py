@@ -38,7 +38,7 @@ MAX_LINE_BYTES = 1024
 MAX_MAPS_BYTES = 16 << 20
 MAX_ENTRIES = 20_000
 _CLONE_NEWNET = 0x40000000
-_LIBRARY = re.compile(rb"(/[^\n]*/libnccl\.so[^\n]*)")
+_LIBRARY = b"/libnccl.so"
 _FILE_VERSION = re.compile(r"/libnccl\.so\.(\d+)\.(\d+)\.(\d+)")
 _WHEEL = "/nvidia/nccl/lib/libnccl.so"
 _WHEEL_VERSION = re.compile(r"nvidia_nccl_cu\d+-(\d+)\.(\d+)\.(\d+)(?:\.post\d+)?\.dist-info")
@@ -152,15 +152,19 @@ def _enter_network(pid: int) -> None:
 
 
 def find_version(pid: int) -> "Version | None":
-    """The version of the process's NCCL, by the names of files that it has mapped; the oldest of several. `None`: unknown."""
+    """The version of the process's NCCL, by the names of files that it has mapped; the oldest of several. `None`: unknown.
+
+    A wheel that was replaced while the process runs is unknown: the metadata are those of the new one.
+    """
     try:
         maps = read(f"/proc/{pid}/maps", MAX_MAPS_BYTES)
     except OSError:
         return None
     found: List[Version] = []
-    for path in {make_legible(os.fsdecode(path)) for path in _LIBRARY.findall(maps)}:
+    lines = {line[line.index(b"/") :] for line in maps.split(b"\n") if _LIBRARY in line}
+    for path in map(make_legible, map(os.fsdecode, lines)):
         named = [_FILE_VERSION.search(path)]
-        if path.startswith("/") and _WHEEL in path:
+        if _WHEEL in path and not path.endswith(" (deleted)"):
             folder = path[: path.index(_WHEEL)]
             try:
                 with os.scandir(f"/proc/{pid}/root{folder}") as entries:

@@ -104,6 +104,8 @@ def test_the_version_of_a_wheel_is_that_of_its_metadata_and_of_several_the_oldes
     assert find_version(pid) == (2, 29, 7)
     (tmp_path / "site-packages/nvidia_nccl_cu12-2.27.5.dist-info").mkdir()
     assert find_version(pid) == (2, 27, 5)
+    (tmp_path / "site-packages/nvidia/nccl/lib/libnccl.so.2").unlink()
+    assert find_version(pid) is None, "it was replaced while the process runs: the metadata are not its own"
     assert find_version(os.getpid()) is None
 
 
