@@ -170,7 +170,7 @@ def test_another_users_job_is_not_asked(start: Start):
 
 
 def test_a_hung_thread_is_given_up_and_another_rank_answers(start: Start, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(nccl, "LINE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(nccl, "LINE_TIMEOUT_S", 0.5)
     hung, rank = start("hang"), start()
     answer = ask_nccl([hung.identity, rank.identity], even_old=False)
     assert answer["pid"] == rank.process.pid
@@ -185,8 +185,9 @@ def test_a_report_that_never_comes_and_one_that_never_ends_are_given_up(start: S
     endless = start("endless")
     assert ask_nccl([endless.identity], even_old=False)["error"] == "its report is longer than 4 MB"
     endless.heard()
-    monkeypatch.setattr(nccl, "TIMEOUT_S", 3.0)
-    assert "has not finished its report within 3 s" in ask_nccl([start("mute").identity], even_old=False)["error"]
+    monkeypatch.setattr(nccl, "TIMEOUT_S", 4.0)
+    monkeypatch.setattr(nccl, "LINE_TIMEOUT_S", 1.0)
+    assert "has not finished its report within 4 s" in ask_nccl([start("mute").identity], even_old=False)["error"]
 
 
 def test_another_program_on_the_port_is_asked_nothing_more(start: Start):
