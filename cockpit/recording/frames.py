@@ -16,6 +16,7 @@ from cockpit.model import (
     Actor,
     Cluster,
     Demand,
+    Engine,
     Failure,
     Fault,
     Finding,
@@ -80,6 +81,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
     processes: Change[Process] | None = None
     sessions: Change[Session] | None = None
     oom_kills: Change[OomKill] | None = None
+    engines: Change[Engine] | None = None
     failures: Change[Failure] | None = None
     faults: Change[Fault] | None = None
     findings: Change[Finding] | None = None
@@ -90,7 +92,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
 
 PLAIN = ("cluster", "growing", "actor_counts", "actors_complete", "demand")
-TABLES = ("nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "failures", "faults", "findings")
+TABLES = ("nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "engines", "failures", "faults", "findings")
 """Tables that are fields of a snapshot; the others are made from it."""
 OTHER_TABLES = ("hosts", "memory_users", "heard", "written")
 Rows = tuple[Any, ...] | None
@@ -127,6 +129,7 @@ def _host_row(host: Host) -> Host:
         processes=None if host.processes is None else (),
         sessions=None if host.sessions is None else (),
         memory_users=(),
+        engines=None,
         wrote={},
         observed=stale,
     )
