@@ -75,11 +75,11 @@ def read_engines(text: bytes) -> List[EngineReading]:
     for key in through_ray:
         if key[0] == "vllm":
             found[key].setdefault("preemptions", 0.0)  # vLLM passes a counter on to Ray only once it is above 0
-    # SGLang's tokenizer writes its tokens apart from the schedulers of its ranks: that is no engine of its own.
+    # With data parallelism, SGLang counts tokens for all its schedulers together: that is no engine of its own.
     return [
         EngineReading(software, place, model or None, worker or None, **values)
         for (software, place, model, worker), values in found.items()
-        if not values.keys().isdisjoint(("running", "waiting", "kv_cache"))
+        if software == "vllm" or not values.keys().isdisjoint(("running", "waiting", "kv_cache"))
     ]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from cockpit.probe.engine_metrics import MAX_ENGINES, EngineReading, read_engines
 
+RECORDED = Path(__file__).parents[1] / "recorded" / "engines"
 WORKER = "c4" * 28
 THROUGH_RAY = f"""\
 # HELP ray_vllm_num_requests_running Number of requests in model execution batches.
@@ -89,3 +91,20 @@ def test_reading_takes_linear_time():
 
 def test_bytes_that_are_no_text_raise_nothing():
     assert read_engines(bytes(range(256)) * 1000) == []
+
+
+def test_a_real_vllm_that_reports_through_a_real_ray():
+    (busy,) = read_engines((RECORDED / "ray-2.60-vllm-0.32-busy.txt").read_bytes())
+    assert (busy.software, busy.number, busy.model) == ("vllm", "0", "/models/tiny-llama")
+    assert (busy.running, busy.waiting, busy.tokens, busy.preemptions) == (4, 356, 8689, 0)
+    assert busy.kv_cache is not None
+    assert 0.20 < busy.kv_cache < 0.21
+    (killed,) = read_engines((RECORDED / "ray-2.60-vllm-0.32-killed.txt").read_bytes())
+    assert killed.worker == busy.worker
+    assert (killed.running, killed.waiting, killed.kv_cache) == (None, None, None), "Ray drops them 20 s after the last step"
+    assert killed.tokens == 147428
+
+
+def test_a_real_vllm_server():
+    expected = EngineReading("vllm", "0", "/models/tiny-llama", running=0, waiting=0, kv_cache=0, tokens=2000, preemptions=0)
+    assert read_engines((RECORDED / "vllm-0.32-server.txt").read_bytes()) == [expected]
