@@ -42,6 +42,7 @@ SOURCE_NAMES = {
     "rays": "its Ray processes",
     "temps": "its Ray temp dirs",
     "logs": "its Ray logs",
+    "engines": "its inference engines",
     "ray.nodes": "nodes",
     "ray.actors": "actors",
     "ray.placement_groups": "placement groups",
