@@ -54,7 +54,7 @@ def serving(talk: Talk, address: str = "127.0.0.1") -> Iterator[tuple[int, list[
 
 
 def here(title: str = "ray::vLLMHttpServer", below: str = "VLLM::EngineCore") -> ProcessTable:
-    """This process as a worker of Ray, with an engine's process below it."""
+    """The process of the test as a worker of Ray, with an engine's process below it."""
     child = process(4_000_001, below, parent=ME, RAY_RAYLET_PID="100")
     return table(raylet(), process(ME, title, parent=100, RAY_RAYLET_PID="100"), child)
 
