@@ -123,8 +123,8 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Several readings. A server answers late while it loads weights, and all its answers wait while its event loop is busy."""
     engine_stuck_age: Annotated[
         Seconds, Meta(description="Seconds without a token before an engine with running requests is reported.")
-    ] = 180.0
-    """Weights are updated, and long prompts computed, for up to a minute or two without a token."""
+    ] = 300.0
+    """Weights are updated, and long prompts computed, for a minute or two without a token; then requests keep running."""
     engine_idle_age: Annotated[
         Seconds, Meta(description="Seconds before an engine without work is reported while requests wait at others.")
     ] = 180.0

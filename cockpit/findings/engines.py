@@ -23,20 +23,31 @@ BY_PROCESS = {"vllm": "VLLM::EngineCore", "sglang": "sglang::scheduler"}
 
 @rests_on("ray.engines", "ray.jobs")
 def dead_engines(facts: Facts) -> Iterator[Finding]:
-    """The processes in which an engine computes are gone, and the process of its actor lives: requests to it wait for ever."""
+    """The processes in which the engine of an actor computes are gone, and the actor's process lives.
+
+    A job may have stopped all its engines on purpose. It needs them if others live, or if requests were running or waiting.
+    """
     for job, engines in _by_job(facts):
-        dead = [engine for engine in engines if engine.ended is not None and facts.now - engine.ended >= facts.limits.engine_dead_age]
+        dead = [
+            engine
+            for engine in engines
+            if engine.actor and engine.ended is not None and facts.now - engine.ended >= facts.limits.engine_dead_age
+        ]
         if not dead:
             continue
         since = min(engine.ended for engine in dead if engine.ended is not None)
+        is_needed = any(engine.ended is None for engine in engines) or any(engine.running or engine.waiting for engine in dead)
         has, its = ("has", "the process of its actor lives") if len(dead) == 1 else ("have", "the processes of their actors live")
-        text = f"{_name(facts, dead)} of job {job.id} {has} died {age(facts.now - since)} ago, though {its}: no request to it is answered"
+        follows = "no request to it is answered" if len(dead) == 1 else "no request to them is answered"
+        follows = follows if is_needed else f"unless the job has stopped {'it' if len(dead) == 1 else 'them'}, {follows}"
+        text = f"{_name(facts, dead)} of job {job.id} {has} ended {age(facts.now - since)} ago, though {its}: {follows}"
         evidence = [
             f"{_place(facts, engine)}: pid {engine.pid} has no {BY_PROCESS.get(engine.software, 'engine')} below it any more"
+            + (f"; its last numbers: {numbers}" if (numbers := _numbers(engine)) else "")
             for engine in dead
         ]
-        remedy = "the log of that actor says why it died; stop the job, and start it again from its last checkpoint"
-        yield _finding(job, "engine-dead", "critical", text, evidence, remedy, dead, since)
+        remedy = "the log of that actor says why it ended; stop the job, and start it again from its last checkpoint"
+        yield _finding(job, "engine-dead", "critical" if is_needed else "warning", text, evidence, remedy, dead, since)
 
 
 @rests_on("ray.engines", "ray.jobs")

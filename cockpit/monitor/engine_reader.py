@@ -120,6 +120,7 @@ class EngineReader:
             del self._engines[key]
             self._counts.pop(key, None)
         self._endpoints = {node: endpoint for node, endpoint in self._endpoints.items() if node in workers}
+        self._report_failures()
         self._publish(snapshot, is_any_running=bool(running))
         due = self._due(snapshot, workers)
         if due and (self._reading is None or self._reading.done()):
@@ -329,9 +330,8 @@ class EngineReader:
                     )
                 )
         is_known = bool(found) or self._heard is not None or not is_any_running
-        heard = self._heard
-        if self._cores:
-            heard = max(heard or 0.0, snapshot.taken)
+        # Without reported numbers, all that is said of engines follows from the snapshot itself.
+        heard = self._heard if self._engines else snapshot.taken if is_known else None
         self._poller.set_engines(tuple(sorted(found, key=lambda engine: engine.key)) if is_known else None, heard)
 
 

@@ -13,8 +13,8 @@ fields are the fields of `Sample` in `cockpit/sources/probes/decode.py`, with th
 Sizes are bytes, times are POSIX seconds of the host's own clock, and `null` is unknown: a field is `null` until its source has answered.
 `gpus` is `null` if NVML can't be asked (a fault gives the reason, unless there is simply no NVIDIA driver). `user` is a number until the
 host's user database has answered. Commands are raw and may contain secrets. `written` has the latest 200 logs of submitted jobs of each
-live session. `links` may be a minute old, and `rays`, `temps`, `pointers` and facts from logs 10 s. `ns_pid` is the pid of a process in
-its own container (`null` if it is the same), `inside` is that PID namespace, and `container` is its name in the container engine.
+live session. `links` may be a minute old, `engines` half a minute, and `rays`, `temps`, `pointers` and facts from logs 10 s. `ns_pid` is the
+pid of a process in its own container (`null` if it is the same), `inside` is that PID namespace, and `container` is its name in the container engine.
 
 A process with `undecided` = `"job"` is `unknown` only because this host does not know whether its `job` (Ray's job id or a submission id)
 still runs in one of the sessions in `asks`. It is a `child` while the job runs, and an `orphan` once all these sessions report that it
@@ -24,8 +24,8 @@ depend on the same job.
 `past` has facts that only a probe knows which has watched for a while: the worker above the process, or in whose process group it is, and
 when that worker was last seen alive. An `act` request passes it on to the acting probe as evidence.
 
-The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`. If a source hangs, its last
-facts stay.
+The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`, `engines`. If a source hangs,
+its last facts stay.
 
 `python -m cockpit.probe environ PID TICKS` writes one line, `{"pid", "ticks", "environ": {…}}` or `{"error": "a sentence"}`, and ends.
 `python -m cockpit.probe stack PID TICKS` does the same with `{"pid", "ticks", "threads": [{"frames": [{"name", "file", "line"}]}]}`, the

@@ -98,7 +98,7 @@ def test_engines_are_seen_through_ray_and_at_their_own_server_until_one_dies(gen
         watcher.until(lambda now: engine(now, "server")["ended"])
         watcher.until(lambda now: [each for each in now["findings"] if each["code"] == "engine-dead"])
         (dead,) = (each for each in watcher.now["findings"] if each["code"] == "engine-dead")
-        assert "has died" in dead["text"]
+        assert "no request to it is answered" in dead["text"]
         assert engine(watcher.now, "node")["ended"] is None
         assert not [each for each in watcher.now["faults"] if each["source"] == "ray.engines"]
 

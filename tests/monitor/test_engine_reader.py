@@ -147,6 +147,16 @@ async def test_an_endpoint_that_falls_silent_is_a_fault_and_the_last_numbers_sta
     assert poller.fault is None
 
 
+async def test_a_fault_ends_with_the_job_and_what_is_known_is_of_now():
+    poller, endpoints, reader = made(BUSY)
+    await look(reader, poller)
+    endpoints.readings = SourceError("connection refused")
+    await look(reader, poller, ENGINES_EVERY_S)
+    assert poller.fault is not None
+    await look(reader, poller, ENGINES_EVERY_S, jobs=(replace(RUNNING, status="SUCCEEDED"),))
+    assert (poller.fault, poller.engines, poller.as_of) == (None, (), poller.now)
+
+
 async def test_an_engine_goes_with_its_worker_though_ray_still_has_its_numbers():
     poller, _, reader = made(BUSY)
     await look(reader, poller)

@@ -49,7 +49,7 @@ def test_unknown_numbers_are_dashes_not_zeros():
 
 
 def test_what_is_wrong_stands_in_place_of_the_model():
-    assert row(ended=NOW - 190, unanswered=NOW - 5)["STATE"] == "died 3m10s ago"
+    assert row(ended=NOW - 190, unanswered=NOW - 5)["STATE"] == "ended 3m10s ago"
     assert row(unanswered=NOW - 65)["STATE"] == "no answer for 1m05s"
 
 

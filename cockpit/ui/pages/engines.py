@@ -48,7 +48,7 @@ def _preemptions(rate: float | None) -> str:
 def _state(engine: Engine, view: View) -> Cell:
     """What is wrong with it; else its model."""
     if engine.ended is not None:
-        return ((f"died {age(view.now - engine.ended)} ago", "bad"),)
+        return ((f"ended {age(view.now - engine.ended)} ago", "bad"),)
     if engine.unanswered is not None:
         return ((f"no answer for {age(view.now - engine.unanswered)}", "warn"),)
     if engine.by == "processes":
