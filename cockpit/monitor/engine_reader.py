@@ -200,7 +200,9 @@ class EngineReader:
         if session != self._session:
             return
         now = self._poller.clock()
-        endpoint.answered, endpoint.failing, endpoint.has_engines = now, None, False
+        endpoint.answered, endpoint.failing = now, None
+        # Ray lists a new worker up to half a minute late.
+        endpoint.has_engines = any(reading.worker for reading in readings)
         facts = self._poller.parts.nodes
         workers: Mapping[str | None, Worker] = {
             worker.id: worker for worker in (facts.workers if facts else ()) if worker.node == node.id and worker.id
@@ -209,7 +211,6 @@ class EngineReader:
             worker = workers.get(reading.worker)
             if worker is None or worker.job is None:
                 continue
-            endpoint.has_engines = True
             engine = Engine(
                 software=reading.software,
                 number=reading.number,
@@ -225,7 +226,8 @@ class EngineReader:
 
     def _report_failures(self) -> None:
         """A node that has never answered is unknown, and no fault: many clusters let nobody in."""
-        failing = {node: endpoint for node, endpoint in self._endpoints.items() if endpoint.has_engines and endpoint.failing is not None}
+        nodes = {engine.node for engine in self._engines.values() if engine.by == "node"}
+        failing = {node: endpoint for node, endpoint in self._endpoints.items() if node in nodes and endpoint.failing is not None}
         if failing:
             titles = self._poller.snapshot.index.titles
             texts = [f"{titles.of_host(node)}: {endpoint.why}" for node, endpoint in failing.items()]
@@ -309,15 +311,18 @@ class EngineReader:
     def _publish(self, snapshot: Snapshot, *, is_any_running: bool) -> None:
         """Set the engines. If its own server and its node report one, the server counts; if neither does, its processes show it."""
         served = {(engine.node, engine.actor) for engine in self._engines.values() if engine.by == "server" and engine.actor}
+        # Of an actor with several servers, those that live count.
+        living_last = sorted(self._cores.values(), key=lambda cores: cores.gone is None)
+        by_actor: dict[str | None, _Cores] = {cores.owner.actor: cores for cores in living_last if cores.owner.actor}
         found: list[Engine] = []
         for engine in self._engines.values():
             if engine.by == "server" or (engine.node, engine.actor) not in served:
-                cores = self._cores.get((engine.node, engine.pid or 0))
+                cores = self._cores.get((engine.node, engine.pid or 0)) or by_actor.get(engine.actor)
                 found.append(engine if cores is None else replace(engine, ended=cores.gone))
-        reported = {(engine.node, engine.pid) for engine in found}
-        for key, cores in self._cores.items():
-            if key not in reported:
-                owner = cores.owner
+        reported = {(engine.node, engine.pid) for engine in found} | {(engine.node, engine.actor) for engine in found if engine.actor}
+        for cores in self._cores.values():
+            owner = cores.owner
+            if owner.id not in reported and (owner.node, owner.actor) not in reported:
                 found.append(
                     Engine(
                         software=cores.software,

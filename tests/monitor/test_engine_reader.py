@@ -165,6 +165,17 @@ async def test_an_engine_goes_with_its_worker_though_ray_still_has_its_numbers()
     assert poller.engines == ()
 
 
+async def test_a_worker_that_ray_lists_late_is_asked_for_again_soon():
+    poller, endpoints, reader = made(BUSY)
+    listed, poller.parts = poller.parts, replace(poller.parts, nodes=replace(poller.parts.nodes, workers=(replace(WORKER, id="d5" * 28),)))
+    await look(reader, poller)
+    assert poller.engines == ()
+    poller.parts = listed
+    await look(reader, poller, ENGINES_EVERY_S)
+    assert only(poller).running == 4
+    assert len(endpoints.asked) == 2
+
+
 async def test_a_stranger_at_the_nodes_address_is_not_believed():
     poller, _, reader = made(BUSY._replace(worker="ff" * 28), BUSY._replace(worker=None))
     await look(reader, poller)
@@ -234,6 +245,19 @@ async def test_a_server_that_falls_silent_keeps_its_numbers():
     await look(reader, poller, 10.0)
     engine = only(poller)
     assert (engine.running, engine.unanswered, engine.why) == (7, NOW + 10, "node1: connection refused")
+
+
+async def test_a_server_that_its_actor_has_started_is_the_actors_engine():
+    poller, _, reader = made()
+    server = process(910, command="python -m vllm.entrypoints.openai.api_server", kind="child", parent=900, job=JOB, actor="b" * 32)
+    core = replace(CORE, parent=910)
+    answer = HostEngine(pid=910, port=8000, software="vllm", number="0", running=7)
+    poller.snapshot = on_host(poller, NOW, SERVER, server, core, engines=(answer,))
+    await look(reader, poller)
+    assert (only(poller).by, only(poller).pid, only(poller).ended) == ("server", 910, None)
+    poller.snapshot = on_host(poller, NOW, SERVER, server, engines=(answer,))
+    await look(reader, poller, 5.0)
+    assert (only(poller).by, only(poller).ended) == ("server", NOW + 5)
 
 
 async def test_an_engine_whose_processes_end_while_its_actor_lives_has_ended():
