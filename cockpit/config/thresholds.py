@@ -115,7 +115,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     spin_power: Annotated[Share, Meta(description="Share of its power limit below which a busy GPU is only waiting.")] = 0.3
     """Waiting kernels draw 70-150 W of 400-700 W (NCCL's issues 968 and 1550, horovod's 3611), about 0.2; computing ones draw over 0.4."""
 
-    engine_dead_age: Annotated[Seconds, Meta(description="Seconds before an inference engine that has died is reported.")] = 60.0
+    engine_dead_age: Annotated[Seconds, Meta(description="Seconds before an inference engine that has died is reported.")] = 30.0
     """A framework that starts a dead engine again, or a job that ends and stops its engines first, takes some seconds."""
     engine_silent_age: Annotated[Seconds, Meta(description="Seconds before the server of an engine that does not answer is reported.")] = (
         60.0

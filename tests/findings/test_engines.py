@@ -45,7 +45,7 @@ def test_a_dead_engine_is_reported_with_its_place_and_the_time():
 
 
 def test_an_engine_that_has_just_ended_may_be_started_again():
-    assert detect(world(engine(ended=NOW - 50)), 10, detectors=(dead_engines,)) == ()
+    assert detect(world(engine(ended=NOW - 20)), 10, detectors=(dead_engines,)) == ()
 
 
 def test_a_job_may_have_stopped_all_its_engines_itself():

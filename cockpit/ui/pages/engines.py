@@ -18,14 +18,14 @@ def engines_section(job: Job, view: View) -> Section[Engine] | None:
     if not engines:
         return None
     columns: tuple[Column[Engine], ...] = (
-        text_column("NODE", 12, lambda engine, view: view.node_title(engine.node) or None, name=True),
-        Column("ENGINE", 18, lambda engine, _: engine.title, sort=lambda engine, _: engine.title),
+        text_column("NODE", 8, lambda engine, view: view.node_title(engine.node) or None, name=True),
+        Column("ENGINE", 17, lambda engine, _: engine.title, sort=lambda engine, _: engine.title),
         number_column("RUNNING", 7, lambda engine, _: engine.running, _whole),
         number_column("WAITING", 7, lambda engine, _: engine.waiting, _whole),
         number_column("KV CACHE", 8, lambda engine, _: engine.kv_cache, lambda share: percent(None if share is None else 100 * share)),
         number_column("TOK/S", 6, lambda engine, _: engine.tokens_per_second, _whole),
         number_column("PREEMPTIONS", 11, lambda engine, _: engine.preemptions_per_minute, _preemptions, rank=1),
-        Column("STATE", 8, _state, grow=True, rank=2),
+        Column("STATE", 6, _state, grow=True),
     )
     return Section(
         "job-engines",
