@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,6 +14,7 @@ from cockpit.model import Engine, Host, HostEngine, Node, Process, Snapshot, Wor
 from cockpit.monitor.poller import ENGINES_SOURCE, Poller
 from cockpit.probe.engine_metrics import EngineReading
 from cockpit.secrets import redact
+from cockpit.sources.ray.client import NodeFacts
 from cockpit.sources.ray.node_metrics import does_reading_disturb
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, join_first
@@ -28,6 +29,8 @@ MAX_LOOKS: Final = 4
 MAX_READINGS: Final = 64
 """Nodes without (`MAX_LOOKS`) and with engines that are read in one round; the others wait. Rounds are two seconds apart or more."""
 AT_ONCE: Final = 8
+MAX_ENGINES: Final = 4096
+"""That are kept; others are left out. A job may report as many as it likes."""
 SAME_S: Final = 1.0
 """Seconds by which the time of one answer varies between samples of a probe, since two clocks are compared anew."""
 WINDOW_S: Final = 60.0
@@ -81,6 +84,20 @@ class _Cores(msgspec.Struct):
     gone: float | None = None
 
 
+class _Look(msgspec.Struct, frozen=True):
+    """What Ray and probes list of running jobs; made anew only when they have answered."""
+
+    facts: NodeFacts | None
+    processes: Sequence[Process] | None
+    running: frozenset[str]
+    nodes: frozenset[str]
+    """Nodes with workers."""
+    living: frozenset[tuple[str | None, int]]
+    """Node and pid of workers, and of other processes on probed hosts."""
+    cores: Sequence[tuple[_Owner, str]]
+    """Processes in which engines compute: to whom each belongs, and its software."""
+
+
 class EngineReader:
     """Reads a bounded number of nodes in the background, and forgets engines whose process has ended.
 
@@ -96,6 +113,7 @@ class EngineReader:
         self._counts: dict[str, deque[tuple[float, float | None, float | None]]] = {}
         """By key: when tokens and preemptions were read, and their numbers, of the last minute."""
         self._cores: dict[tuple[str | None, int], _Cores] = {}
+        self._looked: _Look | None = None
         self._heard: float | None = None
         self._samples: dict[str, float] = {}
         """By host: the time of the sample that was read last."""
@@ -110,19 +128,25 @@ class EngineReader:
         self._session = session or self._session
         if snapshot.jobs is None or snapshot.nodes is None:
             return
-        running = {job.job for job in snapshot.jobs if job.running and job.job}
-        workers = self._workers(running)
+        running = frozenset(job.job for job in snapshot.jobs if job.running and job.job)
+        facts = self._poller.parts.nodes
+        if (
+            self._looked is None
+            or facts is not self._looked.facts
+            or snapshot.processes is not self._looked.processes
+            or running != self._looked.running
+        ):
+            self._looked = _look(facts, snapshot.processes, running)
+        looked = self._looked
         self._take_samples(snapshot, running)
-        self._watch_cores(snapshot, running)
-        owners: set[tuple[str | None, int | None]] = {(node, worker.pid) for node, of in workers.items() for worker in of.values()}
-        owners |= {owner.id for owner in _owners(snapshot, running).values()}
-        for key in [key for key, engine in self._engines.items() if (engine.node, engine.pid) not in owners]:
+        self._watch_cores(looked)
+        for key in [key for key, engine in self._engines.items() if (engine.node, engine.pid) not in looked.living]:
             del self._engines[key]
             self._counts.pop(key, None)
-        self._endpoints = {node: endpoint for node, endpoint in self._endpoints.items() if node in workers}
+        self._endpoints = {node: endpoint for node, endpoint in self._endpoints.items() if node in looked.nodes}
         self._report_failures()
         self._publish(snapshot, is_any_running=bool(running))
-        due = self._due(snapshot, workers)
+        due = self._due(snapshot, looked.nodes)
         if due and (self._reading is None or self._reading.done()):
             self._reading = asyncio.ensure_future(self._read_nodes(due))
 
@@ -141,29 +165,20 @@ class EngineReader:
     def _forget(self) -> None:
         """Another cluster is watched, or none."""
         self.close()
-        self._reading, self._session, self._heard = None, None, None
+        self._reading, self._session, self._heard, self._looked = None, None, None, None
         for kept in (self._endpoints, self._engines, self._counts, self._cores, self._samples):
             kept.clear()
         self._poller.set_engines(None, None)
         self._poller.clear_fault(ENGINES_SOURCE)
 
-    def _workers(self, running: set[str]) -> Mapping[str, Mapping[str | None, Worker]]:
-        """The workers of running jobs by node and Ray's id of them, on nodes that Ray lists."""
-        found: dict[str, dict[str | None, Worker]] = {}
-        facts = self._poller.parts.nodes
-        for worker in facts.workers if facts else ():
-            if worker.job in running and not worker.driver:
-                found.setdefault(worker.node, {})[worker.id] = worker
-        return found
-
-    def _due(self, snapshot: Snapshot, workers: Mapping[str, object]) -> list[tuple[Node, int]]:
+    def _due(self, snapshot: Snapshot, with_work: Collection[str]) -> list[tuple[Node, int]]:
         """The nodes to ask now, with their ports: those with engines first, then those that have waited longest."""
         facts = self._poller.parts.nodes
         if facts is None or does_reading_disturb(snapshot.cluster.ray_version):
             return []
         now = self._poller.clock()
         nodes = {node.id: node for node in snapshot.nodes or () if node.state == "ALIVE" and node.ip and node.id in facts.metrics_ports}
-        asked = [(node, self._endpoints.setdefault(node, _Endpoint())) for node in workers if node in nodes]
+        asked = [(node, self._endpoints.setdefault(node, _Endpoint())) for node in with_work if node in nodes]
         due = sorted((each for each in asked if each[1].is_due(now)), key=lambda each: each[1].asked)
         with_engines = [node for node, endpoint in due if endpoint.has_engines][:MAX_READINGS]
         others = [node for node, endpoint in due if not endpoint.has_engines][:MAX_LOOKS]
@@ -235,7 +250,7 @@ class EngineReader:
         else:
             self._poller.clear_fault(ENGINES_SOURCE)
 
-    def _take_samples(self, snapshot: Snapshot, running: set[str]) -> None:
+    def _take_samples(self, snapshot: Snapshot, running: frozenset[str]) -> None:
         """What the servers of engines have answered to the probes of their hosts."""
         for host in snapshot.hosts.values():
             at = host.observed_at("engines")
@@ -270,6 +285,8 @@ class EngineReader:
     def _take(self, engine: Engine, reading: EngineReading | HostEngine, now: float) -> None:
         """Store what an engine has reported, with what it did in the last minute."""
         before = self._engines.get(engine.key)
+        if before is None and len(self._engines) >= MAX_ENGINES:
+            return
         counts = self._counts.setdefault(engine.key, deque())
         if counts and any(_is_less(new, old) for new, old in zip((reading.tokens, reading.preemptions), counts[-1][1:], strict=True)):
             counts.clear()  # it has begun anew
@@ -294,17 +311,12 @@ class EngineReader:
             read=now,
         )
 
-    def _watch_cores(self, snapshot: Snapshot, running: set[str]) -> None:
+    def _watch_cores(self, looked: _Look) -> None:
         """Note since when the processes are gone in which the engines of a living owner have computed."""
-        owners = _owners(snapshot, running)
-        seen: dict[tuple[str | None, int], _Cores] = {}
-        for process, software in _cores(snapshot):
-            if process.job in running and (owner := _owner_of(process, owners, snapshot)) is not None:
-                seen[owner.id] = _Cores(owner, software)
-        living = {owner.id for owner in owners.values()}
+        seen = {owner.id: _Cores(owner, software) for owner, software in looked.cores}
         now = self._poller.clock()
         for key, cores in self._cores.items():
-            if key not in seen and key in living:
+            if key not in seen and key in looked.living:
                 seen[key] = _Cores(cores.owner, cores.software, cores.gone or now)
         self._cores = seen
 
@@ -340,30 +352,25 @@ class EngineReader:
         self._poller.set_engines(tuple(sorted(found, key=lambda engine: engine.key)) if is_known else None, heard)
 
 
-def _owners(snapshot: Snapshot, running: set[str]) -> Mapping[tuple[str, int], _Owner]:
-    """By host and pid: living processes of running jobs on probed hosts."""
-    return {
-        (process.host, process.pid): _Owner(process.node, process.ns_pid or process.pid, process.job, process.actor)
-        for process in snapshot.processes or ()
-        if process.job in running and process.state not in ("Z", "X")
+def _look(facts: NodeFacts | None, processes: Sequence[Process] | None, running: frozenset[str]) -> _Look:
+    workers = [worker for worker in (facts.workers if facts else ()) if worker.job in running and not worker.driver]
+    alive = [process for process in processes or () if process.job in running and process.state not in ("Z", "X")]
+    by_pid = {(process.host, process.pid): _owner(process) for process in alive}
+    by_actor: dict[tuple[str, str | None], _Owner] = {
+        (process.host, process.actor): _owner(process) for process in alive if process.actor and process.kind == "worker"
     }
+    cores: list[tuple[_Owner, str]] = []
+    for process in alive:
+        software = next((software for title, software in CORE_TITLES if (process.command or "").startswith(title)), None)
+        owner = by_actor.get((process.host, process.actor)) or by_pid.get((process.host, process.parent or 0))
+        if software is not None and owner is not None:
+            cores.append((owner, software))
+    living = {(worker.node, worker.pid) for worker in workers} | {owner.id for owner in by_pid.values()}
+    return _Look(facts, processes, running, frozenset(worker.node for worker in workers), frozenset(living), cores)
 
 
-def _cores(snapshot: Snapshot) -> Iterator[tuple[Process, str]]:
-    for process in snapshot.processes or ():
-        if process.state not in ("Z", "X"):
-            for title, software in CORE_TITLES:
-                if (process.command or "").startswith(title):
-                    yield process, software
-
-
-def _owner_of(process: Process, owners: Mapping[tuple[str, int], _Owner], snapshot: Snapshot) -> _Owner | None:
-    """Its actor's worker, else its parent."""
-    if process.actor is not None:
-        for other in snapshot.index.processes_by_host.get(process.host, ()):
-            if other.actor == process.actor and other.kind == "worker":
-                return owners.get((other.host, other.pid))
-    return owners.get((process.host, process.parent or 0))
+def _owner(process: Process) -> _Owner:
+    return _Owner(process.node, process.ns_pid or process.pid, process.job, process.actor)
 
 
 def _is_less(new: float | None, old: float | None) -> bool:

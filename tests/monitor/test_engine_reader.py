@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from cockpit.model import Cluster, Engine, Fault, HostEngine, Job, Snapshot, Worker
-from cockpit.monitor.engine_reader import ENGINES_EVERY_S, LOOK_EVERY_S, MAX_LOOKS, RETRY_EVERY_S, EngineReader
+from cockpit.monitor.engine_reader import ENGINES_EVERY_S, LOOK_EVERY_S, MAX_ENGINES, MAX_LOOKS, RETRY_EVERY_S, EngineReader
 from cockpit.monitor.source_answers import Parts
 from cockpit.probe.engine_metrics import EngineReading
 from cockpit.sources.ray.client import NodeFacts
@@ -276,3 +276,9 @@ async def test_an_engine_whose_processes_end_while_its_actor_lives_has_ended():
     poller.snapshot = on_host(poller, NOW)
     await look(reader, poller, 5.0)
     assert poller.engines == (), "its actor has ended too"
+
+
+async def test_very_many_engines_are_cut():
+    poller, _, reader = made(*(BUSY._replace(number=f"{number}") for number in range(2 * MAX_ENGINES)))
+    await look(reader, poller)
+    assert len(poller.engines or ()) == MAX_ENGINES

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from .. import trust
-from ..engine_metrics import MAX_BYTES, EngineReading, read_engines
+from ..engine_metrics import MAX_BYTES, MAX_ENGINES, EngineReading, read_engines
 from .network import ListeningSocket, listening_sockets
 from .proc import is_in_our_namespace, open_files
 from .processes import Identity, ProcessTable, ScannedProcess
@@ -82,11 +82,12 @@ class EngineServers:
         for port, server in self._servers.items():
             if server.engines and port[1] not in listening[port[0]]:
                 self._servers[port] = server._replace(error=f"nothing listens at port {port[1]} any more")
-        return [
+        found = [
             {"pid": identity[0], "port": number, "error": server.error, **engine._asdict()}
             for (identity, number), server in self._servers.items()
             for engine in server.engines
         ]
+        return found[:MAX_ENGINES]
 
     def _ask_one(self, port: Port, address: str) -> _Server:
         before = self._servers.get(port)
