@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import socket
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from .. import trust
@@ -76,6 +75,8 @@ class EngineServers:
                 if server is None or server.is_due(now):
                     due.append(((identity, number), address))
         if due:
+            from concurrent.futures import ThreadPoolExecutor  # imports `logging`; most hosts have no such server
+
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 for (port, _), server in zip(due, pool.map(lambda one: self._ask_one(*one), due)):  # noqa: B905 Python 3.8
                     self._servers[port] = server
