@@ -181,6 +181,9 @@ class Process(Value, frozen=True, kw_only=True):
     """If undecided: the sessions that its job may belong to. All of them must be asked."""
     past: Past | None = None
     """What its probe saw earlier and nobody can see now; it is passed to the acting probe."""
+    titles: tuple[tuple[float, str], ...] = ()
+    """The titles that a Ray worker got since the sample before, oldest first, and when (POSIX time by our clock); the last one is its
+    `command`. A title of less than half a second may be missing. Empty: none, or it is not followed. Not recorded."""
 
     def is_seen_by(self, machines: Collection[str | None], own: str | None) -> bool:
         """Return whether its container has one of these probes (`Host.machine`), and `own`, the probe that reports it, is outside."""

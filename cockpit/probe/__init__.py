@@ -24,8 +24,11 @@ depend on the same job.
 `past` has facts that only a probe knows which has watched for a while: the worker above the process, or in whose process group it is, and
 when that worker was last seen alive. An `act` request passes it on to the acting probe as evidence.
 
-The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`. If a source hangs, its last
-facts stay.
+`titles` has the titles that a Ray worker got since the sample before, each with how many seconds before this sample it was seen first. It
+is missing if the title has not changed. Titles of the first 64 workers are read every half second.
+
+The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`, `stuck`, `rdma`, `titles`. If
+a source hangs, its last facts stay.
 
 `python -m cockpit.probe environ PID TICKS` writes one line, `{"pid", "ticks", "environ": {…}}` or `{"error": "a sentence"}`, and ends.
 `python -m cockpit.probe stack PID TICKS` does the same with `{"pid", "ticks", "threads": [{"frames": [{"name", "file", "line"}]}]}`, the

@@ -109,6 +109,8 @@ def tables_of(snapshot: Snapshot) -> Tables:
     hosts = snapshot.hosts.values()
     if snapshot.jobs is not None:  # their environments are never recorded
         rows["jobs"] = tuple([job if job.runtime_env is None else replace(job, runtime_env=None) for job in snapshot.jobs])
+    if any(process.titles for process in snapshot.processes or ()):  # titles between samples: the last one is the command
+        rows["processes"] = tuple([replace(process, titles=()) if process.titles else process for process in snapshot.processes or ()])
     rows["hosts"] = tuple([_host_row(host) for host in hosts])
     users = [(host.name, user) for host in hosts for user in sorted(host.memory_users, key=lambda one: one.pid)]
     rows["memory_users"] = tuple([UserRow(name, user) for name, user in users])

@@ -108,6 +108,30 @@ def test_once_is_one_full_sample(start, gpus):
     assert (probe.process.stdout.read(), probe.errors()) == (b"", "")
 
 
+def test_a_worker_reports_its_new_titles_although_the_name_that_the_kernel_knows_stays_the_same(start):
+    """`exec` sets the title; the name is `bash` all the time."""
+    idle, busy = "ray::WorkerDict", "ray::WorkerDict.actor_rollout_generate_sequences"
+    script = f"read line; exec -a {busy} bash -c 'read line; exec -a {idle} bash -c \"read line\"'"
+    environ = {**os.environ, "RAY_RAYLET_PID": str(ended_pid())}
+    with subprocess.Popen([idle, "-c", script], executable="bash", stdin=subprocess.PIPE, text=True, env=environ) as child:
+        assert child.stdin
+        try:
+            probe = start("--interval", "1.5")
+            first = process(probe.until(lambda one: process(one, child.pid)), child.pid)
+            assert (first["command"].split()[0], first.get("titles")) == (idle, None)
+            probe.until(lambda one: process(one, child.pid)["command"] == idle)  # its title was read
+            for title in (busy, idle):
+                print(file=child.stdin, flush=True)
+                sample = probe.until(lambda one: process(one, child.pid).get("titles"))
+                found = process(sample, child.pid)
+                assert found["command"] == title
+                assert [text for _, text in found["titles"]] == [title]
+                assert 0 <= found["titles"][0][0] < 10
+                assert "titles" not in process(probe.until(lambda one: one), child.pid), "it is told once"
+        finally:
+            child.kill()
+
+
 # GPUs
 
 

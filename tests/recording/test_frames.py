@@ -73,6 +73,13 @@ def test_a_machine_is_in_a_frame_only_once():
     assert again.index.machine(again.nodes[0]) == now.index.machine(now.nodes[0])
 
 
+def test_titles_between_two_samples_are_not_recorded():
+    process = replace(world.process(7), command="ray::A.run", titles=((5.0, "ray::A.begin"), (6.0, "ray::A.run")))
+    frame = pack(make_frame(None, tables_of(Snapshot(processes=(process, world.process(8))))))
+    assert b"ray::A.run" in frame
+    assert b"ray::A.begin" not in frame
+
+
 def test_environments_are_not_recorded():
     now = Snapshot(jobs=(Job("a", runtime_env={"env_vars": {"NAME": "value"}}),))
     assert b"env_vars" not in pack(make_frame(None, tables_of(now)))

@@ -28,6 +28,7 @@ from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_write
 from .sizes import Size, Sizes, read_shared_memory, shm_users
 from .stuck_io import StuckProcesses
 from .temp_dirs import read_temp_dirs
+from .titles import EVERY_S, Title, TitleReader
 from .xids import Bus, Xid
 
 Sample = Dict[str, Any]
@@ -69,8 +70,10 @@ class Sampler:
         self._kills = KillScanner(self._kernel)
         self._service_reader = ServiceReader()
         self._stuck_reader = StuckProcesses()
+        self._title_reader = TitleReader()
         self._scanner = SessionScanner(usual_temps())
         self._processes: Collector[ProcessTable] = Collector("processes", "/proc", ProcessScanner().scan, None)
+        self._titles = Collector("titles", "The titles of Ray's workers", self._title_reader.read, EVERY_S, after=self._processes)
         self._nvml = Collector("nvml", "NVML", Nvml(events=not self._kernel.is_readable).read, None)
         self._memory = Collector("memory", "The host's memory", host.memory, None)
         self._shm = Collector("shm", "/dev/shm", read_shared_memory, SLOWLY)  # noqa: S108 where plasma lies
@@ -94,7 +97,7 @@ class Sampler:
         self._logs = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (
             self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._temps, self._logs,
-            self._stuck, self._rdma,
+            self._stuck, self._rdma, self._titles,
         )  # fmt: skip
 
     def start(self, patience: float) -> None:
@@ -111,7 +114,7 @@ class Sampler:
     def refresh(self, patience: float) -> None:
         """Asks the collectors whose facts change with each sample, and waits at most `patience` seconds for their answers."""
         until = time.monotonic() + patience
-        asked = (self._processes, self._nvml, self._memory)
+        asked = (self._processes, self._titles, self._nvml, self._memory)
         for collector in asked:
             collector.ask()
         for collector in asked:
@@ -127,6 +130,7 @@ class Sampler:
         reading = self._nvml.facts or GpuReading()
         sessions = self._sessions.facts or Sessions()
         verdicts = self._judge(table, reading, sessions)
+        titles = self._title_reader.take(_workers(table, reading))
         memory = self._memory.facts or host.MemoryUse(None, None)
         pids = read_pid_range()
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
@@ -152,7 +156,7 @@ class Sampler:
                 "rss": one.rss,
                 "shared": host.shared_memory(one),
                 "user": self._users.name(one.details.uid),
-                "command": shown_command(one, MEMORY_USERS) or one.name,
+                "command": titles[one.identity].text if one.identity in titles else shown_command(one, MEMORY_USERS) or one.name,
             }
             for one in sorted(table.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
         ]
@@ -183,7 +187,7 @@ class Sampler:
             "disks": self._disks.facts,
             "filled": [describe_disk(path, found, table, self._users.name) for path, found in self._fillers.known().items()],
             "gpus": with_xids(reading, self._kernel.xids),
-            "processes": self._process_facts(table, verdicts, reading) if table else None,
+            "processes": self._process_facts(table, verdicts, reading, titles) if table else None,
             "memory_users": memory_users if table else None,
             "sessions": [self._session_fact(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
             "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
@@ -216,13 +220,24 @@ class Sampler:
             self._judged = table, have_sessions, verdicts, time.monotonic() + REST_PER_CPU_S * (time.thread_time() - before)
         return verdicts
 
-    def _process_facts(self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], reading: GpuReading) -> list[Sample]:
+    def _process_facts(
+        self, table: ProcessTable, verdicts: Mapping[int, KindVerdict], reading: GpuReading, titles: Mapping[Identity, Title]
+    ) -> list[Sample]:
         """If there are too many, GPU holders come first, then processes of root and of our user: any user can fake Ray processes."""
         listed, own = list(verdicts), trust.own_uids()
         if len(listed) > MAX_PROCESSES:
             listed.sort(key=lambda pid: (pid not in reading.holders, pid in table and table[pid].details.uid not in own))
         listed = listed[:MAX_PROCESSES]
-        return [self._process_fact(pid, table, verdicts[pid], reading, len(listed)) for pid in listed]
+        facts = [self._process_fact(pid, table, verdicts[pid], reading, len(listed)) for pid in listed]
+        now = uptime()
+        for fact in facts:
+            title = titles.get((fact["pid"], fact.get("ticks", 0)))
+            if title is not None:
+                # The command is read again only when the kernel's name changes, which has only 15 bytes of the title.
+                fact["command"] = title.text
+                if title.changes:
+                    fact["titles"] = [(round(now - moment, 2), text) for moment, text in title.changes]
+        return facts
 
     def _process_fact(self, pid: int, table: ProcessTable, verdict: KindVerdict, reading: GpuReading, number: int) -> Sample:
         """`number`: how many processes the sample lists."""
@@ -298,6 +313,17 @@ class Sampler:
         logs = (self._sessions.facts or Sessions()).logs
         written_to = {session_of(f"{one.path}/"): date_writes([one]) for one in logs if one.jobs}
         return self._kills.read(f"{one.path}/{name}" for one in logs for name in one.raylets), written_to
+
+
+def _workers(table: ProcessTable, reading: GpuReading) -> List[Identity]:
+    """Ray's workers with titles: those of root and of our user first, since any user can fake one, and first those that hold GPUs."""
+    workers = [
+        process
+        for process in table.values()
+        if process.origin.role == "worker" and process.alive and not process.details.stuck and process.command.startswith("ray::")
+    ]
+    workers.sort(key=lambda one: (one.details.uid not in trust.own_uids(), one.pid not in reading.holders))
+    return [one.identity for one in workers]
 
 
 def facts_of(sessions: Sessions, reading: GpuReading, past: ProcessHistory) -> ProcessFacts:

@@ -43,6 +43,9 @@ CLOCK_TOLERANCE_S: Final = 2.0
 """Seconds by which two clocks may differ before times are converted."""
 MEND_MAX_BYTES: Final = 4 << 20
 """The longest invalid JSON that is repaired. Our own probes write some (NaN), but another program may write it without end."""
+MAX_TITLES: Final = 16
+MAX_TITLE_CHARS: Final = 200
+"""Titles of one process in one sample, and characters of each. Our own probe sends no more."""
 _BEYOND_FLOAT: Final = re.compile(rb"\d{300}")
 """Finds numbers that may be too large for a float, which would raise an error at the first division."""
 
@@ -164,7 +167,7 @@ def make_host(sample: Sample, name: str, addresses: Sequence[str], taken: float,
             for disk in sample.filled
         ),
         gpus=None if sample.gpus is None else tuple(_gpu(gpu, shift) for gpu in sample.gpus),
-        processes=None if sample.processes is None else tuple(_process(process, name, shift) for process in sample.processes),
+        processes=None if sample.processes is None else tuple(_process(process, name, shift, taken) for process in sample.processes),
         memory_users=tuple(_without_secrets(user, "command") for user in sample.memory_users or ()),
         sessions=None if sample.sessions is None else tuple(
             replace(session, host=name, started=redate(session.started, shift)) for session in sample.sessions
@@ -194,8 +197,9 @@ def redact_listener(listener: Listener) -> Listener:
     return _without_secrets(listener, "command")
 
 
-def _process(process: Process, host: str, shift: float) -> Process:
+def _process(process: Process, host: str, shift: float, taken: float) -> Process:
     sockets = process.sockets
+    titles = process.titles[-MAX_TITLES:]  # a probe sends how many seconds before the sample each was new
     return _without_secrets(
         process,
         "command",
@@ -206,6 +210,7 @@ def _process(process: Process, host: str, shift: float) -> Process:
         why=tuple(map(_redact, process.why)),
         sockets=sockets and _without_secrets(sockets, "nccl", "gloo", "default", there=tuple(map(_redact, sockets.there))),
         started=redate(process.started, shift),
+        titles=tuple((taken - max(0.0, ago), _redact(title[:MAX_TITLE_CHARS])) for ago, title in titles),
     )
 
 

@@ -41,6 +41,20 @@ def test_what_a_probe_remembers_of_a_process_passes_through_unchanged():
     assert "past" not in ProcessStatus.__struct_fields__
 
 
+def test_the_new_titles_of_a_worker_get_moments_of_our_clock_without_secrets_and_are_limited():
+    titles = b'[[1.5, "ray::A.run"], [-4, "hf_%s"], [0.25, "%s"]]' % (b"aB3" * 12, b"x" * 999)
+    line = b'{"taken": 5.0, "processes": [{"pid": 7, "titles": %s}, {"pid": 8}, {"pid": 9, "titles": [%s]}]}'
+    line = line % (titles, b",".join([b'[1, "ray::A"]'] * 99))
+    host = decode.make_host(decode.read_line(line, decode.Sample), "w1", (), 100.0, 95.0, local=False)
+    assert host.processes
+    first, second, third = (process.titles for process in host.processes)
+    assert [moment for moment, _ in first] == [98.5, 100.0, 99.75]
+    assert first[0][1] == "ray::A.run"
+    assert "aB3aB3" not in first[1][1]
+    assert len(first[2][1]) == decode.MAX_TITLE_CHARS
+    assert (second, len(third)) == ((), decode.MAX_TITLES)
+
+
 def test_facts_that_explain_findings_are_read_and_those_that_are_not_sent_are_unknown():
     host = decode_sample(
         b'{"taken": 1.0, "memory": {"used": 1, "total": 2, "host_total": 4, "kill_at": null}, "driver": "580.1",'

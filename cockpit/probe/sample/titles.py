@@ -1,0 +1,98 @@
+"""Reads the titles of Ray's workers a few times between two samples: Ray writes the running method into the title of its process."""
+
+from __future__ import annotations
+
+import threading
+from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+from .proc import Batch, uptime
+from .processes import Identity
+
+EVERY_S = 0.5
+"""Seconds between two looks."""
+MAX_FOLLOWED = 64
+"""Workers whose titles are read at each look. A host has at most some ten workers with GPUs."""
+OTHERS_EVERY_S = 1.8
+"""Seconds between two looks at the others: once for each sample at the usual interval."""
+MAX_WORKERS = 1000
+MAX_CHANGES = 16
+"""Changes of one title that a sample has, the last ones."""
+MAX_CHARS = 200
+HANGS_AFTER_S, MIN_HANGS_AFTER_S = 0.3, 0.05
+"""Seconds to wait for one title, because reading it hangs while the memory map of the process is locked. Halved after each that hangs."""
+_MAX_BYTES = 4 * MAX_CHARS
+
+
+class Title(NamedTuple):
+    """The title of a worker."""
+
+    text: str
+    changes: Tuple[Tuple[float, str], ...] = ()
+    """The titles that it got between the last two samples, oldest first, and when (seconds since boot). A title of less than half a second
+    may be missing."""
+
+
+def read_title(worker: Identity) -> str:
+    """The title of a process; empty if there is no such process any more."""
+    try:
+        with open(f"/proc/{worker[0]}/cmdline", "rb", buffering=0) as file:
+            return (file.read(_MAX_BYTES) or b"").partition(b"\0")[0].decode("utf-8", "replace")[:MAX_CHARS]
+    except OSError:
+        return ""
+
+
+class TitleReader:
+    """Follows the workers of the last sample. `read` runs in a thread of its own; `take` never waits for it.
+
+    The kernel's name of a process has only 15 bytes of its title, so it does not show that `ray::WorkerDict` has begun a method.
+    """
+
+    def __init__(self, read_title: Callable[[Identity], str] = read_title, clock: Callable[[], float] = uptime) -> None:
+        self._read_title, self._clock = read_title, clock
+        self._lock = threading.Lock()
+        self._followed: Sequence[Identity] = ()
+        self._others: Sequence[Identity] = ()
+        self._others_read = 0.0
+        self._newest: Dict[Identity, str] = {}
+        self._changes: Dict[Identity, List[Tuple[float, str]]] = {}
+        self._hanging: Dict[Identity, Batch[Identity, Tuple[Identity, str]]] = {}
+
+    def take(self, workers: Sequence[Identity]) -> Dict[Identity, Title]:
+        """The titles of these workers that are known now. From now on these workers are followed, the first ones more often."""
+        with self._lock:
+            self._followed, self._others = workers[:MAX_FOLLOWED], workers[MAX_FOLLOWED:MAX_WORKERS]
+            self._newest = {one: self._newest[one] for one in workers if one in self._newest}
+            changes, self._changes = self._changes, {}
+            return {one: Title(text, tuple(changes.get(one, ()))) for one, text in self._newest.items()}
+
+    def read(self) -> None:
+        """Reads the titles once, but none of a process at which an earlier look still hangs."""
+        now = self._clock()
+        asked = [*self._followed]
+        if now - self._others_read >= OTHERS_EVERY_S:
+            asked += self._others
+            self._others_read = now
+        self._hanging = {one: batch for one, batch in self._hanging.items() if not batch.finished.is_set()}
+        asked = [one for one in asked if one not in self._hanging]
+        patience = HANGS_AFTER_S
+        while asked:
+            batch: Batch[Identity, Tuple[Identity, str]] = Batch(asked, lambda one: (one, self._read_title(one)))
+            hangs_at = batch.wait(patience)
+            self._note(now, batch.answers)
+            if hangs_at is None:
+                return
+            self._hanging[asked[hangs_at]] = batch
+            asked = asked[hangs_at + 1 :]
+            patience = max(patience / 2, MIN_HANGS_AFTER_S)
+
+    def _note(self, now: float, titles: Sequence[Tuple[Identity, str]]) -> None:
+        with self._lock:
+            for worker, title in titles:
+                before = self._newest.get(worker)
+                if not title.startswith("ray::") or title == before:
+                    continue  # it has ended, or is another program now
+                self._newest[worker] = title
+                if before is not None and worker in self._followed:
+                    changes = self._changes.setdefault(worker, [])
+                    changes.append((now, title))
+                    del changes[:-MAX_CHANGES]
