@@ -55,7 +55,8 @@ def _memory_lines(
         else:
             # The preset's threshold holds for a Ray that does not run yet, so that its line is only assumed.
             most = threshold * (machine.memory.total or 0) if line.assumed and threshold is not None else line.at
-            amounts.append(FreeAmount(name, max(0.0, most - used), most))
+            left = most - used if machine.memory.charge_left is None else min(most - used, machine.memory.charge_left)
+            amounts.append(FreeAmount(name, max(0.0, left), most))
     need = preset.needs.host_memory_free
     if need is not None:
         yield _judge_need("host memory below Ray's kill line", "needs.host_memory_free", need, amounts, "stop what holds it")
