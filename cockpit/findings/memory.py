@@ -10,7 +10,16 @@ from datetime import datetime
 from typing import Literal
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.memory_trend import DEFAULT_THRESHOLD, MAX_BYTES, Holding, KillLine, MemoryOwner, kill_line, plausible_bytes
+from cockpit.findings.memory_trend import (
+    DEFAULT_THRESHOLD,
+    MAX_BYTES,
+    Holding,
+    KillLine,
+    MemoryOwner,
+    charge_left,
+    kill_line,
+    plausible_bytes,
+)
 from cockpit.findings.sources import rests_on
 from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Amount, Finding, Level, Node, OomKill, Process, Remedy
@@ -66,7 +75,7 @@ def _near_kill(facts: Facts, nodes: Sequence[Node]) -> Iterator[Finding]:
     for node in nodes:
         memory = facts.index.machine(node).memory
         most = None if memory.used is None else memory.used + (0 if node.probed else node.agent.shared or 0)
-        left_to_charge = memory.charge_left
+        left_to_charge = charge_left(memory)
         if most is not None and left_to_charge is not None:
             most = max(most, (memory.kill_at or 0) - left_to_charge)
         if most is None or most < least * (memory.kill_at or DEFAULT_THRESHOLD * (memory.total or 0)):
@@ -128,10 +137,13 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
     memory = facts.index.machine(node).memory
     of_what = "host memory" if memory.whole is None else "memory" if memory.isolation else "host memory and swap"
     by = " by Ray's workers" if memory.isolation else ""
-    at, charge_left = line.at, memory.charge_left
-    if charge_left is not None and charge_left < below and used < facts.limits.memory_near * line.at:  # file cache makes the difference
+    at, left_to_charge = line.at, charge_left(memory)
+    if (
+        left_to_charge is not None and left_to_charge < below and used < facts.limits.memory_near * line.at
+    ):  # file cache makes the difference
         used, by, forecast = memory.charged or 0, " by Ray's workers and their file cache", ""
-        at, where = int(used) + charge_left, f"{size(charge_left)} below" if charge_left > 0 else f"{size(-charge_left)} above"
+        at = int(used) + left_to_charge
+        where = f"{size(left_to_charge)} below" if left_to_charge > 0 else f"{size(-left_to_charge)} above"
     text = (
         f"{size(used)} of {of_what} is in use{by} on {title}{counted}, {where} the {size(at)} at which Ray kills workers"
         f"{' (by its default setting)' if line.assumed else ''}{forecast}"

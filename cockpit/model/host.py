@@ -54,14 +54,6 @@ class HostMemory(Value, frozen=True):
     """With resource isolation: all that the kernel counts for the workers, file cache included. At memory.high, which is `kill_at` without
     swap, the kernel takes memory back from them, and Ray kills a worker."""
 
-    @property
-    def charge_left(self) -> int | None:
-        """The bytes until `charged` reaches memory.high; `None`: Ray does not look at that, or it is unknown."""
-        if self.charged is None or self.kill_at is None or self.whole is None:
-            return None
-        swap = (self.total or 0) - (self.whole.total or 0)  # the part of the line that is for swap
-        return self.kill_at - swap - self.charged
-
 
 class Hold(Value, frozen=True):
     """The memory that a process holds on one GPU."""

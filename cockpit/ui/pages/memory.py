@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cockpit.findings.memory import kill_order, newest_worker
-from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, MemoryOwner, kill_line, plausible_bytes
+from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, MemoryOwner, charge_left, kill_line, plausible_bytes
 from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Finding, HostMemory, Node, Snapshot
 from cockpit.model.about import find_things
@@ -110,8 +110,8 @@ def kill_line_words(memory: HostMemory) -> str:
     line = kill_line(memory)
     if line is None:
         return UNKNOWN
-    used, charge_left = plausible_bytes(memory.used), memory.charge_left
-    left = None if used is None else line.at - used if charge_left is None else min(line.at - used, charge_left)
+    used, left_to_charge = plausible_bytes(memory.used), charge_left(memory)
+    left = None if used is None else line.at - used if left_to_charge is None else min(line.at - used, left_to_charge)
     room = "" if left is None or left <= 0 else f", {size(left)} left"
     assumed = " (its default; the real setting is unknown)" if line.assumed else ""
     return f"Ray kills workers above {size(line.at)}{assumed}{room}"
