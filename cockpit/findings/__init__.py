@@ -24,7 +24,7 @@ from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.kubernetes import crashing_containers, killed_containers, leaving_pods, missing_pods, waiting_pods, wrong_rayjobs
 from cockpit.findings.locked_memory import low_locked_memory
 from cockpit.findings.log_files import many_log_files
-from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
+from cockpit.findings.memory import cgroup_limit, near_kill, near_own_kill, oom_kills
 from cockpit.findings.node_addresses import wrong_node_addresses
 from cockpit.findings.nodes import dead_nodes, missing_hosts, silent_agents
 from cockpit.findings.port_ranges import few_worker_ports, ports_of_connections
@@ -105,7 +105,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "Host memory near Ray's kill line",
-        (near_kill,),
+        (near_kill, near_own_kill),
         NODES,
         HOSTS,
         watches="how fast memory grows, and when Ray starts killing workers",

@@ -28,8 +28,8 @@ when that worker was last seen alive. An `act` request passes it on to the actin
 `titles` has the titles that a Ray worker got since the sample before, each with how many seconds before this sample it was seen first. It
 is missing if the title has not changed. Titles of the first 64 workers are read every half second.
 
-The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`, `stuck`, `rdma`, `titles`, `engines`. If
-a source hangs, its last facts stay.
+The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`, `stuck`, `rdma`,
+`titles`, `engines`. If a source hangs, its last facts stay.
 
 `python -m cockpit.probe environ PID TICKS` writes one line, `{"pid", "ticks", "environ": {…}}` or `{"error": "a sentence"}`, and ends.
 `python -m cockpit.probe stack PID TICKS` does the same with `{"pid", "ticks", "threads": [{"frames": [{"name", "file", "line"}]}]}`, the

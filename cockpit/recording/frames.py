@@ -29,6 +29,7 @@ from cockpit.model import (
     PhaseSpan,
     PlacementGroup,
     Process,
+    RayProcess,
     Session,
     Snapshot,
     Step,
@@ -138,8 +139,11 @@ def _host_row(host: Host) -> Host:
     """A host without the facts that other tables have."""
     # Only the times of stale facts: the others change with each sample, and are close to `taken`.
     stale = {source: at for source, at in host.observed.items() if host.taken is not None and host.taken - at > STALE_AFTER_S}
+    # Figures that change all the time, in steps of a hundredth of the line: so few frames need the row.
+    rays = host.rays and tuple([_in_steps(ray) if ray.kill_used is not None and ray.kill_at else ray for ray in host.rays])
     return replace(
         host,
+        rays=rays,
         processes=None if host.processes is None else (),
         sessions=None if host.sessions is None else (),
         memory_users=(),
@@ -147,6 +151,12 @@ def _host_row(host: Host) -> Host:
         wrote={},
         observed=stale,
     )
+
+
+def _in_steps(ray: RayProcess) -> RayProcess:
+    step = max(1, (ray.kill_at or 0) // 100)
+    used, charged = (None if each is None else round(each / step) * step for each in (ray.kill_used, ray.charged))
+    return replace(ray, kill_used=used, charged=charged)
 
 
 def snapshot_of(plain: Mapping[str, Any], rows: Mapping[str, Rows], taken: float) -> Snapshot:

@@ -17,6 +17,7 @@ from cockpit.model import (
     MemoryUser,
     NcclRank,
     NcclReport,
+    RayProcess,
     ShmUser,
     Snapshot,
 )
@@ -111,6 +112,18 @@ def test_titles_between_two_samples_are_not_recorded():
     frame = pack(make_frame(None, tables_of(Snapshot(processes=(process, world.process(8))))))
     assert b"ray::A.run" in frame
     assert b"ray::A.begin" not in frame
+
+
+def test_the_memory_of_isolated_workers_is_recorded_in_steps_so_that_few_frames_need_the_row():
+    def at(used: int) -> Snapshot:
+        raylet = RayProcess("raylet", 21, kill_at=100_000, kill_used=used, charged=used + 1000)
+        return Snapshot(hosts={"w1": Host("w1", rays=(raylet,))})
+
+    raylets = played(at(50_400)).hosts["w1"].rays
+    assert raylets
+    assert (raylets[0].kill_used, raylets[0].charged) == (50_000, 51_000)
+    assert make_frame(tables_of(at(50_400)), tables_of(at(50_100))).hosts is None
+    assert make_frame(tables_of(at(50_400)), tables_of(at(60_000))).hosts is not None
 
 
 def test_environments_are_not_recorded():

@@ -120,7 +120,16 @@ def test_a_node_without_a_probe_has_nulls():
         "nodes"
     ]
     assert bare["gpus"] is bare["age"] is bare["cpu"] is None
-    assert bare["memory"] == {"used": None, "total": None, "kill_at": None, "host_total": None, "shared": None}
+    assert bare["memory"] == {
+        "used": None,
+        "total": None,
+        "kill_at": None,
+        "host_total": None,
+        "shared": None,
+        "whole": None,
+        "isolation": None,
+        "charged": None,
+    }
     assert bare["disks"] == [{"path": "/tmp", "used": None, "total": None}]
     (none,) = told(snapshot(nodes=(node(1, gpus=()),)))["nodes"]
     assert none["gpus"] == []

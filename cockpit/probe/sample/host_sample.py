@@ -16,6 +16,7 @@ from .engines import EngineServers
 from .fillers import Fillers, describe_disk
 from .gpus import Gpu, GpuReading, Nvml
 from .kernel_log import Kernel, Kill
+from .kill_line import kill_line
 from .known_files import SHM
 from .oom_kills import KillScanner, session_of
 from .origin import SOCKET_INTERFACES
@@ -158,7 +159,7 @@ class Sampler:
         parts = [pid for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in table and table[pid].origin.role in ROLES]
         parts.sort(key=lambda pid: table[pid].details.uid not in trust.own_uids())
         known = self._rays.facts or {}
-        services = [ray_fact(table[pid], verdicts[pid], known.get(table[pid].identity, {}), memory.total) for pid in parts[:MAX_SERVICES]]
+        services = [ray_fact(table[pid], verdicts[pid], known.get(table[pid].identity, {}), memory) for pid in parts[:MAX_SERVICES]]
 
         memory_users = [
             {
@@ -362,9 +363,10 @@ def with_xids(reading: GpuReading, logged: Mapping[Bus, Sequence[Xid]] | None) -
     return reading.gpus and [{**gpu, "xids": xids(gpu["index"] // 1000 if gpu["index"] >= 1000 else gpu["index"])} for gpu in reading.gpus]
 
 
-def ray_fact(process: ScannedProcess, verdict: KindVerdict, known: Sample, memory: int | None) -> Sample:
-    """One raylet or GCS. `known`: what was read of it; `memory`: the memory of the host in bytes."""
+def ray_fact(process: ScannedProcess, verdict: KindVerdict, known: Sample, memory: host.MemoryUse) -> Sample:
+    """One raylet or GCS. `known`: what was read of it; `memory`: the memory of the host."""
     role = process.origin.role
+    line = kill_line(memory, process, known.get("isolation")) if role == "raylet" else None
     return {
         "role": role,
         "pid": process.pid,
@@ -373,7 +375,10 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, known: Sample, memor
         "state": process.state,
         "apart": process.details.apart,
         **known,
-        "kill_at": host.kill_at(memory, process) if role == "raylet" else None,
+        "kill_at": line and line.at,
+        "kill_used": line and line.used,
+        "kill_total": line and line.total,
+        "charged": line and line.charged,
     }
 
 
