@@ -26,6 +26,7 @@ from cockpit.findings.log_files import many_log_files
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
 from cockpit.findings.node_addresses import wrong_node_addresses
 from cockpit.findings.nodes import dead_nodes, missing_hosts, silent_agents
+from cockpit.findings.phases import ranks_behind, stuck_phases
 from cockpit.findings.port_ranges import few_worker_ports, ports_of_connections
 from cockpit.findings.proxies import proxies_of_raylets, proxy_of_shell
 from cockpit.findings.ray_memory import large_parts
@@ -77,6 +78,14 @@ CHECKS: tuple[Check, ...] = (
         watches="clocks far below those of other busy GPUs of the same model",
     ),
     Check("Number of GPUs: Ray and NVML differ", (gpu_counts,), (*NODES, checks.listed_gpus), GPUS),
+    Check(
+        "Jobs that stay in a phase, and ranks behind the others",
+        (stuck_phases, ranks_behind),
+        JOBS,
+        HOSTS,
+        watches="a phase that lasts far longer than it ever did in that job, and a rank that all others wait for",
+        at_once=False,
+    ),
     Check("Stalled jobs", (stalled_jobs,), JOBS, HOSTS, watches="GPUs at 0%, or at 100% with idle power, for many minutes", at_once=False),
     Check(
         "Processes of jobs that hang in the kernel (D state)",
