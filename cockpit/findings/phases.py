@@ -59,29 +59,35 @@ def _usual_phase(spans: Sequence[PhaseSpan], phase: str | None, method: str | No
 
 
 @rests_on("ray.jobs", "processes")
-def stuck_phases(facts: Facts) -> Iterator[Finding]:
-    """Jobs that are in their phase far longer than ever before. A single sample knows no phase."""
+def slow_phases(facts: Facts) -> Iterator[Finding]:
+    """Jobs that are in their phase far longer than ever before, and ranks that all others of their class wait for.
+
+    A single sample knows no phase. Of GPUs that wait for each other there is another finding, which has the phase and ranks as evidence.
+    """
     if facts.is_single_sample:
         return
     activities = {activity.job: activity for activity in facts.snapshot.activities}
     for job in facts.snapshot.jobs or ():
         activity = activities.get(job.key)
-        if activity is None or not job.running or activity.since is None or activity.phase == "loading":
+        ranks = ranks_of(job, facts.known) if job.running and activity is not None else []
+        if activity is None or not ranks:
             continue
-        ranks = ranks_of(job, facts.known)
-        if not ranks or not _is_phase_seen(facts, activity, ranks):
-            continue
-        # Seconds in which nobody watched don't count: the job may have gone through other phases.
-        watched = facts.seconds_lasting(f"in {activity.phase or activity.method} since {activity.since:.1f}", job.key)
-        lasted = min(facts.now - activity.since, watched)
-        steps = facts.steps_by_job.get(job.key, ())
-        if steps and steps[-1].ended > activity.since + 1:
-            continue  # its steps go on
-        if facts.was_found("job-hung", job_subject(job)):
-            continue  # that finding has the phase and the ranks as evidence
-        found = _judge(facts, job, activity, lasted)
-        if found is not None:
-            yield _stuck_finding(facts, job, activity, ranks, lasted, *found)
+        found = _find_stuck(facts, job, activity, ranks) or _find_behind(facts, job, activity, ranks)
+        if found is not None and not facts.was_found("job-hung", job_subject(job)):
+            yield found
+
+
+def _find_stuck(facts: Facts, job: Job, activity: Activity, ranks: Sequence[Rank]) -> Finding | None:
+    if activity.since is None or activity.phase == "loading" or not _is_phase_seen(facts, activity, ranks):
+        return None
+    # Seconds in which nobody watched don't count: the job may have gone through other phases.
+    watched = facts.seconds_lasting(f"in {activity.phase or activity.method} since {activity.since:.1f}", job.key)
+    lasted = min(facts.now - activity.since, watched)
+    steps = facts.steps_by_job.get(job.key, ())
+    if steps and steps[-1].ended > activity.since + 1:
+        return None  # its steps go on
+    verdict = _judge(facts, job, activity, lasted)
+    return _stuck_finding(facts, job, activity, ranks, lasted, *verdict) if verdict is not None else None
 
 
 def _is_phase_seen(facts: Facts, activity: Activity, ranks: Sequence[Rank]) -> bool:
@@ -98,6 +104,8 @@ def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[L
     """If it lasts too long: the level, how long it takes usually, and what speaks against a hang; `None`: it does not."""
     usual = _usual_phase(facts.spans_by_job.get(job.key, ()), activity.phase, activity.method)
     factor = facts.limits.phase_factor * (1.0 if usual is not None and usual.is_sure else FEW_FACTOR)
+    if find_stopped(facts, job):
+        factor = 1.0  # what a signal has stopped does not go on by itself
     if activity.phase == "waiting" or (activity.phase is None and activity.method is None):
         # Between two methods a job mostly pauses too shortly to be seen, so that a whole step is the measure.
         steps = facts.steps_by_job.get(job.key, ())
@@ -163,36 +171,26 @@ def _stuck_finding(
     return Finding(PHASE_CODE, level, job_subject(job), text, tuple(evidence), facts.now - lasted, remedy, about)
 
 
-@rests_on("ray.jobs", "processes")
-def ranks_behind(facts: Facts) -> Iterator[Finding]:
-    """Ranks that all others of their class wait for, for longer than the whole phase usually takes. A single sample can't find them."""
-    if facts.is_single_sample:
-        return
-    jobs = {job.key: job for job in facts.snapshot.jobs or () if job.running}
-    for activity in facts.snapshot.activities:
-        job = jobs.get(activity.job)
-        if not activity.laggards or job is None:
+def _find_behind(facts: Facts, job: Job, activity: Activity, ranks: Sequence[Rank]) -> Finding | None:
+    by_key = {rank.process.key: rank for rank in ranks}
+    late: list[tuple[float, Rank, UsualPhase, int]] = []
+    for laggard in activity.laggards:
+        rank = by_key.get(laggard.process)
+        if rank is None or rank.phase in (None, "loading") or not facts.is_seen_now(rank.process):
             continue
-        ranks = {rank.process.key: rank for rank in ranks_of(job, facts.known)}
-        subject = job_subject(job)
-        late: list[tuple[float, Rank, UsualPhase, int]] = []
-        for laggard in activity.laggards:
-            rank = ranks.get(laggard.process)
-            if rank is None or rank.phase in (None, "loading") or not facts.is_seen_now(rank.process):
-                continue
-            watched = facts.seconds_lasting(f"behind in {laggard.method}", laggard.process) + LAGGARD_AFTER_S
-            lasted = min(facts.now - laggard.since, watched)
-            usual = _usual_phase(facts.spans_by_job.get(job.key, ()), rank.phase, None)
-            if usual is None or usual.count < MIN_SPANS:
-                continue
-            limit = usual.longest * (1.0 if usual.is_sure else facts.limits.phase_factor) + facts.limits.phase_more
-            if lasted >= limit:
+        watched = facts.seconds_lasting(f"behind in {laggard.method}", laggard.process) + LAGGARD_AFTER_S
+        lasted = min(facts.now - laggard.since, watched)
+        usual = _usual_phase(facts.spans_by_job.get(job.key, ()), rank.phase, None)
+        if usual is not None and usual.count >= MIN_SPANS:
+            factor = 1.0 if usual.is_sure else facts.limits.phase_factor
+            if lasted >= factor * usual.longest + facts.limits.phase_more:
                 late.append((lasted, rank, usual, laggard.others))
-        if late and not any(facts.was_found(code, subject) for code in (PHASE_CODE, "job-hung")):  # these name the rank too
-            yield _behind_finding(facts, job, activity, late)
+    return _behind_finding(facts, job, activity, ranks, late) if late else None
 
 
-def _behind_finding(facts: Facts, job: Job, activity: Activity, late: Sequence[tuple[float, Rank, UsualPhase, int]]) -> Finding:
+def _behind_finding(
+    facts: Facts, job: Job, activity: Activity, ranks: Sequence[Rank], late: Sequence[tuple[float, Rank, UsualPhase, int]]
+) -> Finding:
     lasted, first, usual, others = max(late, key=lambda each: each[0])
     processes = [rank.process for _, rank, _, _ in late]
     have = "has" if len(late) == 1 else "have"
@@ -202,7 +200,6 @@ def _behind_finding(facts: Facts, job: Job, activity: Activity, late: Sequence[t
         f"took {usual.words}"
     )
     level: Level = "warning" if lasted >= facts.limits.phase_factor * usual.longest + facts.limits.phase_more else "info"
-    ranks = [rank for rank in ranks_of(job, facts.known) if facts.is_seen_now(rank.process)]
     suspects = find_suspects(facts, job, activity, ranks)
     evidence = (*((suspects.words,) if suspects is not None else ()), *rank_lines(facts, ranks))
     remedy = Remedy(

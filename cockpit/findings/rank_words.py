@@ -41,40 +41,38 @@ def processes_of(job: Job, facts: Facts) -> Sequence[Process]:
     return [process for name in dict.fromkeys((job.job, job.submission, job.id)) if name for process in by_job.get(name, ())]
 
 
+def find_stopped(facts: Facts, job: Job) -> Sequence[Process]:
+    """The processes of a job that a signal has stopped. A tracer, such as py-spy, is told apart: it makes the state `t`."""
+    return [process for process in processes_of(job, facts) if process.state == "T"]
+
+
 def find_suspects(facts: Facts, job: Job, activity: Activity, ranks: Sequence[Rank]) -> Suspects | None:
     """Who probably holds up the job, by the surest sign; `None`: no process differs from the others."""
-    processes = [process for process in processes_of(job, facts) if facts.is_seen_now(process)]
-    if stopped := [process for process in processes if process.state == "T"]:
-        are = "is" if len(stopped) == 1 else "are"
-        return Suspects(
-            f"{name_processes(facts, stopped)} {are} stopped by a signal (state T), and nothing goes on without it", stopped, True
-        )
+    processes = processes_of(job, facts)
+    if stopped := find_stopped(facts, job):
+        are, it = ("is", "it") if len(stopped) == 1 else ("are", "them")
+        words = f"{name_processes(facts, stopped)} {are} stopped by a signal (state T), and the others wait for {it}"
+        return Suspects(words, stopped, is_stopped=True)
     waits = {process.key: facts.seconds_lasting("waits in the kernel", process.key) for process in processes if process.state == "D"}
     if stuck := [process for process in processes if waits.get(process.key, 0.0) >= IN_KERNEL_S]:
-        lasted = age(max(waits[process.key] for process in stuck))
-        return Suspects(
-            f"{name_processes(facts, stuck)} {'waits' if len(stuck) == 1 else 'wait'} in the kernel (state D) for {lasted}", stuck
-        )
+        wait, lasted = "waits" if len(stuck) == 1 else "wait", age(max(waits[process.key] for process in stuck))
+        return Suspects(f"{name_processes(facts, stuck)} {wait} in the kernel (state D) for {lasted}", stuck)
     by_class = {class_: members for class_, members in group_by(ranks, lambda rank: rank.title.class_).items() if class_}
     for class_, members in by_class.items():
         if (found := _find_odd_ranks(facts, class_, members)) is not None:
             return found
     if activity.laggards:
         behind = {laggard.process for laggard in activity.laggards}
-        late = [rank for rank in ranks if rank.process.key in behind]
-        if late:
-            words = _is_in(late[0].title.method, [rank.process for rank in late], "still ")
-            return Suspects(
-                f"{name_processes(facts, [rank.process for rank in late])} {words}, the others have ended it", [r.process for r in late]
-            )
+        if late := [rank for rank in ranks if rank.process.key in behind]:
+            some = [rank.process for rank in late]
+            return Suspects(f"{name_processes(facts, some)} {_is_in(late[0].title.method, some, 'still ')}, the others have ended it", some)
     if activity.phase in ("waiting", None) and activity.method is None:
         drivers = [process for process in processes if process.kind == "driver"]
         if not drivers:
-            return Suspects("no worker runs a method, so it waits for its driver: rewards, data or a server")
+            return Suspects("no worker runs a method: it waits for its driver, which computes rewards, loads data or asks a server")
         named = ", ".join(f"pid {process.pid} on {facts.place(process)}" for process in drivers[:MAX_NAMED])
-        return Suspects(
-            f"no worker runs a method, so it waits for its driver ({named}), which computes rewards, loads data or waits", drivers
-        )
+        words = f"no worker runs a method: it waits for its driver ({named}), which computes rewards, loads data or asks a server"
+        return Suspects(words, drivers)
     return None
 
 

@@ -34,8 +34,11 @@ LOOK_KEYS: Mapping[str, tuple[str, ...]] = {
     "job-failed": ("l",),
     "job-hung": ("s", "l"),
     "job-stalled": ("s", "l"),
+    "phase-stuck": ("s", "l"),
+    "rank-behind": ("s", "l"),
     "ray-ended": ("a",),
     "ray-replaced": ("a",),
+    "steps-slower": ("l", "s"),
     "workers-killed-oom": ("m",),
 }
 """By code of a finding: the keys that show its cause. All other findings have `Enter`."""
