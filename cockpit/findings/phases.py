@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
+from cockpit.config.thresholds import Limits
 from cockpit.findings.facts import Facts
-from cockpit.findings.rank_words import find_suspects, name_processes, rank_lines
+from cockpit.findings.rank_words import find_stopped, find_suspects, name_processes, rank_lines
 from cockpit.findings.sources import rests_on
 from cockpit.findings.stalls import PHASE_CODE, does_a_gpu_work, job_subject, seconds_silent
 from cockpit.model import Activity, Finding, Job, Level, PhaseSpan, Remedy
@@ -41,6 +42,11 @@ class UsualPhase(msgspec.Struct, frozen=True):
     count: int
 
     @property
+    def is_known(self) -> bool:
+        """Whether there were enough to know how long it takes."""
+        return self.count >= MIN_SPANS
+
+    @property
     def is_sure(self) -> bool:
         """Whether there were enough to trust the longest."""
         return self.count >= SURE_SPANS
@@ -53,9 +59,18 @@ class UsualPhase(msgspec.Struct, frozen=True):
 
 def _usual_phase(spans: Sequence[PhaseSpan], phase: str | None, method: str | None) -> UsualPhase | None:
     """How long it was in this phase, or in this method of an unknown phase; `None`: never."""
-    seconds = [span.ended - span.began for span in spans if span.ended is not None and (span.phase, span.method) == (phase, method)]
+    return usual_of([span.ended - span.began for span in spans if span.ended is not None and (span.phase, span.method) == (phase, method)])
+
+
+def usual_of(seconds: Sequence[float]) -> UsualPhase | None:
+    """How long a phase took, from the seconds of its last times."""
     seconds = seconds[-LAST_SPANS:]
     return UsualPhase(median(seconds), max(seconds), len(seconds)) if seconds else None
+
+
+def limit_of(usual: UsualPhase, limits: Limits) -> float:
+    """The seconds from which on it lasts too long."""
+    return limits.phase_factor * (1.0 if usual.is_sure else FEW_FACTOR) * usual.longest + limits.phase_more
 
 
 @rests_on("ray.jobs", "processes")
@@ -103,9 +118,6 @@ def _is_phase_seen(facts: Facts, activity: Activity, ranks: Sequence[Rank]) -> b
 def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[Level, str, str] | None:
     """If it lasts too long: the level, how long it takes usually, and what speaks against a hang; `None`: it does not."""
     usual = _usual_phase(facts.spans_by_job.get(job.key, ()), activity.phase, activity.method)
-    factor = facts.limits.phase_factor * (1.0 if usual is not None and usual.is_sure else FEW_FACTOR)
-    if find_stopped(facts, job):
-        factor = 1.0  # what a signal has stopped does not go on by itself
     if activity.phase == "waiting" or (activity.phase is None and activity.method is None):
         # Between two methods a job mostly pauses too shortly to be seen, so that a whole step is the measure.
         steps = facts.steps_by_job.get(job.key, ())
@@ -113,13 +125,14 @@ def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[L
         if len(steps) < MIN_SPANS or not is_placed:
             return None
         longest = max(step.seconds for step in steps)
-        limit = max(STEP_FACTOR * longest, factor * usual.longest if usual is not None else 0.0)
+        limit = max(STEP_FACTOR * longest + facts.limits.phase_more, limit_of(usual, facts.limits) if usual is not None else 0.0)
         words = f"its longest step of the last {len(steps)} took {age(longest)}"
-    elif usual is None or usual.count < MIN_SPANS:
+    elif usual is None or not usual.is_known:
         return None
     else:
-        limit, words = factor * usual.longest, usual.words
-    limit += facts.limits.phase_more
+        longest, limit, words = usual.longest, limit_of(usual, facts.limits), usual.words
+    if find_stopped(facts, job):
+        limit = longest + facts.limits.phase_more  # what a signal has stopped does not go on by itself
     if lasted < limit:
         return None
     silent, _ = seconds_silent(facts, job)
@@ -181,7 +194,7 @@ def _find_behind(facts: Facts, job: Job, activity: Activity, ranks: Sequence[Ran
         watched = facts.seconds_lasting(f"behind in {laggard.method}", laggard.process) + LAGGARD_AFTER_S
         lasted = min(facts.now - laggard.since, watched)
         usual = _usual_phase(facts.spans_by_job.get(job.key, ()), rank.phase, None)
-        if usual is not None and usual.count >= MIN_SPANS:
+        if usual is not None and usual.is_known:
             factor = 1.0 if usual.is_sure else facts.limits.phase_factor
             if lasted >= factor * usual.longest + facts.limits.phase_more:
                 late.append((lasted, rank, usual, laggard.others))

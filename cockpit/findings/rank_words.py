@@ -53,6 +53,7 @@ def find_suspects(facts: Facts, job: Job, activity: Activity, ranks: Sequence[Ra
         are, it = ("is", "it") if len(stopped) == 1 else ("are", "them")
         words = f"{name_processes(facts, stopped)} {are} stopped by a signal (state T), and the others wait for {it}"
         return Suspects(words, stopped, is_stopped=True)
+    # The detector of such processes keeps the same clock in every run.
     waits = {process.key: facts.seconds_lasting("waits in the kernel", process.key) for process in processes if process.state == "D"}
     if stuck := [process for process in processes if waits.get(process.key, 0.0) >= IN_KERNEL_S]:
         wait, lasted = "waits" if len(stuck) == 1 else "wait", age(max(waits[process.key] for process in stuck))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect, insort
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
@@ -50,13 +51,14 @@ def find_rise(seconds: Sequence[float], share: float, least: float) -> Rise | No
     Steps of some jobs vary a lot. So the first of the larger ones must all be as far above the largest before as that is above the usual
     one. Of twenty before, the largest counts as an exception.
     """
-    for place in range(len(seconds) - NEW_STEPS, MIN_OLD_STEPS - 1, -1):
-        old, first = sorted(seconds[:place]), seconds[place : place + NEW_STEPS]
-        usual, largest = median(old), old[-1 - len(old) // SURE_STEPS]
+    now, old = median(seconds[-NEW_STEPS:]), sorted(seconds[:MIN_OLD_STEPS])
+    for place in range(MIN_OLD_STEPS, len(seconds) - NEW_STEPS + 1):
+        usual, largest = old[len(old) // 2], old[-1 - len(old) // SURE_STEPS]
         spread = (largest - usual) * (FEW_FACTOR if place < SURE_STEPS else 1.0)
         mark = max(usual * (1 + share), usual + least, largest + spread)
-        if min(first) >= mark and median(seconds[-NEW_STEPS:]) >= mark:
-            return Rise(usual, median(seconds[-NEW_STEPS:]), place)
+        if now >= mark and min(seconds[place : place + NEW_STEPS]) >= mark:
+            return Rise(usual, now, place)
+        insort(old, seconds[place])
     return None
 
 
@@ -87,7 +89,11 @@ def _find_phase_rises(steps: Sequence[Step], spans: Sequence[PhaseSpan], share: 
     kept = [step for step in steps if spans and step.began >= spans[0].began]  # of earlier steps not all phases are kept
     if len(kept) < MIN_OLD_STEPS + NEW_STEPS:
         return {}
-    parts = [seconds_by_phase(spans, step.began, step.ended) for step in kept]
+    begins = [span.began for span in spans]
+    parts = [
+        seconds_by_phase(spans[max(0, bisect(begins, step.began) - 1) : bisect(begins, step.ended)], step.began, step.ended)
+        for step in kept
+    ]
     usual_step = median(step.seconds for step in kept)
     found: dict[Phase, Rise] = {}
     for phase in PHASES:
@@ -132,11 +138,9 @@ def _find_changes(facts: Facts, job: Job, since: float) -> Iterator[str]:
             yield f"GPU {', '.join(slowed)} of {facts.title(node)} is slowed by heat or power"
         if facts.was_found(NEAR_CODE, facts.title(node)):
             yield f"host memory of {facts.title(node)} is near Ray's kill line"
-    restarted = [
-        actor
-        for actor in facts.snapshot.actors or ()
-        if actor.job == job.job and actor.restarts and (actor.since or 0.0) > since - STARTED_BEFORE_S
-    ]
+    earliest = since - STARTED_BEFORE_S
+    own = [actor for actor in facts.snapshot.actors or () if actor.job == job.job]
+    restarted = [actor for actor in own if actor.restarts and (actor.since or 0.0) > earliest]
     if restarted:
         yield f"{clean(restarted[0].class_)[:60]} was restarted" + (f", and {len(restarted) - 1} more actors" if len(restarted) > 1 else "")
     for other in facts.snapshot.jobs or ():
