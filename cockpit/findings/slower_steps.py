@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from cockpit.config.thresholds import DAY_S
 from cockpit.findings.facts import Facts
 from cockpit.findings.memory import NEAR_CODE
 from cockpit.findings.rank_words import processes_of
@@ -68,7 +69,8 @@ def slower_steps(facts: Facts) -> Iterator[Finding]:
     if facts.is_single_sample:
         return
     for job in facts.snapshot.jobs or ():
-        steps = [step for step in facts.steps_by_job.get(job.key, ()) if not step.is_longer] if job.running else []
+        listed = facts.steps_by_job.get(job.key, ()) if job.running else ()
+        steps = [step for step in listed if not step.is_longer and 0 < step.seconds < DAY_S]
         if len(steps) < MIN_OLD_STEPS + NEW_STEPS:
             continue
         factor = CLEAR_FACTOR if facts.was_found(CODE, job_subject(job)) else 1.0

@@ -174,9 +174,10 @@ def test_signs_of_life_triple_the_limit():
     assert found(world("training", 100, TEN, *ALL, silent=5), 150) == ()
     told = only(found(world("training", 125, TEN, *ALL, silent=5), 150), "phase-stuck")
     assert told.text.endswith("; but its log grows")
-    assert "job-driver-train1.log was last written 50s ago" in only(
-        found(world("training", 60, TEN, *ALL, silent=50), 60), "phase-stuck"
-    ).evidence
+    assert (
+        "job-driver-train1.log was last written 50s ago"
+        in only(found(world("training", 60, TEN, *ALL, silent=50), 60), "phase-stuck").evidence
+    )
 
 
 def test_a_job_whose_steps_go_on_is_not_stuck():
