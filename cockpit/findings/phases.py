@@ -115,10 +115,15 @@ def _is_phase_seen(facts: Facts, activity: Activity, ranks: Sequence[Rank]) -> b
     return activity.method is not None and any(rank.title.text == activity.method for rank in seen)
 
 
+def _is_pause(activity: Activity) -> bool:
+    """Whether no worker runs a method, as far as titles show."""
+    return activity.phase == "waiting" or (activity.phase is None and activity.method is None)
+
+
 def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[Level, str, str] | None:
     """If it lasts too long: the level, how long it takes usually, and what speaks against a hang; `None`: it does not."""
     usual = _usual_phase(facts.spans_by_job.get(job.key, ()), activity.phase, activity.method)
-    if activity.phase == "waiting" or (activity.phase is None and activity.method is None):
+    if _is_pause(activity):
         # Between two methods a job mostly pauses too shortly to be seen, so that a whole step is the measure.
         steps = facts.steps_by_job.get(job.key, ())
         is_placed = not any(actor.job == job.job and actor.pending for actor in facts.snapshot.actors or ())
@@ -150,8 +155,13 @@ def _stuck_finding(
     facts: Facts, job: Job, activity: Activity, ranks: Sequence[Rank], lasted: float, level: Level, usual: str, doubts: str
 ) -> Finding:
     suspects = find_suspects(facts, job, activity, ranks)
-    where = activity.phase or (f"the method {clean(activity.method)[:80]}" if activity.method else "no phase that is known")
-    text = f"{job_subject(job)} has been in {where} for {age(lasted)}, {usual}"
+    if activity.phase == "waiting":
+        does = "waiting"
+    elif activity.phase is not None or activity.method is not None:
+        does = f"in {activity.phase or clean(activity.method or '')[:80]}"
+    else:
+        does = "idle by all titles, so waiting or in an engine that shows none,"
+    text = f"{job_subject(job)} has been {does} for {age(lasted)}, {usual}"
     text += f": {suspects.words}" if suspects is not None else ": no rank differs from the others"
     text += f"; but {doubts}" if doubts else ""
     evidence = [*rank_lines(facts, ranks)]
@@ -168,7 +178,7 @@ def _stuck_finding(
             f"if nobody stopped it on purpose, as a debugger does: let it go on (`kill -CONT {first.pid}` on {facts.place(first)}); "
             "if the others have given up meanwhile, start the job again"
         )
-    elif activity.phase == "waiting":
+    elif _is_pause(activity):
         remedy = Remedy(
             "read the stack of the driver (`py-spy dump --pid PID`) and the end of its log: does it compute rewards, load data, or wait "
             "for a server that does not answer? If it hangs, stop the job and start it again",

@@ -130,9 +130,8 @@ def rank_lines(facts: Facts, ranks: Sequence[Rank]) -> Iterator[str]:
                 return
             lines += 1
             phase = f" ({some[0].phase})" if some[0].phase else ""
-            named = f": {name_processes(facts, [rank.process for rank in some])}" if len(some) <= MAX_NAMED else ""
             does = f"in {clean(method)[:60]}{phase}" if method else "idle by title"
-            yield f"{len(some)} of {len(members)} {clean(class_)[:60]} {does}{named}"
+            yield f"{len(some)} of {len(members)} {clean(class_)[:60]} {does}: {name_processes(facts, [rank.process for rank in some])}"
 
 
 def _is_in(method: str, some: Sequence[Process] = (), still: str = "") -> str:

@@ -114,6 +114,7 @@ def test_without_a_stopped_process_it_must_last_twice_as_long_as_ever():
     assert found(world("training", 39, TEN, *ALL), 60) == ()
     told = only(found(world("training", 41, TEN, *ALL), 60), "phase-stuck")
     assert told.text.endswith("at most 10s in the last 10 times: no rank differs from the others")
+    assert told.evidence == (f"4 of 4 WorkerDict in {UPDATE} (training): 4 processes (pid 101, 102, 103 and 1 more)",)
     assert told.remedy.action == "stop-job"
     assert found(world("training", 49, [10.0] * 3, *ALL), 60) == ()
     assert only(found(world("training", 51, [10.0] * 3, *ALL), 60), "phase-stuck")
@@ -155,10 +156,14 @@ def test_a_long_pause_is_the_drivers_and_is_measured_by_whole_steps():
     assert found(world("waiting", 49, [], *idle, **past), 60) == ()
     told = only(found(world("waiting", 55, [], *idle, **past), 60), "phase-stuck")
     assert told.text == (
-        "job train1 has been in waiting for 55s, its longest step of the last 5 took 20s: no worker runs a method: it waits for its driver "
+        "job train1 has been waiting for 55s, its longest step of the last 5 took 20s: no worker runs a method: it waits for its driver "
         "(pid 500 on w1), which computes rewards, loads data or asks a server"
     )
     assert told.about == (JOB.key, driver().key)
+    unknown = only(found(world(None, 55, [], *idle, **past), 60), "phase-stuck").text
+    assert unknown.startswith(
+        "job train1 has been idle by all titles, so waiting or in an engine that shows none, for 55s, its longest step"
+    )
     assert found(world("waiting", 600, [], *idle), 600) == (), "before its first steps nothing is usual"
     waiting = actor(1, state="PENDING_CREATION", node=None)
     assert found(world("waiting", 600, [], *idle, actors=(waiting,), **past), 600) == (), "an actor that waits has findings of its own"
