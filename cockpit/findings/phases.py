@@ -84,16 +84,15 @@ def slow_phases(facts: Facts) -> Iterator[Finding]:
     activities = {activity.job: activity for activity in facts.snapshot.activities}
     for job in facts.snapshot.jobs or ():
         activity = activities.get(job.key)
-        ranks = ranks_of(job, facts.known) if job.running and activity is not None else []
-        if activity is None or not ranks:
+        if activity is None or not job.running:
             continue
-        found = _find_stuck(facts, job, activity, ranks) or _find_behind(facts, job, activity, ranks)
+        found = _find_stuck(facts, job, activity) or _find_behind(facts, job, activity)
         if found is not None and not facts.was_found("job-hung", job_subject(job)):
             yield found
 
 
-def _find_stuck(facts: Facts, job: Job, activity: Activity, ranks: Sequence[Rank]) -> Finding | None:
-    if activity.since is None or activity.phase == "loading" or not _is_phase_seen(facts, activity, ranks):
+def _find_stuck(facts: Facts, job: Job, activity: Activity) -> Finding | None:
+    if activity.since is None or activity.phase == "loading" or not _is_phase_seen(facts, job, activity):
         return None
     # Seconds in which nobody watched don't count: the job may have gone through other phases.
     watched = facts.seconds_lasting(f"in {activity.phase or activity.method} since {activity.since:.1f}", job.key)
@@ -102,11 +101,14 @@ def _find_stuck(facts: Facts, job: Job, activity: Activity, ranks: Sequence[Rank
     if steps and steps[-1].ended > activity.since + 1:
         return None  # its steps go on
     verdict = _judge(facts, job, activity, lasted)
-    return _stuck_finding(facts, job, activity, ranks, lasted, *verdict) if verdict is not None else None
+    return _stuck_finding(facts, job, activity, lasted, *verdict) if verdict is not None else None
 
 
-def _is_phase_seen(facts: Facts, activity: Activity, ranks: Sequence[Rank]) -> bool:
+def _is_phase_seen(facts: Facts, job: Job, activity: Activity) -> bool:
     """Whether fresh facts show that the job is in this phase: the last title of a silent host may long be over."""
+    if facts.snapshot.processes is facts.known.processes:
+        return True  # no host is silent: ranks need not be read in every run
+    ranks = ranks_of(job, facts.known)
     seen = [rank for rank in ranks if facts.is_seen_now(rank.process)]
     if len(seen) == len(ranks):
         return True
@@ -136,9 +138,9 @@ def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[L
         return None
     else:
         longest, limit, words = usual.longest, limit_of(usual, facts.limits), usual.words
-    if find_stopped(facts, job):
-        limit = longest + facts.limits.phase_more  # what a signal has stopped does not go on by itself
-    if lasted < limit:
+    if lasted < longest + facts.limits.phase_more:
+        return None
+    if lasted < limit and not find_stopped(facts, job):  # what a signal has stopped does not go on by itself
         return None
     silent, _ = seconds_silent(facts, job)
     doubts: list[str] = []
@@ -151,9 +153,8 @@ def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[L
     return "info" if doubts else "warning", words, " and ".join(doubts)
 
 
-def _stuck_finding(
-    facts: Facts, job: Job, activity: Activity, ranks: Sequence[Rank], lasted: float, level: Level, usual: str, doubts: str
-) -> Finding:
+def _stuck_finding(facts: Facts, job: Job, activity: Activity, lasted: float, level: Level, usual: str, doubts: str) -> Finding:
+    ranks = ranks_of(job, facts.known)
     suspects = find_suspects(facts, job, activity, ranks)
     if activity.phase == "waiting":
         does = "waiting"
@@ -194,7 +195,10 @@ def _stuck_finding(
     return Finding(PHASE_CODE, level, job_subject(job), text, tuple(evidence), facts.now - lasted, remedy, about)
 
 
-def _find_behind(facts: Facts, job: Job, activity: Activity, ranks: Sequence[Rank]) -> Finding | None:
+def _find_behind(facts: Facts, job: Job, activity: Activity) -> Finding | None:
+    if not activity.laggards:
+        return None
+    ranks = ranks_of(job, facts.known)
     by_key = {rank.process.key: rank for rank in ranks}
     late: list[tuple[float, Rank, UsualPhase, int]] = []
     for laggard in activity.laggards:
