@@ -112,6 +112,19 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = 600.0
     """An engine that finishes early is idle until the next step, and a rank that saves a checkpoint differs for some minutes; a rank on a
     faulty host lags in every step."""
+    phase_factor: Annotated[
+        float, Meta(ge=1, le=1000, description="Times as long as ever before that a job must be in one phase to be reported.")
+    ] = 2.0
+    """Ten phases of steps whose times differ by a factor of three show nearly all of that; of fewer than ten it is half as much again.
+    A validation on more samples than a step has is longer than a rollout, but its GPUs work: then the whole limit is tripled."""
+    phase_more: Annotated[Seconds, Meta(description="Seconds beyond that before a job that stays in one phase is reported.")] = 20.0
+    """Phases of a second or two vary by more than their length: a slow disk, a library that is loaded late."""
+    slower_share: Annotated[
+        float, Meta(gt=0, le=1000, description="Share of their usual time by which steps must be longer to be reported.")
+    ] = 0.33
+    """Less is within what lengths of answers do over a run; a GPU that is throttled to its base clock costs a third and more."""
+    slower_by: Annotated[Seconds, Meta(description="Seconds by which steps must be longer to be reported.")] = 5.0
+    """Below that nobody would act."""
     spin_power: Annotated[Share, Meta(description="Share of its power limit below which a busy GPU is only waiting.")] = 0.3
     """Waiting kernels draw 70-150 W of 400-700 W (NCCL's issues 968 and 1550, horovod's 3611), about 0.2; computing ones draw over 0.4."""
 

@@ -27,12 +27,14 @@ from cockpit.findings.log_files import many_log_files
 from cockpit.findings.memory import cgroup_limit, near_kill, near_own_kill, oom_kills
 from cockpit.findings.node_addresses import wrong_node_addresses
 from cockpit.findings.nodes import dead_nodes, missing_hosts, silent_agents
+from cockpit.findings.phases import slow_phases
 from cockpit.findings.port_ranges import few_worker_ports, ports_of_connections
 from cockpit.findings.proxies import proxies_of_raylets, proxy_of_shell
 from cockpit.findings.ray_memory import large_parts
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.findings.shared_folders import shared_sessions
 from cockpit.findings.slow_ranks import lagging_gpus
+from cockpit.findings.slower_steps import slower_steps
 from cockpit.findings.socket_paths import long_temp_dirs
 from cockpit.findings.sources import Detector
 from cockpit.findings.stalls import stalled_jobs
@@ -78,6 +80,22 @@ CHECKS: tuple[Check, ...] = (
         watches="clocks far below those of other busy GPUs of the same model",
     ),
     Check("Number of GPUs: Ray and NVML differ", (gpu_counts,), (*NODES, checks.listed_gpus), GPUS),
+    Check(
+        "Jobs that stay in a phase, and ranks behind the others",
+        (slow_phases,),
+        JOBS,
+        HOSTS,
+        watches="a phase that lasts far longer than it ever did in that job, and a rank that all others wait for",
+        at_once=False,
+    ),
+    Check(
+        "Steps that take longer than before",
+        (slower_steps,),
+        JOBS,
+        HOSTS,
+        watches="steps, or one phase of them, that take a third longer than before",
+        at_once=False,
+    ),
     Check("Stalled jobs", (stalled_jobs,), JOBS, HOSTS, watches="GPUs at 0%, or at 100% with idle power, for many minutes", at_once=False),
     Check(
         "Processes of jobs that hang in the kernel (D state)",

@@ -39,8 +39,11 @@ LOOK_KEYS: Mapping[str, tuple[str, ...]] = {
     "job-failed": ("l",),
     "job-hung": ("s", "N", "l"),
     "job-stalled": ("s", "l", "N"),
+    "phase-stuck": ("s", "l", "N"),
+    "rank-behind": ("s", "l", "N"),
     "ray-ended": ("a",),
     "ray-replaced": ("a",),
+    "steps-slower": ("l", "s"),
     "workers-killed-oom": ("m",),
 }
 """By code of a finding: the keys that show its cause. All other findings have `Enter`."""
