@@ -61,10 +61,10 @@ class LogLine(msgspec.Struct, frozen=True):
         return self.writer, self.pid, self.ip, self.rank
 
 
-def read_lines(lines: Iterable[str], first: int = 0) -> Iterator[LogLine]:
+def read_lines(lines: Iterable[str], first: int = 0, most: int = MAX_LINE_CHARS) -> Iterator[LogLine]:
     """The lines of a log, each without escapes and marks. A line that was overwritten with `\\r` is what it was last."""
     for number, raw in enumerate(lines, first):
-        text = _ESCAPES.sub("", raw.rstrip("\r\n ").rpartition("\r")[2][:MAX_LINE_CHARS])
+        text = _ESCAPES.sub("", raw.rstrip("\r\n ").rpartition("\r")[2][:most])
         clock = _CLOCK.search(text, 0, _CLOCK_WITHIN)
         writer, pid, ip, rank, times, logged_at = "", None, None, None, 1, ""
         if (mark := _DATE.match(text)) is not None:
