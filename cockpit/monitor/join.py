@@ -72,6 +72,7 @@ class Join:
             hosts=parts.hosts,
             failures=parts.failures,
             starts=parts.starts,
+            log_steps=parts.log_steps,
             ports=parts.ports,
             allocation=parts.allocation,
             slurm_ids=parts.slurm_ids,

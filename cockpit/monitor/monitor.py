@@ -19,6 +19,7 @@ from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
 from cockpit.monitor.source_readiness import SourceReadiness
 from cockpit.monitor.start_reader import StartReader
+from cockpit.monitor.step_reader import StepReader
 from cockpit.secrets import redact_variable
 from cockpit.sources.kubernetes.api import KubernetesApi
 from cockpit.sources.kubernetes.facts import read_ray_cluster
@@ -52,6 +53,8 @@ ORCHESTRATOR_FIRST_TIMEOUT_S = 2.0
 """How long a single sample waits for Slurm or Kubernetes."""
 FAILURES_TIMEOUT_S = 5.0
 """How long a single sample waits for the logs of failed jobs, and of actors that don't start."""
+STEPS_TIMEOUT_S = 2.0
+"""How long a single sample waits for the logs of running jobs."""
 PORTS_TIMEOUT_S = 2.0
 """How long a single sample waits for who listens on a port that a failed job wanted."""
 
@@ -91,11 +94,13 @@ class ClusterMonitor:
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
         self.failures = FailureReader(self.poller, self.logs, config.limits.job_failed)
         self.starts = StartReader(self.poller, self.logs, self.stack)
+        self.steps = StepReader(self.poller, self.logs)
         self.poller.subscribe(self.choice.on_snapshot)
         self.poller.subscribe(self.selection.on_snapshot)
         if not once:
             self.poller.subscribe(self.failures.on_snapshot)
             self.poller.subscribe(self.starts.on_snapshot)
+            self.poller.subscribe(self.steps.on_snapshot)
             self.poller.subscribe(self.ports.on_snapshot)
         self._is_running = False
         self._started: asyncio.Future[None] | None = None
@@ -132,8 +137,7 @@ class ClusterMonitor:
             await asyncio.gather(self.pool.run(), self.poller.run(), self.choice.run())
         finally:
             self._is_running = False
-            self.failures.close()
-            self.starts.close()
+            self._close_readers()
             self.poller.stop()
 
     def close(self) -> None:
@@ -141,9 +145,13 @@ class ClusterMonitor:
         self._is_running = False
         for end in self.ending:
             end()
+        self._close_readers()
+        self.pool.close()
+
+    def _close_readers(self) -> None:
         self.failures.close()
         self.starts.close()
-        self.pool.close()
+        self.steps.close()
 
     def refresh(self, *, is_awaited: bool = False) -> None:
         """Poll Ray and all hosts again now; `is_awaited`: a person waits for it."""
@@ -276,7 +284,8 @@ async def sample_once(
         monitor.poller.rejoin()  # the pods that Kubernetes lists are hosts to wait for
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
-        await asyncio.gather(monitor.failures.read_once(FAILURES_TIMEOUT_S), monitor.starts.read_once(FAILURES_TIMEOUT_S))
+        readers = (monitor.failures, monitor.starts)
+        await asyncio.gather(*(reader.read_once(FAILURES_TIMEOUT_S) for reader in readers), monitor.steps.read_once(STEPS_TIMEOUT_S))
         monitor.poller.rejoin()
         await monitor.ports.ask_once(PORTS_TIMEOUT_S)
     finally:

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import Activity, Job, Laggard, Phase, PhaseSpan, Process, Snapshot, Step
+from cockpit.model import Activity, Job, Laggard, LogSteps, Phase, PhaseSpan, Process, Snapshot, Step
+from cockpit.phases.log_pace import LogPace
 from cockpit.phases.methods import ENGINE_CLASSES, Method, find_method, framework_of, is_known_sync
 from cockpit.phases.ranks import is_engine, workers_of
 from cockpit.phases.titles import Title, read_title
@@ -25,6 +26,8 @@ MAX_SPANS, MAX_STEPS, MAX_JOBS, MAX_ENDED = 600, 50, 100, 10
 LAGGARD_SHARE: Final = 8
 """At most one in this many workers of a class is called behind; of fewer workers, one."""
 LAGGARD_AFTER_S: Final = 10.0
+LOG_LAG_S: Final = 15.0
+"""Seconds by which a line of the log may be read late."""
 _ORDER: Final[tuple[Phase, ...]] = ("training", "weight sync", "checkpoint", "evaluation", "scoring", "rollout", "loading")
 """Of phases that run at the same time the first one counts: what trains sets the pace, and engines may always generate."""
 
@@ -77,16 +80,19 @@ class ActivityTracker:
         for key in ended:
             self._jobs[key].finish()
         self._jobs = {key: one for key, one in self._jobs.items() if key in listed and key not in ended[:-MAX_ENDED]}
+        logs = {log.job: log for log in snapshot.log_steps}
         for job in running:
-            workers = workers_of(job, snapshot)
-            if workers or job.key in self._jobs:
-                self._jobs.setdefault(job.key, _JobPhases(job)).observe(job, workers, snapshot)
+            workers, log = workers_of(job, snapshot), logs.get(job.key)
+            if workers or log is not None or job.key in self._jobs:
+                one = self._jobs.setdefault(job.key, _JobPhases(job))
+                one.observe(job, workers, snapshot)
+                one.take_log(log)
         all_ = self._jobs.values()
         return replace(
             snapshot,
             activities=tuple(one.activity(snapshot) for one in all_ if not one.has_ended),
             spans=tuple(span for one in all_ for span in one.spans),
-            steps=tuple(step for one in all_ for step in one.steps),
+            steps=tuple(step for one in all_ for step in one.joined_steps),
         )
 
 
@@ -119,6 +125,16 @@ class _JobPhases:
         self._is_from_start = False
         """Whether the job was seen before its first step."""
         self._framework: str | None = None
+        self._pace = LogPace()
+
+    def take_log(self, log: LogSteps | None) -> None:
+        """Take over what its log says about its steps."""
+        self._pace.take(log, self._steps_seen)
+
+    @property
+    def joined_steps(self) -> Sequence[Step]:
+        """The steps by its titles and its log."""
+        return self._pace.join(self.steps, self._steps_seen)
 
     def observe(self, job: Job, workers: Sequence[tuple[Process, Title]], snapshot: Snapshot) -> None:
         """Take over what the workers did since the last snapshot."""
@@ -285,8 +301,8 @@ class _JobPhases:
         """What the job does now. If none of its workers was seen lately, its phase is unknown."""
         span = self.spans[-1] if self.spans else None
         seen = max(self._seen.values(), default=None)
-        is_old = seen is None or snapshot.taken - seen > STALE_AFTER_S
-        return Activity(
+        is_old = span is None or seen is None or snapshot.taken - seen > STALE_AFTER_S
+        now = Activity(
             self.key,
             phase=span.phase if span is not None and not is_old else None,
             also=() if is_old else self._also,
@@ -298,6 +314,29 @@ class _JobPhases:
             steps_seen=self._steps_seen,
             laggards=() if is_old else tuple(self._find_laggards(seen or snapshot.taken)),
         )
+        return self._add_log(now)
+
+    def _add_log(self, now: Activity) -> Activity:
+        """The activity with the numbers of the log, and with its phase where the titles hide it."""
+        pace, log = self._pace, self._pace.log
+        if pace.disagrees:
+            now = replace(now, step=None, step_began=None, steps_disagree=True)
+        if (running := pace.running(self._steps_seen)) is not None:
+            now = replace(now, step=running)
+        if log is None:
+            return now
+        left = None if log.left is None else max(0, log.left - ((running or log.running) - log.running))
+        now = replace(now, framework=now.framework or log.framework, total_steps=log.total, steps_left=left, log=log)
+        if pace.disagrees or not self.steps:
+            last = log.ended[-1] if log.ended else None
+            began = last.ended if last is not None and last.number == log.running - 1 else None
+            now = replace(now, steps_seen=pace.printed_since, step_began=now.step_began or began)
+        is_hidden = now.phase is None or any(row.hides for title in self._running if (row := find_method(title.class_, title.method)))
+        is_hidden = is_hidden or (now.phase == "rollout" and log.phase == "evaluation")
+        is_of_it = now.phase is None or (log.phase_seen or 0.0) >= (now.since or 0.0) - LOG_LAG_S
+        if log.phase is not None and is_hidden and is_of_it:
+            now = replace(now, phase=log.phase, method=None, since=log.phase_seen, is_phase_logged=True)
+        return now
 
     def _find_laggards(self, now: float) -> Iterable[Laggard]:
         """Workers that alone of their class still run a method with a phase, for ten seconds and longer."""
