@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
+from cockpit.model.host import Process
 from cockpit.model.value import Value
 
 Phase = Literal["loading", "rollout", "scoring", "training", "weight sync", "checkpoint", "evaluation", "waiting"]
@@ -88,6 +89,14 @@ class LogSteps(Value, frozen=True):
     """The phase that the log's last line about phases has begun; `None`: there is none, or it has ended."""
     phase_seen: float | None = None
     """When that line was seen first."""
+
+
+class ListedWorkers(Value, frozen=True):
+    """The workers of running jobs on a node without a probe, as Ray's own list has them: it is up to 35 s old when it is read."""
+
+    node: str
+    read: float
+    workers: tuple[Process, ...]
 
 
 class Activity(Value, frozen=True):

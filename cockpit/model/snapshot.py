@@ -7,7 +7,7 @@ from functools import cached_property
 
 import msgspec
 
-from cockpit.model.activity import Activity, LogSteps, PhaseSpan, Step
+from cockpit.model.activity import Activity, ListedWorkers, LogSteps, PhaseSpan, Step
 from cockpit.model.failure import Failure
 from cockpit.model.finding import Finding
 from cockpit.model.host import Fault, Host, Port, Process, Session
@@ -52,6 +52,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Why actors that have a place don't start, as far as their nodes' logs show it. Not recorded; the text is the actors' `why`."""
     log_steps: tuple[LogSteps, ...] = ()
     """What the logs of running jobs say about their steps. Not recorded; the activities have it."""
+    listed_workers: tuple[ListedWorkers, ...] = ()
+    """The workers of running jobs on nodes without a probe, with their titles. Not recorded."""
     ports: tuple[Port, ...] = ()
     """Ports in use that a failed job could not bind, on the hosts that were asked. Not recorded."""
     allocation: Allocation | None = None

@@ -73,6 +73,7 @@ class Join:
             failures=parts.failures,
             starts=parts.starts,
             log_steps=parts.log_steps,
+            listed_workers=parts.listed_workers,
             ports=parts.ports,
             allocation=parts.allocation,
             slurm_ids=parts.slurm_ids,

@@ -20,6 +20,7 @@ from cockpit.monitor.port_questions import PortQuestions
 from cockpit.monitor.source_readiness import SourceReadiness
 from cockpit.monitor.start_reader import StartReader
 from cockpit.monitor.step_reader import StepReader
+from cockpit.monitor.worker_reader import WorkerReader
 from cockpit.secrets import redact_variable
 from cockpit.sources.kubernetes.api import KubernetesApi
 from cockpit.sources.kubernetes.facts import read_ray_cluster
@@ -95,12 +96,14 @@ class ClusterMonitor:
         self.failures = FailureReader(self.poller, self.logs, config.limits.job_failed)
         self.starts = StartReader(self.poller, self.logs, self.stack)
         self.steps = StepReader(self.poller, self.logs)
+        self.workers = WorkerReader(self.poller, lambda node: self.choice.followed_ray().node_processes(node))
         self.poller.subscribe(self.choice.on_snapshot)
         self.poller.subscribe(self.selection.on_snapshot)
         if not once:
             self.poller.subscribe(self.failures.on_snapshot)
             self.poller.subscribe(self.starts.on_snapshot)
             self.poller.subscribe(self.steps.on_snapshot)
+            self.poller.subscribe(self.workers.on_snapshot)
             self.poller.subscribe(self.ports.on_snapshot)
         self._is_running = False
         self._started: asyncio.Future[None] | None = None
@@ -152,6 +155,7 @@ class ClusterMonitor:
         self.failures.close()
         self.starts.close()
         self.steps.close()
+        self.workers.close()
 
     def refresh(self, *, is_awaited: bool = False) -> None:
         """Poll Ray and all hosts again now; `is_awaited`: a person waits for it."""

@@ -13,7 +13,21 @@ from msgspec.structs import replace
 
 from cockpit.config.thresholds import THREAD_MIN_NODES
 from cockpit.findings import DETECTORS, FindingTracker, Limits
-from cockpit.model import Allocation, Cause, Cluster, Failure, Fault, Host, LogSteps, OtherRay, Port, RayCluster, Snapshot, StartTrouble
+from cockpit.model import (
+    Allocation,
+    Cause,
+    Cluster,
+    Failure,
+    Fault,
+    Host,
+    ListedWorkers,
+    LogSteps,
+    OtherRay,
+    Port,
+    RayCluster,
+    Snapshot,
+    StartTrouble,
+)
 from cockpit.monitor.join import Join
 from cockpit.monitor.source_answers import Parts
 from cockpit.phases import ActivityTracker
@@ -255,6 +269,11 @@ class Poller:
         """Set what the logs of running jobs say about their steps."""
         if steps != self.parts.log_steps:
             self._set(replace(self.parts, log_steps=steps))
+
+    def set_listed_workers(self, workers: tuple[ListedWorkers, ...]) -> None:
+        """Set the workers of running jobs on nodes without a probe."""
+        if workers != self.parts.listed_workers:
+            self._set(replace(self.parts, listed_workers=workers))
 
     def report_fault(self, source: str, text: str, host: str | None = None, cause: Cause | None = None) -> None:
         """Note that a source fails; its last facts stay, and so does the time of its first failure."""

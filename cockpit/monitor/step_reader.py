@@ -21,8 +21,9 @@ MAX_STEP_JOBS: Final = 8
 """Jobs whose logs are read; the newest first."""
 EVERY_S, SELDOM_S = 15.0, 60.0
 """Seconds between two reads of a log: a quarter of its last step, within these bounds."""
-MAX_MISSES: Final = 3
-"""Reads without a step, each after a pause twice as long as the one before."""
+MISSES: Final = 2
+"""Reads without a step after which each pause is twice as long as the one before, up to `LONGEST_S`."""
+LONGEST_S: Final = 120.0
 RAY_EVERY_S: Final = 30.0
 """Seconds between two reads through Ray, of all jobs together: its dashboard is asked by others too."""
 READ_TIMEOUT_S: Final = 10.0
@@ -131,7 +132,7 @@ class StepReader:
         if found is None:
             # Lines of a step may have been followed by hundreds of others; what was known stays for a while.
             log.misses += 1
-            log.due = now + min(EVERY_S * 2 ** min(log.misses, MAX_MISSES), 2 * SELDOM_S)
+            log.due = now + min(EVERY_S * 2 ** min(max(0, log.misses - MISSES), 10), LONGEST_S)
             return
         before, log.misses = log.steps, 0
         is_new_growth = wrote is not None and (before is None or wrote > before.read)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from cockpit.model import Job, Phase, Process, Snapshot
@@ -19,9 +21,22 @@ class Rank(msgspec.Struct, frozen=True):
 
 
 def workers_of(job: Job, snapshot: Snapshot) -> list[tuple[Process, Title]]:
-    """The living Ray workers of a job, with their titles."""
+    """The living Ray workers of a job that probes see, with their titles."""
+    return _with_titles(snapshot.index.processes_by_job.get(job.job or job.id, ()), snapshot)
+
+
+def listed_workers_of(job: Job, snapshot: Snapshot) -> tuple[float, list[tuple[Process, Title]]]:
+    """The workers of a job on a node without a probe, and when Ray's list of them was read last."""
+    lists = [listed for listed in snapshot.listed_workers if job.job and any(worker.job == job.job for worker in listed.workers)]
+    if not lists:
+        return 0.0, []
+    newest = max(lists, key=lambda listed: listed.read)
+    return newest.read, _with_titles((worker for worker in newest.workers if worker.job == job.job), snapshot)
+
+
+def _with_titles(processes: Iterable[Process], snapshot: Snapshot) -> list[tuple[Process, Title]]:
     found: list[tuple[Process, Title]] = []
-    for process in snapshot.index.processes_by_job.get(job.job or job.id, ()):
+    for process in processes:
         if process.kind != "worker" or process.command is None or process.state in ("Z", "X"):
             continue
         actor = snapshot.index.actors.get(process.actor or "")
@@ -34,9 +49,12 @@ def workers_of(job: Job, snapshot: Snapshot) -> list[tuple[Process, Title]]:
 
 
 def ranks_of(job: Job, snapshot: Snapshot) -> list[Rank]:
-    """The workers of a job, by class, then by machine and GPU; idle workers of tasks are left out."""
+    """The workers of a job, by class, then by machine and GPU; idle workers of tasks are left out.
+
+    If no probe sees any, those of one node, as Ray listed them a while ago.
+    """
     ranks: list[Rank] = []
-    for process, title in workers_of(job, snapshot):
+    for process, title in workers_of(job, snapshot) or listed_workers_of(job, snapshot)[1]:
         if title.class_ or title.method:
             row = find_method(title.class_, title.method) if title.method else None
             ranks.append(Rank(process, title, row.phase if row else None))
