@@ -1,4 +1,4 @@
-"""Reads, in the background, Ray's own list of a node's workers for their titles, where a running job has a node without a probe."""
+"""Reads, in the background, Ray's own list of a node's workers for their titles, where no probe sees what a running job does."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import ListedWorkers, Process, Snapshot
 from cockpit.monitor.poller import Poller
+from cockpit.phases.methods import shows_phases
 from cockpit.phases.titles import read_title
 from cockpit.sources.source import SourceError, wait_within
 
@@ -27,7 +28,7 @@ ReadWorkers = Callable[[str], Awaitable[tuple[Process, ...]]]
 
 
 class WorkerReader:
-    """Asks for one node at a time; a list that was read stays until it is read again."""
+    """Asks for one node at a time. A list that was read stays until it is read again."""
 
     def __init__(self, poller: Poller, read: ReadWorkers) -> None:
         self._poller, self._read = poller, read
@@ -60,18 +61,22 @@ class WorkerReader:
             self._reading.cancel()
 
     def _find_nodes(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Of each running job without workers that a probe sees: the node with most of its workers."""
+        """Of each running job whose phase no probed worker shows: the node with most of the workers that may show it."""
         facts = self._poller.parts.nodes
         running = {job.job for job in snapshot.jobs or () if job.running and job.job}
-        workers = [worker for worker in (facts.workers if facts else ()) if not worker.driver]
+        workers = [worker for worker in (facts.workers if facts else ()) if not worker.driver and worker.actor]
         sizes = Counter(worker.node for worker in workers)
         probed = {node for node in sizes if _has_probe(node, snapshot)}
-        seen = {worker.job for worker in workers if worker.node in probed}
+        seen: set[str | None] = set()
         counts: dict[str, Counter[str]] = {}
-        for worker in workers:
-            if worker.job in running - seen and worker.actor and sizes[worker.node] <= MAX_WORKERS:
-                counts.setdefault(worker.job or "", Counter())[worker.node] += 1
-        largest = sorted(counts.values(), key=lambda count: -max(count.values()))
+        for worker in (each for each in workers if each.job in running):
+            actor = snapshot.index.actors.get(worker.actor or "")
+            is_telling = actor is not None and shows_phases(actor.class_)
+            if worker.node in probed:
+                seen |= {worker.job} if is_telling else set()
+            elif sizes[worker.node] <= MAX_WORKERS and not (actor is not None and actor.internal):
+                counts.setdefault(worker.job or "", Counter())[worker.node] += 1000 if is_telling else 1
+        largest = sorted((count for job, count in counts.items() if job not in seen), key=lambda count: -max(count.values()))
         return tuple(dict.fromkeys(max(sorted(count), key=lambda node: count[node]) for count in largest))[:MAX_NODES]
 
     async def _ask(self, node: str) -> None:

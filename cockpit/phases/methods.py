@@ -207,3 +207,10 @@ def is_known_sync(class_: str) -> bool:
     """Whether a class is known to run one call at a time, so that an idle title means that it is idle."""
     rows = [row for row in METHODS if class_ and any(fnmatchcase(class_, name) for name in row.classes.split())]
     return bool(rows) and class_ not in ENGINE_CLASSES and not any(row.kind in ("overlapping", "whole") for row in rows)
+
+
+@lru_cache(maxsize=1024)
+def shows_phases(class_: str) -> bool:
+    """Whether titles of a class tell the phase of a job: not those of trainers that run one method for the whole job, nor of helpers."""
+    rows = (row for row in METHODS if row.kind == "work" and row.phase is not None)
+    return bool(class_) and any(fnmatchcase(class_, name) for row in rows for name in row.classes.split())

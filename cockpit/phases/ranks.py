@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from cockpit.model import Job, Phase, Process, Snapshot
-from cockpit.phases.methods import ENGINE_TITLES, find_method
+from cockpit.phases.methods import ENGINE_TITLES, find_method, shows_phases
 from cockpit.phases.titles import Title, read_title
 
 
@@ -25,13 +25,19 @@ def workers_of(job: Job, snapshot: Snapshot) -> list[tuple[Process, Title]]:
     return _with_titles(snapshot.index.processes_by_job.get(job.job or job.id, ()), snapshot)
 
 
-def listed_workers_of(job: Job, snapshot: Snapshot) -> tuple[float, list[tuple[Process, Title]]]:
-    """The workers of a job on a node without a probe, and when Ray's list of them was read last."""
-    lists = [listed for listed in snapshot.listed_workers if job.job and any(worker.job == job.job for worker in listed.workers)]
+def watched_workers(job: Job, snapshot: Snapshot) -> tuple[list[tuple[Process, Title]], float | None]:
+    """The workers of a job that show what it does, and when Ray's list of them was read; `None`: probes see them.
+
+    A probe may see only the trainer, on the head, that runs one method for the whole job. Then those of one other node count too.
+    """
+    workers = workers_of(job, snapshot)
+    if any(shows_phases(title.class_) for _, title in workers) or not job.job:
+        return workers, None
+    lists = [listed for listed in snapshot.listed_workers if any(worker.job == job.job for worker in listed.workers)]
     if not lists:
-        return 0.0, []
+        return workers, None
     newest = max(lists, key=lambda listed: listed.read)
-    return newest.read, _with_titles((worker for worker in newest.workers if worker.job == job.job), snapshot)
+    return [*workers, *_with_titles((worker for worker in newest.workers if worker.job == job.job), snapshot)], newest.read
 
 
 def _with_titles(processes: Iterable[Process], snapshot: Snapshot) -> list[tuple[Process, Title]]:
@@ -51,10 +57,10 @@ def _with_titles(processes: Iterable[Process], snapshot: Snapshot) -> list[tuple
 def ranks_of(job: Job, snapshot: Snapshot) -> list[Rank]:
     """The workers of a job, by class, then by machine and GPU; idle workers of tasks are left out.
 
-    If no probe sees any, those of one node, as Ray listed them a while ago.
+    Where no probe sees them, those of one node, as Ray listed them a while ago.
     """
     ranks: list[Rank] = []
-    for process, title in workers_of(job, snapshot) or listed_workers_of(job, snapshot)[1]:
+    for process, title in watched_workers(job, snapshot)[0]:
         if title.class_ or title.method:
             row = find_method(title.class_, title.method) if title.method else None
             ranks.append(Rank(process, title, row.phase if row else None))

@@ -12,7 +12,7 @@ from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Activity, Job, Laggard, LogSteps, Phase, PhaseSpan, Process, Snapshot, Step
 from cockpit.phases.log_pace import LogPace
 from cockpit.phases.methods import ENGINE_CLASSES, Method, find_method, framework_of, is_known_sync
-from cockpit.phases.ranks import is_engine, listed_workers_of, workers_of
+from cockpit.phases.ranks import is_engine, watched_workers
 from cockpit.phases.titles import Title, read_title
 
 GAP_S: Final = 2.0
@@ -84,12 +84,11 @@ class ActivityTracker:
         self._jobs = {key: one for key, one in self._jobs.items() if key in listed and key not in ended[:-MAX_ENDED]}
         logs = {log.job: log for log in snapshot.log_steps}
         for job in running:
-            workers, log = workers_of(job, snapshot), logs.get(job.key)
-            read, of_list = listed_workers_of(job, snapshot) if not workers else (0.0, [])
-            if workers or of_list or log is not None or job.key in self._jobs:
+            (workers, read), log = watched_workers(job, snapshot), logs.get(job.key)
+            if workers or log is not None or job.key in self._jobs:
                 one = self._jobs.setdefault(job.key, _JobPhases(job))
-                if of_list:
-                    one.observe_list(job, of_list, read, snapshot)
+                if read is not None:
+                    one.observe_list(job, workers, read, snapshot)
                 else:
                     one.observe(job, workers, snapshot)
                 one.take_log(log)

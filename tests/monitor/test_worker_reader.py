@@ -12,7 +12,7 @@ from cockpit.monitor.source_answers import Parts
 from cockpit.monitor.worker_reader import ASK_EVERY_S, MAX_NODES, MAX_WORKERS, NODE_EVERY_S, WorkerReader
 from cockpit.sources.ray.client import NodeFacts
 from cockpit.sources.source import SourceError
-from tests.world import NOW, node, process, snapshot
+from tests.world import NOW, actor, node, process, snapshot
 
 
 def job(number: int = 2, **more: Any) -> Job:
@@ -45,6 +45,8 @@ class World:
         self.poller, self.asked = Poller(), []
         self.placed, self.jobs, self.probed = placed, jobs, probed
         self.session, self.error = "session_a", None
+        self.classes: dict[str, str] = {}
+        """Of the actors on a node, by its number."""
         self.reader = WorkerReader(self.poller, self._read)  # type: ignore[arg-type]  # all that it uses of it
 
     async def _read(self, node_id: str) -> tuple[Process, ...]:
@@ -64,14 +66,13 @@ class World:
         hosts = {name: Host(name, (), self.poller.now, processes=(), nodes=(node(int(name[4:])).id or "",)) for name in names}
         nodes = tuple(node(number, probed=number in self.probed) for number in range(1, 9))
         self.poller.parts = Parts(nodes=NodeFacts(nodes, tuple(self.placed), ()))
-        self.poller.snapshot = snapshot(
-            taken=self.poller.now,
-            cluster=Cluster("http://h", "2.60.0", self.session),
-            jobs=self.jobs,
-            nodes=nodes,
-            hosts=hosts,
-            processes=(),
-        )
+        classes = ((worker, self.classes.get((worker.actor or "")[:2], "Actor")) for worker in self.placed)
+        facts: dict[str, Any] = {
+            "taken": self.poller.now,
+            "cluster": Cluster("http://h", "2.60.0", self.session),
+            "actors": tuple(actor(0, id=worker.actor, class_=name) for worker, name in classes),
+        }
+        self.poller.snapshot = snapshot(**facts, jobs=self.jobs, nodes=nodes, hosts=hosts, processes=())
         self.reader.on_snapshot(self.poller.snapshot)
         if self.reader._reading is not None:
             await asyncio.wait([self.reader._reading], timeout=10)
@@ -87,8 +88,16 @@ async def test_of_a_running_job_the_node_with_most_of_its_workers_is_read():
 
 async def test_a_job_with_workers_that_a_probe_sees_needs_no_list():
     world = World(*workers(1), *workers(2), probed=(1,))
+    world.classes = {"01": "WorkerDict", "02": "WorkerDict"}
     await world.pass_time()
     assert world.asked == []
+
+
+async def test_a_trainer_on_a_probed_head_does_not_show_what_the_job_does():
+    world = World(*workers(1, 1), *workers(2, 9), *workers(3, 4), probed=(1,))
+    world.classes = {"01": "TaskRunner", "02": "Reward", "03": "WorkerDict"}
+    await world.pass_time()
+    assert world.asked == [(0.0, "3")], "more workers are on node 2, but those of node 3 show the phase"
 
 
 async def test_nodes_without_workers_of_running_jobs_are_not_read():

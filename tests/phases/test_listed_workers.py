@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cockpit.model import Activity, ListedWorkers, Snapshot
+from cockpit.model import Activity, ListedWorkers, Process, Snapshot
 from cockpit.phases import ActivityTracker, ranks_of
 from cockpit.phases.tracker import LISTED_STALE_S
 from tests.phases.course import JOB
@@ -17,6 +17,7 @@ class Listed:
     def __init__(self) -> None:
         self.tracker = ActivityTracker()
         self.lists: tuple[ListedWorkers, ...] = ()
+        self.processes: tuple[Process, ...] = ()
         self.last = Snapshot()
 
     def see(self, after: float, method: str | None = None) -> Activity:
@@ -25,7 +26,7 @@ class Listed:
             title = f"ray::WorkerDict.{method}" if method else "ray::WorkerDict"
             found = tuple(process(100 + each, kind="worker", job=JOB.job, command=title, node=NODE) for each in range(2))
             self.lists = (ListedWorkers(NODE, NOW + after, found),)
-        facts = {"jobs": (JOB,), "processes": (), "actors": (), "hosts": {}}
+        facts = {"jobs": (JOB,), "processes": self.processes, "actors": (), "hosts": {}}
         self.last = self.tracker.add_activities(snapshot(**{**facts, "taken": NOW + after, "listed_workers": self.lists}))
         return self.last.activities[0]
 
@@ -78,3 +79,12 @@ def test_a_probe_that_comes_later_counts_alone():
     facts = {"jobs": (JOB,), "processes": (worker,), "actors": (), "hosts": {}}
     seen = listed.tracker.add_activities(snapshot(**{**facts, "taken": NOW + 4, "listed_workers": listed.lists}))
     assert seen.activities[0].phase == "rollout"
+
+
+def test_a_probe_that_sees_only_the_trainer_leaves_the_phase_to_the_list():
+    listed = Listed()
+    runner = process(50, host="node1", kind="worker", job=JOB.job, command="ray::TaskRunner.run")
+    listed.processes = (runner,)
+    assert listed.see(0).phase is None
+    assert listed.see(2, "actor_rollout_update_actor").phase == "training"
+    assert {rank.title.class_ for rank in ranks_of(JOB, listed.last)} == {"TaskRunner", "WorkerDict"}
