@@ -64,7 +64,8 @@ class StepReader:
             self._reading, self._session, self._ray_due = None, None, 0.0
             self._jobs.clear()
         self._session = session or self._session
-        jobs = [job for job in snapshot.jobs or () if job.running and job.submission and job.driver_node]
+        nodes = snapshot.index.nodes
+        jobs = [job for job in snapshot.jobs or () if job.running and job.submission and job.driver_node in nodes]
         self._running = sorted(jobs, key=lambda job: -(job.started or 0.0))[:MAX_STEP_JOBS]
         self._jobs = {job.key: self._jobs.get(job.key) or _JobLog() for job in self._running}
         now = self._poller.clock()

@@ -17,7 +17,7 @@ from cockpit.sources.source import SourceError, wait_within
 
 ASK_EVERY_S: Final = 15.0
 """Seconds between two requests, of all nodes together."""
-NODE_EVERY_S: Final = 30.0
+NODE_EVERY_S: Final = 45.0
 """Seconds between two requests for one node: Ray's list changes every 15 s."""
 MAX_NODES: Final = 3
 """Of each job one node is read, that with most of its workers: they mostly do the same. At most so many are read in turn."""

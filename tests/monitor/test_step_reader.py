@@ -189,7 +189,7 @@ async def test_at_most_eight_jobs_are_read_the_newest_first():
     assert sorted(world.numbers) == sorted(f"job:job{number}" for number in range(MAX_STEP_JOBS))
 
 
-@pytest.mark.parametrize("other", [job(status="SUCCEEDED"), job(submission=None), job(driver_node=None)])
+@pytest.mark.parametrize("other", [job(status="SUCCEEDED"), job(submission=None), job(driver_node=None), job(driver_node="unknown")])
 async def test_jobs_that_have_ended_or_have_no_log_are_not_read(other):
     world = World(other)
     world.put("ppo", STEP.format(12, 40))
