@@ -82,7 +82,7 @@ def launcher_marks(lines: Sequence[str]) -> dict[str, int | None]:
 def read_lines(
     lines: Iterable[str], first: int = 0, marks: Mapping[str, int | None] | None = None, most: int = MAX_LINE_CHARS
 ) -> Iterator[LogLine]:
-    """The lines of a log, each without escapes and marks. A line that was overwritten with `\r` is what it was last."""
+    """The lines of a log, each without escapes and marks. A line that was overwritten with `\\r` is what it was last."""
     launcher = re.compile("|".join(re.escape(mark.rstrip()) + " ?" * mark.endswith(" ") for mark in marks)) if marks else None
     for number, raw in enumerate(lines, first):
         text = _ESCAPES.sub("", raw.rstrip("\r\n ").rpartition("\r")[2][:most])
