@@ -82,7 +82,7 @@ class LogSteps(Value, frozen=True):
     left: int | None = None
     """How many of them have not ended, with the running one."""
     ended: tuple[Step, ...] = ()
-    """The last steps whose duration the log prints, in order."""
+    """The last steps whose duration the log prints, in order. Empty in an activity: `Snapshot.steps` has them."""
     parts: tuple[tuple[Phase, float], ...] = ()
     """Seconds of each phase of the last step, as the log prints them."""
     phase: Phase | None = None

@@ -43,17 +43,19 @@ class WorkerReader:
         session = snapshot.cluster.session
         if session is not None and self._session is not None and session != self._session:
             self.close()
-            self._reading, self._lists = None, {}
+            self._reading, self._lists, self._ask_at = None, {}, 0.0
         self._session = session or self._session
-        nodes = self._find_nodes(snapshot)
-        self._lists = {node: listed for node, listed in self._lists.items() if node in nodes}
-        self._due = {node: self._due.get(node, 0.0) for node in nodes}
-        self._poller.set_listed_workers(tuple(self._lists.values()))
         now = self._poller.clock()
-        node = min(self._due, key=lambda each: self._due[each], default=None)
-        if node is not None and self._due[node] <= now >= self._ask_at and (self._reading is None or self._reading.done()):
-            self._ask_at, self._due[node] = now + ASK_EVERY_S, now + NODE_EVERY_S
-            self._reading = asyncio.ensure_future(self._ask(node))
+        if now >= self._ask_at and (self._reading is None or self._reading.done()):
+            self._ask_at = now + ASK_EVERY_S
+            nodes = self._find_nodes(snapshot)  # of a large cluster that looks at thousands of workers
+            self._lists = {node: listed for node, listed in self._lists.items() if node in nodes}
+            self._due = {node: self._due.get(node, 0.0) for node in nodes}
+            node = min(self._due, key=lambda each: self._due[each], default=None)
+            if node is not None and self._due[node] <= now:
+                self._due[node] = now + NODE_EVERY_S
+                self._reading = asyncio.ensure_future(self._ask(node))
+        self._poller.set_listed_workers(tuple(self._lists.values()))
 
     def close(self) -> None:
         """Stop reading."""

@@ -357,7 +357,7 @@ class _JobPhases:
         if log is None:
             return now
         left = None if log.left is None else max(0, log.left - ((running or log.running) - log.running))
-        now = replace(now, framework=now.framework or log.framework, total_steps=log.total, steps_left=left, log=log)
+        now = replace(now, framework=now.framework or log.framework, total_steps=log.total, steps_left=left, log=replace(log, ended=()))
         if pace.disagrees or not self.steps:
             last = log.ended[-1] if log.ended else None
             began = last.ended if last is not None and last.number == log.running - 1 else None

@@ -107,11 +107,11 @@ async def test_nodes_without_workers_of_running_jobs_are_not_read():
         assert world.asked == []
 
 
-async def test_each_node_is_read_every_half_minute_and_ray_is_asked_four_times_a_minute():
+async def test_each_node_is_read_every_45_seconds_and_ray_is_asked_four_times_a_minute():
     world = World(*workers(2))
     for _ in range(120):
         await world.pass_time(1.0)
-    assert [moment for moment, _ in world.asked] == [1.0 + NODE_EVERY_S * number for number in range(4)]
+    assert [moment for moment, _ in world.asked] == [1.0 + NODE_EVERY_S * number for number in range(3)]
     world = World(*(worker for number in range(2, 8) for worker in workers(number, of=number)), jobs=tuple(map(job, range(2, 8))))
     for _ in range(120):
         await world.pass_time(1.0)
@@ -139,7 +139,7 @@ async def test_what_no_longer_matters_is_forgotten():
     world = World(*workers(2))
     await world.pass_time()
     world.jobs = ()
-    await world.pass_time(1.0)
+    await world.pass_time(ASK_EVERY_S)
     assert world.poller.listed == ()
 
 
