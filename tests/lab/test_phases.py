@@ -197,7 +197,8 @@ def _wait_until_told(cluster: Cluster, watcher: Watcher, kinds: Mapping[str, str
         for job, kind in kinds.items():
             if job not in begun:
                 lines = (cluster.head.tmp / f"{job}.truth").read_text().splitlines()
-                begun.update({job: json.loads(line) for line in lines if '"hang"' in line})
+                if (line := next((line for line in lines if '"hang"' in line), None)) is not None:
+                    begun[job] = json.loads(line)
             if job in told or job not in begun:
                 continue
             hang, after = begun[job], time.time() - begun[job]["at"]
