@@ -21,6 +21,8 @@ MAX_STEP_JOBS: Final = 8
 """Jobs whose logs are read; the newest first."""
 EVERY_S, SELDOM_S = 15.0, 60.0
 """Seconds between two reads of a log: a quarter of its last step, within these bounds."""
+JOBS_AT_FULL_PACE: Final = 2
+"""With more jobs each is read less often: a probe takes a tenth of a second of CPU for it."""
 MISSES: Final = 2
 """Reads without a step after which each pause is twice as long as the one before, up to `LONGEST_S`."""
 LONGEST_S: Final = 120.0
@@ -142,7 +144,8 @@ class StepReader:
         log.steps = log_steps(found, job.key, now, written, before, is_old_phase=is_old_phase)
         log.found = found
         last = log.steps.ended[-1].seconds if log.steps.ended else 0.0
-        log.due = now + (EVERY_S if found.phase is not None else min(max(EVERY_S, last / 4), SELDOM_S))
+        pause = EVERY_S if found.phase is not None else min(max(EVERY_S, last / 4), SELDOM_S)
+        log.due = now + pause * max(1.0, len(self._jobs) / JOBS_AT_FULL_PACE)
 
 
 def _growth(job: Job, snapshot: Snapshot) -> tuple[float | None, bool]:

@@ -159,6 +159,15 @@ async def test_a_log_is_read_every_15_seconds_at_most_and_less_often_if_steps_ar
         assert len(world.probes.asked) == 2
 
 
+async def test_of_many_jobs_each_is_read_less_often():
+    world = World(*(job(f"job{number}") for number in range(8)), probed=True)
+    world.put("any", STEP.format(12, 20))
+    for second in range(120):
+        world.wrote = {f"job{number}": NOW + second for number in range(8)}
+        await world.pass_time(1.0)
+    assert len(world.probes.asked) == 8 * 2
+
+
 async def test_a_log_without_steps_is_read_ever_less_often():
     world = World(job(), probed=True)
     world.put("ppo", "Epoch 5")
