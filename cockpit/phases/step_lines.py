@@ -177,7 +177,8 @@ ARGUMENTS: Final = (
 )
 """By framework: the argument of its command that is the exact number of steps."""
 _LIKE_VERL: Final = ("veRL", "EasyR1", "rLLM")
-"""Their classes have the same names, so the titles don't tell them apart."""
+_ALIKE: Final = (_LIKE_VERL, ("OpenRLHF", "open-instruct"))
+"""Some of their classes have the same names, so the titles don't tell them apart."""
 
 
 class LoggedStep(msgspec.Struct):
@@ -321,7 +322,7 @@ def find_steps(lines: Iterable[str], framework: str | None = None, entrypoint: s
     If a line of another framework comes later, only lines from there on count.
     """
     known = {form.framework for form in FORMS}
-    family = _LIKE_VERL if framework in _LIKE_VERL else (framework,) if framework in known else None
+    family = next((names for names in _ALIKE if framework in names), (framework,) if framework in known else None)
     forms = [form for form in FORMS if family is None or form.framework in family]
     phase_forms = [form for form in PHASE_FORMS if family is None or form.framework in family]
     finder = _Finder()

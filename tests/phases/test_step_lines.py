@@ -187,6 +187,10 @@ def test_open_instruct():
     assert parts(steps) == {"training": 20.1}
 
 
+def test_open_instructs_engine_has_the_name_of_openrlhfs():
+    assert found("Running training step 4: 100%|█| 8/8 [00:20<00:00]", framework="OpenRLHF").running == 4
+
+
 def test_areal_by_the_times_of_its_lines():
     line = "20261128-{} StatsLogger INFO: Epoch 1/10 Step {}/468 Train step {}/4680 done."
     steps = found(
