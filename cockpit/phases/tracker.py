@@ -167,7 +167,8 @@ class _JobPhases:
         self._titles = {process.key: title for process, title in workers}
         self._running = Counter(self._titles.values())
         self._since = dict.fromkeys(self._titles, read)
-        self._step_began, self._is_from_start, self._has_trained = None, False, False
+        self._gap_since = self._step_began = None
+        self._is_from_start = self._has_trained = False
         self._framework = self._framework or next((name for _, title in workers if (name := framework_of(title.class_))), None)
         reading = self._read(read, _Evidence(job, snapshot))
         was_idle, self._is_list_idle = self._is_list_idle, reading.is_gap
