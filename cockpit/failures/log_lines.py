@@ -79,11 +79,13 @@ def launcher_marks(lines: Sequence[str]) -> dict[str, int | None]:
     return {mark: int(rank) if rank else None for mark, rank in list(marks.items())[:MAX_MARKS] if mark in frames}
 
 
-def read_lines(lines: Iterable[str], first: int = 0, marks: Mapping[str, int | None] | None = None) -> Iterator[LogLine]:
-    """The lines of a log, each without escapes and marks. A line that was overwritten with `\r` is what it was last."""
+def read_lines(
+    lines: Iterable[str], first: int = 0, marks: Mapping[str, int | None] | None = None, most: int = MAX_LINE_CHARS
+) -> Iterator[LogLine]:
+    """The lines of a log, each without escapes and marks. A line that was overwritten with `\\r` is what it was last."""
     launcher = re.compile("|".join(re.escape(mark.rstrip()) + " ?" * mark.endswith(" ") for mark in marks)) if marks else None
     for number, raw in enumerate(lines, first):
-        text = _ESCAPES.sub("", raw.rstrip("\r\n ").rpartition("\r")[2][:MAX_LINE_CHARS])
+        text = _ESCAPES.sub("", raw.rstrip("\r\n ").rpartition("\r")[2][:most])
         clock = _CLOCK.search(text, 0, _CLOCK_WITHIN)
         writer, pid, ip, rank, times, logged_at = "", None, None, None, 1, ""
         if marks and launcher is not None and (mark := launcher.match(text)) is not None:

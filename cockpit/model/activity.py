@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
+from cockpit.model.host import Process
 from cockpit.model.value import Value
 
 Phase = Literal["loading", "rollout", "scoring", "training", "weight sync", "checkpoint", "evaluation", "waiting"]
@@ -65,6 +66,39 @@ class Laggard(Value, frozen=True):
     """The number of the other workers of its class."""
 
 
+class LogSteps(Value, frozen=True):
+    """What the end of a running job's log says about its steps."""
+
+    job: str
+    """The key of the job."""
+    read: float
+    """When it was read."""
+    framework: str
+    """Whose form the lines have."""
+    running: int
+    """The number of the running step, as the log counts. The log lags by up to `read`'s age, and by its own delay."""
+    total: int | None = None
+    """How many steps there will be."""
+    left: int | None = None
+    """How many of them have not ended, with the running one."""
+    ended: tuple[Step, ...] = ()
+    """The last steps whose duration the log prints, in order. Empty in an activity: `Snapshot.steps` has them."""
+    parts: tuple[tuple[Phase, float], ...] = ()
+    """Seconds of each phase of the last step, as the log prints them."""
+    phase: Phase | None = None
+    """The phase that the log's last line about phases has begun; `None`: there is none, or it has ended."""
+    phase_seen: float | None = None
+    """When that line was seen first."""
+
+
+class ListedWorkers(Value, frozen=True):
+    """The workers of running jobs on a node without a probe, as Ray's own list has them: it is up to 35 s old when it is read."""
+
+    node: str
+    read: float
+    workers: tuple[Process, ...]
+
+
 class Activity(Value, frozen=True):
     """What a running job does now."""
 
@@ -88,6 +122,14 @@ class Activity(Value, frozen=True):
     """Steps that have ended since cockpit sees the job."""
     total_steps: int | None = None
     """How many steps there will be, as the log says."""
+    steps_left: int | None = None
+    """How many of them have not ended, with the running one."""
+    log: LogSteps | None = None
+    """What its log says about its steps; `None`: it prints none that is known, or could not be read for a while."""
+    steps_disagree: bool = False
+    """The titles of the workers end steps in another pace than the log, so that only the log's count is given."""
+    is_phase_logged: bool = False
+    """`phase` is from the log, because the titles can't say it."""
     laggards: tuple[Laggard, ...] = ()
 
     @property

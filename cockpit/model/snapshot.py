@@ -7,7 +7,7 @@ from functools import cached_property
 
 import msgspec
 
-from cockpit.model.activity import Activity, PhaseSpan, Step
+from cockpit.model.activity import Activity, ListedWorkers, LogSteps, PhaseSpan, Step
 from cockpit.model.engine import Engine
 from cockpit.model.failure import Failure
 from cockpit.model.finding import Finding
@@ -54,6 +54,10 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The steps that have ended, of the same jobs: at most the last 50 of each."""
     starts: tuple[StartTrouble, ...] = ()
     """Why actors that have a place don't start, as far as their nodes' logs show it. Not recorded; the text is the actors' `why`."""
+    log_steps: tuple[LogSteps, ...] = ()
+    """What the logs of running jobs say about their steps. Not recorded; the activities have it."""
+    listed_workers: tuple[ListedWorkers, ...] = ()
+    """The workers of running jobs on nodes without a probe, with their titles. Not recorded."""
     ports: tuple[Port, ...] = ()
     """Ports in use that a failed job could not bind, on the hosts that were asked. Not recorded."""
     nccl: tuple[NcclReport, ...] = ()

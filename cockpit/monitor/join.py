@@ -73,6 +73,8 @@ class Join:
             engines=parts.engines,
             failures=parts.failures,
             starts=parts.starts,
+            log_steps=parts.log_steps,
+            listed_workers=parts.listed_workers,
             ports=parts.ports,
             nccl=parts.nccl,
             allocation=parts.allocation,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -15,6 +15,8 @@ from cockpit.sources.ray.log_names import node_of, part_logs
 from cockpit.sources.ray.logs import LineDecoder
 from cockpit.sources.source import SourceError
 
+Way = Literal["any", "ray", "probe"]
+"""By whom a file is read; `any`: by Ray, and if it can't be asked by a probe."""
 IsOver = Callable[[], Awaitable[bool]]
 MAX_END_BYTES: Final = 8 << 20
 MAX_RAYLETS: Final = 16
@@ -65,13 +67,17 @@ class LogFolder:
                 raise _both(error, why) from None
             return convert_answer(answer, "names", tuple[str, ...], place.host)
 
-    async def read_end(self, name: str, lines: int, most_bytes: int = MAX_END_BYTES) -> list[str]:
+    async def read_end(self, name: str, lines: int, most_bytes: int = MAX_END_BYTES, way: Way = "any") -> list[str]:
         """The last `lines` of a file as it is now, as far as they are in its last `most_bytes`."""
-        try:
-            return await (await self._files()).read_end(self._node or "", name, lines, most_bytes)
-        except SourceError as error:
-            self._other_way(error)
-            why = error
+        why: SourceError = NoRayError(f"no probe can read the logs of {self.title}")
+        if way != "probe":
+            try:
+                return await (await self._files()).read_end(self._node or "", name, lines, most_bytes)
+            except SourceError as error:
+                if way == "ray":
+                    raise
+                why = error
+        self._other_way(why)
         # A probe searches the lines in the last 8 MB of the file.
         kept: list[str] = []
         size = 0

@@ -10,7 +10,7 @@ import msgspec
 
 from cockpit.model import SUPERVISOR, Actor, Finding, Job, Node, Process, Session, Snapshot
 from cockpit.monitor.host_selection import HostSelection
-from cockpit.monitor.log_folder import IsOver, LogFolder, ProbePlace, always
+from cockpit.monitor.log_folder import IsOver, LogFolder, ProbePlace, Way, always
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.log_files import LogFiles
@@ -174,6 +174,13 @@ class LogFinder:
         if node is None or job.submission is None:
             raise SourceError(f"the log of {job.id} can't be found: Ray does not name the node of its driver")
         return self._file(self.folder(node), f"job-driver-{job.submission}.log", always, label="job")
+
+    async def read_job_end(self, job: Job, lines: int, most_bytes: int, way: Way) -> list[str]:
+        """The last lines of the output of a job's driver. Raises `SourceError`."""
+        node = self._node(job.driver_node)
+        if node is None or job.submission is None:
+            raise SourceError(f"the log of {job.id} can't be found: Ray does not name the node of its driver")
+        return await self.folder(node).read_end(f"job-driver-{job.submission}.log", lines, most_bytes, way)
 
     # Of each kind of thing
 

@@ -21,6 +21,8 @@ from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
 from cockpit.monitor.source_readiness import SourceReadiness
 from cockpit.monitor.start_reader import StartReader
+from cockpit.monitor.step_reader import StepReader
+from cockpit.monitor.worker_reader import WorkerReader
 from cockpit.secrets import redact_variable
 from cockpit.sources.kubernetes.api import KubernetesApi
 from cockpit.sources.kubernetes.facts import read_ray_cluster
@@ -59,6 +61,8 @@ CLOSE_TIMEOUT_S = 1.0
 """How long a single sample waits until the pipeline has been cancelled, which takes a moment."""
 ENGINES_TIMEOUT_S = 2.0
 """How long a single sample waits for the metrics of inference engines; on nodes that let nobody in, for nothing."""
+STEPS_TIMEOUT_S = 2.0
+"""How long a single sample waits for the logs of running jobs."""
 PORTS_TIMEOUT_S = 2.0
 """How long a single sample waits for who listens on a port that a failed job wanted."""
 
@@ -101,11 +105,15 @@ class ClusterMonitor:
         self.starts = StartReader(self.poller, self.logs, self.stack)
         self._node_metrics = NodeMetrics()
         self.engines = EngineReader(self.poller, self._node_metrics.read)
+        self.steps = StepReader(self.poller, self.logs)
+        self.workers = WorkerReader(self.poller, lambda node: self.choice.followed_ray().node_processes(node))
         self.poller.subscribe(self.choice.on_snapshot)
         self.poller.subscribe(self.selection.on_snapshot)
         if not once:
             self.poller.subscribe(self.failures.on_snapshot)
             self.poller.subscribe(self.starts.on_snapshot)
+            self.poller.subscribe(self.steps.on_snapshot)
+            self.poller.subscribe(self.workers.on_snapshot)
             self.poller.subscribe(self.ports.on_snapshot)
             self.poller.subscribe(self.nccl.on_snapshot)
             self.poller.subscribe(self.engines.on_snapshot)
@@ -144,10 +152,7 @@ class ClusterMonitor:
             await asyncio.gather(self.pool.run(), self.poller.run(), self.choice.run())
         finally:
             self._is_running = False
-            self.failures.close()
-            self.starts.close()
-            self.nccl.close()
-            self.engines.close()
+            self._close_readers()
             self.poller.stop()
             await self._node_metrics.close()
 
@@ -156,11 +161,16 @@ class ClusterMonitor:
         self._is_running = False
         for end in self.ending:
             end()
+        self._close_readers()
+        self.pool.close()
+
+    def _close_readers(self) -> None:
         self.failures.close()
         self.starts.close()
         self.nccl.close()
         self.engines.close()
-        self.pool.close()
+        self.steps.close()
+        self.workers.close()
 
     def refresh(self, *, is_awaited: bool = False) -> None:
         """Poll Ray and all hosts again now; `is_awaited`: a person waits for it."""
@@ -296,6 +306,7 @@ async def sample_once(
         await asyncio.gather(
             monitor.failures.read_once(FAILURES_TIMEOUT_S),
             monitor.starts.read_once(FAILURES_TIMEOUT_S),
+            monitor.steps.read_once(STEPS_TIMEOUT_S),
             monitor.engines.read_once(ENGINES_TIMEOUT_S),
         )
         monitor.poller.rejoin()

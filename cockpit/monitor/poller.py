@@ -21,6 +21,8 @@ from cockpit.model import (
     Failure,
     Fault,
     Host,
+    ListedWorkers,
+    LogSteps,
     NcclReport,
     OtherRay,
     Port,
@@ -277,6 +279,16 @@ class Poller:
         """Set why actors don't start."""
         if starts != self.parts.starts:
             self._set(replace(self.parts, starts=starts))
+
+    def set_log_steps(self, steps: tuple[LogSteps, ...]) -> None:
+        """Set what the logs of running jobs say about their steps."""
+        if steps != self.parts.log_steps:
+            self._set(replace(self.parts, log_steps=steps))
+
+    def set_listed_workers(self, workers: tuple[ListedWorkers, ...]) -> None:
+        """Set the workers of running jobs on nodes without a probe."""
+        if workers != self.parts.listed_workers:
+            self._set(replace(self.parts, listed_workers=workers))
 
     def report_fault(self, source: str, text: str, host: str | None = None, cause: Cause | None = None) -> None:
         """Note that a source fails; its last facts stay, and so does the time of its first failure."""

@@ -7,7 +7,20 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.model import Allocation, Cluster, Engine, Failure, Fault, Host, NcclReport, Port, RayCluster, StartTrouble
+from cockpit.model import (
+    Allocation,
+    Cluster,
+    Engine,
+    Failure,
+    Fault,
+    Host,
+    ListedWorkers,
+    LogSteps,
+    NcclReport,
+    Port,
+    RayCluster,
+    StartTrouble,
+)
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 
 
@@ -25,6 +38,8 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
     engines: tuple[Engine, ...] | None = None
     failures: tuple[Failure, ...] = ()
     starts: tuple[StartTrouble, ...] = ()
+    log_steps: tuple[LogSteps, ...] = ()
+    listed_workers: tuple[ListedWorkers, ...] = ()
     ports: tuple[Port, ...] = ()
     nccl: tuple[NcclReport, ...] = ()
     allocation: Allocation | None = None
@@ -38,5 +53,17 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
     def forget_ray(self) -> Parts:
         """Drops all answers of Ray: they are not true of another cluster."""
         return replace(
-            self, nodes=None, status=None, actors=None, groups=None, jobs=None, oom=None, engines=None, failures=(), starts=(), nccl=()
+            self,
+            nodes=None,
+            status=None,
+            actors=None,
+            groups=None,
+            jobs=None,
+            oom=None,
+            engines=None,
+            failures=(),
+            starts=(),
+            log_steps=(),
+            listed_workers=(),
+            nccl=(),
         )

@@ -34,6 +34,8 @@ class Method(msgspec.Struct, frozen=True):
     """The end of the method ends a step; of several such methods of a job that with the highest number counts. 0: it ends none."""
     needs_gpu: bool = False
     """The method also waits for its data: it counts only while a GPU of its process works."""
+    hides: bool = False
+    """The method has parts of other phases, which only the log tells apart."""
 
 
 VERL_KEYS: Final = ("actor_rollout_ref_", "actor_rollout_", "critic_", "rollout_", "teacher_", "actor_", "ref_", "rm_")
@@ -107,7 +109,7 @@ METHODS: Final[tuple[Method, ...]] = (
            "check_weights get_rollout_engines_and_lock get_num_rollout_per_epoch health_monitoring_pause health_monitoring_resume", None,
            "slime ray/rollout.py:536-549", "brief"),
     Method("slime", _MEGATRON, "init", "loading", "slime backends/megatron_utils/actor.py"),
-    Method("slime", _MEGATRON, "train", "training", "slime backends/megatron_utils/actor.py:374-560; it scores too", mark=1),
+    Method("slime", _MEGATRON, "train", "training", "slime backends/megatron_utils/actor.py:374-560; it scores too", mark=1, hides=True),
     Method("slime", _MEGATRON, "update_weights", "weight sync", "slime backends/megatron_utils/actor.py:596", mark=2),
     Method("slime", _MEGATRON, "save_model", "checkpoint", "slime backends/megatron_utils/actor.py:571"),
     Method("slime", "SGLangEngine", "init", "loading", "slime backends/sglang_utils/sglang_engine.py"),
@@ -205,3 +207,10 @@ def is_known_sync(class_: str) -> bool:
     """Whether a class is known to run one call at a time, so that an idle title means that it is idle."""
     rows = [row for row in METHODS if class_ and any(fnmatchcase(class_, name) for name in row.classes.split())]
     return bool(rows) and class_ not in ENGINE_CLASSES and not any(row.kind in ("overlapping", "whole") for row in rows)
+
+
+@lru_cache(maxsize=1024)
+def shows_phases(class_: str) -> bool:
+    """Whether titles of a class tell the phase of a job: not those of trainers that run one method for the whole job, nor of helpers."""
+    rows = (row for row in METHODS if row.kind == "work" and row.phase is not None)
+    return bool(class_) and any(fnmatchcase(class_, name) for row in rows for name in row.classes.split())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from cockpit.model import Job, Phase, Process, Snapshot
-from cockpit.phases.methods import ENGINE_TITLES, find_method
+from cockpit.phases.methods import ENGINE_TITLES, find_method, shows_phases
 from cockpit.phases.titles import Title, read_title
 
 
@@ -19,9 +21,28 @@ class Rank(msgspec.Struct, frozen=True):
 
 
 def workers_of(job: Job, snapshot: Snapshot) -> list[tuple[Process, Title]]:
-    """The living Ray workers of a job, with their titles."""
+    """The living Ray workers of a job that probes see, with their titles."""
+    return _with_titles(snapshot.index.processes_by_job.get(job.job or job.id, ()), snapshot)
+
+
+def watched_workers(job: Job, snapshot: Snapshot) -> tuple[list[tuple[Process, Title]], float | None]:
+    """The workers of a job that show what it does, and when Ray's list of them was read; `None`: probes see them.
+
+    A probe may see only the trainer, on the head, that runs one method for the whole job. Then those of one other node count too.
+    """
+    workers = workers_of(job, snapshot)
+    if any(shows_phases(title.class_) for _, title in workers) or not job.job:
+        return workers, None
+    lists = [listed for listed in snapshot.listed_workers if any(worker.job == job.job for worker in listed.workers)]
+    if not lists:
+        return workers, None
+    newest = max(lists, key=lambda listed: listed.read)
+    return [*workers, *_with_titles((worker for worker in newest.workers if worker.job == job.job), snapshot)], newest.read
+
+
+def _with_titles(processes: Iterable[Process], snapshot: Snapshot) -> list[tuple[Process, Title]]:
     found: list[tuple[Process, Title]] = []
-    for process in snapshot.index.processes_by_job.get(job.job or job.id, ()):
+    for process in processes:
         if process.kind != "worker" or process.command is None or process.state in ("Z", "X"):
             continue
         actor = snapshot.index.actors.get(process.actor or "")
@@ -34,9 +55,12 @@ def workers_of(job: Job, snapshot: Snapshot) -> list[tuple[Process, Title]]:
 
 
 def ranks_of(job: Job, snapshot: Snapshot) -> list[Rank]:
-    """The workers of a job, by class, then by machine and GPU; idle workers of tasks are left out."""
+    """The workers of a job, by class, then by machine and GPU; idle workers of tasks are left out.
+
+    Where no probe sees them, those of one node, as Ray listed them a while ago.
+    """
     ranks: list[Rank] = []
-    for process, title in workers_of(job, snapshot):
+    for process, title in watched_workers(job, snapshot)[0]:
         if title.class_ or title.method:
             row = find_method(title.class_, title.method) if title.method else None
             ranks.append(Rank(process, title, row.phase if row else None))

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from cockpit.model import Phase, PhaseSpan, Step
+from cockpit.model import Activity, Phase, PhaseSpan, Step
 
 MIN_STEPS: Final = 3
 """Steps from which on there is a usual time."""
@@ -47,6 +47,17 @@ def usual_seconds(steps: Sequence[Step], spans: Sequence[PhaseSpan]) -> Mapping[
         for phase, seconds in seconds_by_phase(spans, step.began, step.ended).items():
             amounts.setdefault(phase, []).append(seconds)
     return {what: _usual(seconds) for what, seconds in amounts.items() if len(seconds) >= MIN_STEPS}
+
+
+def seconds_left(activity: Activity, steps: Sequence[Step], now: float) -> float | None:
+    """How long the job will run, if all its steps take as long as they usually do; `None`: unknown. `steps`: those of the job."""
+    usual = usual_seconds(steps, ()).get("step")
+    if usual is None or activity.steps_left is None:
+        return None
+    if activity.steps_left == 0:
+        return 0.0
+    spent = max(0.0, now - activity.step_began) if activity.step_began is not None else 0.0
+    return (activity.steps_left - 1) * usual.median + max(0.0, usual.median - spent)
 
 
 def _usual(seconds: Sequence[float]) -> UsualTime:

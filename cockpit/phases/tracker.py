@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import Activity, Job, Laggard, Phase, PhaseSpan, Process, Snapshot, Step
+from cockpit.model import Activity, Job, Laggard, LogSteps, Phase, PhaseSpan, Process, Snapshot, Step
+from cockpit.phases.log_pace import LogPace
 from cockpit.phases.methods import ENGINE_CLASSES, Method, find_method, framework_of, is_known_sync
-from cockpit.phases.ranks import is_engine, workers_of
+from cockpit.phases.ranks import is_engine, watched_workers
 from cockpit.phases.titles import Title, read_title
 
 GAP_S: Final = 2.0
@@ -25,6 +26,10 @@ MAX_SPANS, MAX_STEPS, MAX_JOBS, MAX_ENDED = 600, 50, 100, 10
 LAGGARD_SHARE: Final = 8
 """At most one in this many workers of a class is called behind; of fewer workers, one."""
 LAGGARD_AFTER_S: Final = 10.0
+LISTED_STALE_S: Final = 60.0
+"""Seconds after which Ray's own list of workers says nothing about the phase any more."""
+LOG_LAG_S: Final = 15.0
+"""Seconds by which a line of the log may be read late."""
 _ORDER: Final[tuple[Phase, ...]] = ("training", "weight sync", "checkpoint", "evaluation", "scoring", "rollout", "loading")
 """Of phases that run at the same time the first one counts: what trains sets the pace, and engines may always generate."""
 
@@ -77,16 +82,22 @@ class ActivityTracker:
         for key in ended:
             self._jobs[key].finish()
         self._jobs = {key: one for key, one in self._jobs.items() if key in listed and key not in ended[:-MAX_ENDED]}
+        logs = {log.job: log for log in snapshot.log_steps}
         for job in running:
-            workers = workers_of(job, snapshot)
-            if workers or job.key in self._jobs:
-                self._jobs.setdefault(job.key, _JobPhases(job)).observe(job, workers, snapshot)
+            (workers, read), log = watched_workers(job, snapshot), logs.get(job.key)
+            if workers or log is not None or job.key in self._jobs:
+                one = self._jobs.setdefault(job.key, _JobPhases(job))
+                if read is not None:
+                    one.observe_list(job, workers, read, snapshot)
+                else:
+                    one.observe(job, workers, snapshot)
+                one.take_log(log)
         all_ = self._jobs.values()
         return replace(
             snapshot,
             activities=tuple(one.activity(snapshot) for one in all_ if not one.has_ended),
             spans=tuple(span for one in all_ for span in one.spans),
-            steps=tuple(step for one in all_ for step in one.steps),
+            steps=tuple(step for one in all_ for step in one.joined_steps),
         )
 
 
@@ -119,9 +130,24 @@ class _JobPhases:
         self._is_from_start = False
         """Whether the job was seen before its first step."""
         self._framework: str | None = None
+        self._pace = LogPace()
+        self._listed: float | None = None
+        """When Ray's list was read that its titles are from; `None`: they are from probes."""
+        self._is_list_idle = False
+
+    def take_log(self, log: LogSteps | None) -> None:
+        """Take over what its log says about its steps."""
+        self._pace.take(log, self._steps_seen)
+
+    @property
+    def joined_steps(self) -> Sequence[Step]:
+        """The steps by its titles and its log."""
+        return self._pace.join(self.steps, self._steps_seen)
 
     def observe(self, job: Job, workers: Sequence[tuple[Process, Title]], snapshot: Snapshot) -> None:
         """Take over what the workers did since the last snapshot."""
+        if workers:
+            self._listed = None
         changes = self._find_changes(workers, snapshot)
         evidence = _Evidence(job, snapshot)
         changes.sort()
@@ -133,10 +159,32 @@ class _JobPhases:
         if latest and (not changes or changes[-1].moment < latest):
             self._advance(latest, self._read(latest, evidence))
 
+    def observe_list(self, job: Job, workers: Sequence[tuple[Process, Title]], read: float, snapshot: Snapshot) -> None:
+        """Take over what the workers do by Ray's own list: so seldom that only a rough phase is known, and no step."""
+        if read == self._listed:
+            return
+        self._listed, self._seen, self._last = read, {}, {}
+        self._titles = {process.key: title for process, title in workers}
+        self._running = Counter(self._titles.values())
+        self._since = dict.fromkeys(self._titles, read)
+        self._gap_since = self._step_began = None
+        self._is_from_start = self._has_trained = False
+        self._framework = self._framework or next((name for _, title in workers if (name := framework_of(title.class_))), None)
+        reading = self._read(read, _Evidence(job, snapshot))
+        was_idle, self._is_list_idle = self._is_list_idle, reading.is_gap
+        if reading.is_gap and not was_idle:
+            reading = Reading(None)  # it may only pause
+        self._also = reading.also
+        current = self.spans[-1] if self.spans else None
+        if current is None or (reading.phase, reading.method) != (current.phase, current.method):
+            if current is not None:
+                self.spans[-1] = replace(current, ended=max(read, current.began))
+            self.spans.append(PhaseSpan(self.key, reading.phase, read, method=reading.method))
+
     def finish(self) -> None:
         """The job has ended: its last phase ended when its workers were last seen in it."""
         if not self.has_ended and self.spans:
-            moment = self._gap_since or max(self._seen.values(), default=self.spans[-1].began)
+            moment = self._gap_since or max(self._seen.values(), default=self._listed or self.spans[-1].began)
             self.spans[-1] = replace(self.spans[-1], ended=max(moment, self.spans[-1].began))
             self._end_span(self.spans[-1])
         self.has_ended = True
@@ -284,9 +332,9 @@ class _JobPhases:
     def activity(self, snapshot: Snapshot) -> Activity:
         """What the job does now. If none of its workers was seen lately, its phase is unknown."""
         span = self.spans[-1] if self.spans else None
-        seen = max(self._seen.values(), default=None)
-        is_old = seen is None or snapshot.taken - seen > STALE_AFTER_S
-        return Activity(
+        seen = max(self._seen.values(), default=self._listed)
+        is_old = span is None or seen is None or snapshot.taken - seen > (LISTED_STALE_S if self._listed else STALE_AFTER_S)
+        now = Activity(
             self.key,
             phase=span.phase if span is not None and not is_old else None,
             also=() if is_old else self._also,
@@ -296,8 +344,31 @@ class _JobPhases:
             step=self._steps_seen + 1 if self._is_from_start and self._step_began is not None else None,
             step_began=self._step_began,
             steps_seen=self._steps_seen,
-            laggards=() if is_old else tuple(self._find_laggards(seen or snapshot.taken)),
+            laggards=() if is_old or self._listed else tuple(self._find_laggards(seen or snapshot.taken)),
         )
+        return self._add_log(now)
+
+    def _add_log(self, now: Activity) -> Activity:
+        """The activity with the numbers of the log, and with its phase where the titles hide it."""
+        pace, log = self._pace, self._pace.log
+        if pace.disagrees:
+            now = replace(now, step=None, step_began=None, steps_disagree=True)
+        if (running := pace.running(self._steps_seen)) is not None:
+            now = replace(now, step=running)
+        if log is None:
+            return now
+        left = None if log.left is None else max(0, log.left - ((running or log.running) - log.running))
+        now = replace(now, framework=now.framework or log.framework, total_steps=log.total, steps_left=left, log=replace(log, ended=()))
+        if pace.disagrees or not self.steps:
+            last = log.ended[-1] if log.ended else None
+            began = last.ended if last is not None and last.number == log.running - 1 else None
+            now = replace(now, steps_seen=pace.printed_since, step_began=now.step_began or began)
+        is_hidden = now.phase is None or any(row.hides for title in self._running if (row := find_method(title.class_, title.method)))
+        is_hidden = is_hidden or (now.phase == "rollout" and log.phase == "evaluation")
+        is_of_it = now.phase is None or (log.phase_seen or 0.0) >= (now.since or 0.0) - LOG_LAG_S
+        if log.phase is not None and is_hidden and is_of_it:
+            now = replace(now, phase=log.phase, method=None, since=log.phase_seen, is_phase_logged=True)
+        return now
 
     def _find_laggards(self, now: float) -> Iterable[Laggard]:
         """Workers that alone of their class still run a method with a phase, for ten seconds and longer."""
