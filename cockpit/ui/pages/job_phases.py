@@ -32,7 +32,7 @@ class RankLine(PageRow, frozen=True):
     name: str
     """The class, in its first line."""
     nodes: str
-    marks: Cell
+    marks: tuple[Piece, ...]
     does: str
     """What the workers of the class run, in its first line."""
     about: Process | None = None
@@ -134,10 +134,11 @@ def _ranks_section(ranks: Sequence[Rank], behind: frozenset[str], view: View) ->
             odd = next((rank.process for _, part in nodes for rank in part if rank.process.key in behind), None)
             first = number == 0
             lines.append(RankLine(f"ranks:{class_}:{number}", name if first else "", places, merge(marks), does if first else "", odd))
+    needed = max(sum(len(text) for text, _ in line.marks) for line in lines)
     columns: tuple[Column[RankLine], ...] = (
         Column("RANKS", NAME_CELLS, lambda line, _: line.name, name=True),
         Column("NODES", node_cells, lambda line, _: line.nodes, cut="middle"),
-        Column("ONE CELL EACH", width, lambda line, _: line.marks),
+        Column("ONE CELL EACH", max(13, needed), lambda line, _: line.marks),
         Column("NOW", DOES_CELLS, lambda line, _: line.does, grow=True),
     )
     return Section("job-ranks", f"RANKS {len(ranks)}", columns, lines, fixed=True)

@@ -70,14 +70,16 @@ def _jobs_section(rows: list[Job] | None, *, has_phases: bool) -> Section[Job]:
 
     # Where nothing failed or waits, a narrow screen has the room for the entrypoints.
     has_reasons = any(job.status in ("FAILED", "PENDING") for job in rows or ())
-    reasons: tuple[Column[Job], ...] = (Column("REASON", 22, reason, rank=1, grow=True, fold=MAX_TEXT_LINES),) if has_reasons else ()
+    reasons: tuple[Column[Job], ...] = (
+        (Column("REASON", 18 if has_phases else 22, reason, rank=1, grow=True, fold=MAX_TEXT_LINES),) if has_reasons else ()
+    )
     phase_columns: tuple[Column[Job], ...] = (
         Column("PHASE", 11, phase, sort=phase, grow=True),
         Column("STEP", 5, step, sort=step_number, right=True, rank=2),
         Column("STEP TIME", 9, step_time, sort=step_seconds, right=True, rank=4),
     )
     columns: tuple[Column[Job], ...] = (
-        text_column("JOBS", 22, lambda job, _: job.id, name=True),
+        text_column("JOBS", 20 if has_phases else 22, lambda job, _: job.id, name=True),
         Column("STATUS", 11, lambda job, view: cells.state(job.status, view), sort=lambda job, _: job.status),
         age_column("STARTED", 7, lambda job, _: job.started, rank=7),
         number_column("RUNTIME", 7, cells.run_seconds, age),

@@ -248,7 +248,8 @@ def running_jobs_section(view: View) -> Section[Job]:
 
     def last_hour(job: Job, view: View) -> Cell:
         spans = view.index.of(phases_by_job).get(job.key, JobPhases()).spans
-        return phase_band(spans, view.now - 60.0 * PHASE_BAND_CELLS, view.now, PHASE_BAND_CELLS, ascii=view.ascii)
+        end = (view.now // 60 + 1) * 60  # whole minutes: a cell keeps its phase once its minute is over
+        return phase_band(spans, end - 60 * PHASE_BAND_CELLS, end, PHASE_BAND_CELLS, ascii=view.ascii)
 
     has_phases = bool(view.snapshot.activities)
     phase_columns: tuple[Column[Job], ...] = (
