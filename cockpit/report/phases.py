@@ -99,7 +99,9 @@ def activity_words(phases: JobPhases, now: float) -> str:
     words = phase_words(activity)
     if activity.phase is not None or activity.method:
         seconds = phases.running_seconds(now).get(activity.phase)
-        words += f" {age(seconds)}" if seconds is not None else ""
+        # The first phase that was seen began before.
+        mark = ">" if activity.step_began is None and len(phases.spans) < 2 else ""
+        words += f" {mark}{age(seconds)}" if seconds is not None and seconds >= (1 if mark else 0) else ""
         usual = phases.usual.get(activity.phase) if activity.phase is not None and activity.step_began is not None else None
         words += f" (usual {usual_words(usual)})" if usual else ""
     parts.append(words)
@@ -156,17 +158,42 @@ def rank_place(process: Process, snapshot: Snapshot) -> str:
     return f"{snapshot.index.place_title(process)}{f' GPU {gpus}' if gpus else ''} (pid {process.pid})"
 
 
+class Band:
+    """Sums up the seconds of each phase in equal parts of a time."""
+
+    def __init__(self, begin: float, end: float, cells: int) -> None:
+        self.begin, self.end = begin, end
+        self._width = (end - begin) / max(1, cells)
+        self._sums: list[dict[Phase | None, float]] = [{} for _ in range(cells if end > begin else 0)]
+
+    def add(self, phase: Phase | None, first: float, last: float) -> None:
+        """Add a time in which the job was in this phase."""
+        first, last = max(self.begin, first), min(self.end, last)
+        if last <= first or not self._sums:
+            return
+        for cell in range(int((first - self.begin) / self._width), min(len(self._sums), int((last - self.begin) / self._width) + 1)):
+            begin = self.begin + cell * self._width
+            seconds = min(last, begin + self._width) - max(first, begin)
+            self._sums[cell][phase] = self._sums[cell].get(phase, 0.0) + max(0.0, seconds)
+
+    @property
+    def phases(self) -> list[Phase | None]:
+        """The phase that took the most of each part; `None`: unknown."""
+        return [max(seconds, key=lambda phase: seconds[phase]) if seconds else None for seconds in self._sums]
+
+    @property
+    def seconds(self) -> Mapping[Phase | None, float]:
+        """The seconds of each phase in all parts."""
+        found: dict[Phase | None, float] = {}
+        for sums in self._sums:
+            for phase, seconds in sums.items():
+                found[phase] = found.get(phase, 0.0) + seconds
+        return found
+
+
 def band(spans: Sequence[PhaseSpan], begin: float, end: float, cells: int) -> list[Phase | None]:
-    """The phase that took the most of each of so many equal parts of a time; `None`: unknown. `spans`: of one job, in order."""
-    width = (end - begin) / cells if cells > 0 else 0.0
-    if width <= 0:
-        return []
-    sums: list[dict[Phase | None, float]] = [{} for _ in range(cells)]
+    """The phase that took the most of each of so many equal parts of a time; `None`: unknown. A span that lasts counts to the end."""
+    sums = Band(begin, end, cells)
     for span in spans:
-        first, last = max(begin, span.began), min(end, end if span.ended is None else span.ended)
-        if last <= first:
-            continue
-        for cell in range(int((first - begin) / width), min(cells, int((last - begin) / width) + 1)):
-            seconds = min(last, begin + (cell + 1) * width) - max(first, begin + cell * width)
-            sums[cell][span.phase] = sums[cell].get(span.phase, 0.0) + max(0.0, seconds)
-    return [max(seconds, key=lambda phase: seconds[phase]) if seconds else None for seconds in sums]
+        sums.add(span.phase, span.began, end if span.ended is None else span.ended)
+    return sums.phases

@@ -114,7 +114,7 @@ def _steps_section(phases: JobPhases, view: View) -> Section[Item[tuple[str, flo
         Column("ITS PHASES", width, bar),
     )
     rows = [Item(f"step:{begin}", (number, begin, end)) for number, begin, end in reversed(ended)]
-    return Section("job-steps", "STEPS", columns, rows, fixed=True, min_rows=MIN_STEPS_LISTED)
+    return Section("job-steps", "STEPS", columns, rows, fixed=True, min_rows=MIN_STEPS_LISTED, more_hint="a larger screen has room")
 
 
 def _ranks_section(ranks: Sequence[Rank], behind: frozenset[str], view: View) -> Section[RankLine]:
@@ -130,7 +130,7 @@ def _ranks_section(ranks: Sequence[Rank], behind: frozenset[str], view: View) ->
             for _, part in nodes:
                 marks += [(" ", "")] if marks else []
                 marks += rank_marks(part, behind, ascii=view.ascii)
-            places = nodes[0][0] if len(nodes) == 1 else f"{nodes[0][0]} … {nodes[-1][0]}"
+            places = ", ".join(node for node, _ in nodes) if len(nodes) < 3 else f"{nodes[0][0]} … {nodes[-1][0]}"
             odd = next((rank.process for _, part in nodes for rank in part if rank.process.key in behind), None)
             first = number == 0
             lines.append(RankLine(f"ranks:{class_}:{number}", name if first else "", places, merge(marks), does if first else "", odd))

@@ -32,6 +32,8 @@ MAX_ROWS = 200
 PHASE_BAND_WIDTH = 140
 """On a terminal of this width the phases of the last hour are shown, in a cell for each minute."""
 PHASE_BAND_CELLS = 60
+PHASE_CELLS, JOB_COLUMNS_CELLS = (24, 50), 52
+"""Cells of a running job's phase in words, at least and at most; and of the columns before it."""
 JOB_PAST_WIDTH = 180
 """On a terminal of this width the past of running jobs is shown."""
 JOB_PAST_CELLS = 30
@@ -251,10 +253,11 @@ def running_jobs_section(view: View) -> Section[Job]:
         end = (view.now // 60 + 1) * 60  # whole minutes: a cell keeps its phase once its minute is over
         return phase_band(spans, end - 60 * PHASE_BAND_CELLS, end, PHASE_BAND_CELLS, ascii=view.ascii)
 
-    has_phases = bool(view.snapshot.activities)
+    has_phases, has_band = bool(view.snapshot.activities), view.width >= PHASE_BAND_WIDTH
+    room = view.width - JOB_COLUMNS_CELLS - (PHASE_BAND_CELLS + 1 if has_band else 0)
     phase_columns: tuple[Column[Job], ...] = (
-        Column("PHASE", 24, phase, grow=True),
-        *((Column("PHASES OF THE LAST HOUR", PHASE_BAND_CELLS, last_hour),) if view.width >= PHASE_BAND_WIDTH else ()),
+        Column("PHASE", max(PHASE_CELLS[0], min(PHASE_CELLS[1], room)), phase, grow=True, fold=2),
+        *((Column("PHASES OF THE LAST HOUR", PHASE_BAND_CELLS, last_hour),) if has_band else ()),
     )
     minutes = f"{STEPS_KEPT * STEP_S / 60:.0f} MIN"
     past_columns: tuple[Column[Job], ...] = (
