@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit screen test check format format-check lint types layers spelling test-lab incidents remedies causes truth proof healthy soak soak-simulated many bench docs findings-page man screenshots wheel release clean
+.PHONY: help demo unit screen test check format format-check lint types layers spelling test-lab incidents remedies causes phases truth proof healthy soak soak-simulated many bench docs findings-page man screenshots wheel release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,6 +45,9 @@ remedies: $(READY) ## the commands of all remedies: those that can run here are 
 
 causes: $(READY) ## every known error as a real job on a real Ray, and failures made with real parts: a quarter of an hour (root)
 	@$(BIN)/python -m pytest -rs -m causes tests/causes
+
+phases: $(READY) ## phases of four jobs of 200 steps on a real Ray compared with what their actors did, and 40 hangs: an hour (root)
+	@COCKPIT_STEPS=200 COCKPIT_HANGS=40 $(BIN)/python -m pytest -rs -s tests/lab/test_phases.py
 
 truth: $(READY) ## budgets compared with the frameworks' own parsers and group builders, in environments of their own (a package index)
 	@$(BIN)/python -m pytest -rs -m truth

@@ -74,7 +74,8 @@ def read_lines(lines: Iterable[str], first: int = 0) -> Iterator[LogLine]:
             writer, pid, ip = mark["name"] or mark["part"] or "", int(mark["pid"]) if mark["pid"] else None, mark["ip"]
             rank = int(mark["rank"]) if mark["rank"] else rank
             text = text[mark.end() :]
-        if (mark := _RANK.match(text)) is not None:
+        # With `torchrun --log-line-prefix`, both stand there: `[default3]:[rank3]: `.
+        while (mark := _RANK.match(text)) is not None:
             rank, text = int(mark["rank"]), text[mark.end() :]
         if (mark := _REPEATED.search(text)) is not None:
             times, text = int(mark["times"]), text[: mark.start()]

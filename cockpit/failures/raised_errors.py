@@ -13,9 +13,9 @@ from cockpit.failures.known import Match
 from cockpit.failures.log_lines import LogLine
 
 MAX_BLOCK_LINES: Final = 12
-"""Of the text of an error, beginning with the line that names it."""
+"""The text of an error has at most so many lines, beginning with the line that names it."""
 MAX_STRAY_LINES: Final = 30
-"""Other lines within a traceback. After more of them its error is no longer expected."""
+"""A traceback may have so many other lines in it; after more of them its error is no longer expected."""
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _FRAME: Final = re.compile(r'\s{0,12}File "([^"\n]{1,400})", line (\d{1,7})(?:, in (\S{1,200}))?')
 _RAY_CALL: Final = re.compile(r"(?:^|: |, )\s{0,8}ray::[^\n(]{1,200}\(\) \(pid=(\d{1,10})(?:, ip=([\w.:\-]{1,100}))?")
@@ -27,28 +27,28 @@ _NAMED: Final = re.compile(
 )
 """The line that names an exception. The three words belong to a logger that failed."""
 _EXCEPTION: Final = re.compile(r"Error$|Exception$|\..{0,80}(?:Exit|Interrupt|Timeout|Fault|Refused|Unavailable|Died|Crashed|Full)$")
-"""Names that are an exception without a traceback above them too."""
+"""These names are an exception even without a traceback above them."""
 _NATIVE: Final = re.compile(
     r"(?:\[[EF]\S{0,20} [^\]\n]{0,120}\] |.{1,400}?(?=terminate called after throwing an instance of))?"
     r"(?P<text>(?:\[[^\]\n]{1,80}\] ){0,2}Watchdog caught collective operation timeout|"
     r"terminate called after throwing an instance of|Fatal Python error: |\*\*\* SIG[A-Z]{2,5} received at time)"
 )
-"""Errors that no Python exception reports: of NCCL's watchdog, C++ and signals."""
+"""NCCL's watchdog, C++ and signals report these errors; no Python exception does."""
 _OTHER_LINE: Final = re.compile(
     r"Process \S{1,60}:$|[\[(]?\d{4}-\d\d-\d\d[ T]|(?:INFO|WARNING|ERROR|DEBUG)\b|\[?[IWEF]\d{3,4} |"
     r"Set the environment variable HYDRA_FULL_ERROR|Error executing job with overrides|"
     r"\d{8}-\d\d:\d\d:\d\d|(?:/|<)\S{0,300}:\d{1,7}: \w{0,40}Warning: |Ran \d{1,6} tests? in |Call stack:$|wandb: |"
     r"\S{1,100}: line \d{1,6}: |(?:srun|slurmstepd): |Killed$|.{0,80}\d%\|"
 )
-"""A line of a logger, a warning, or a line of multiprocessing, Hydra, a test, a shell, Slurm, or a progress bar."""
+"""A line that belongs to no error: of a logger, a warning, multiprocessing, Hydra, a test, a shell, Slurm, or a progress bar."""
 _SEPARATOR: Final = re.compile(r"[-=*#_]{10}")
 _DIRECT: Final = "The above exception was the direct cause of the following exception:"
 _DURING: Final = "During handling of the above exception, another exception occurred:"
 _NOT_SOURCE: Final = (_TRACEBACK, _DIRECT, _DURING)
 _HARMLESS: Final = ("Exception ignored in", "Exception ignored on")
-"""Before a traceback that ends nothing."""
+"""A line that begins so stands before a traceback that ends nothing."""
 _LOGGER_FAILED: Final = "Call stack:"
-"""Follows the error of a logger that could not write its line, which ends nothing either (logging/__init__.py: handleError)."""
+"""This line follows the error of a logger that could not write its line, which ends nothing either (logging/__init__.py: handleError)."""
 _WRAPPER: Final = re.compile(
     r"(?:[\w.]{0,80}\.)?(?:RayTaskError|RayActorError|ActorDiedError|ActorUnavailableError|WorkerCrashedError|TaskUnschedulableError|ChildFailedError|"
     r"CalledProcessError|ProcessRaisedException|ProcessExitedException|EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError|JobException|"
@@ -72,7 +72,7 @@ _REPORT: Final = re.compile(
     r"|check (?:the )?(?:\w{1,20} ){0,2}logs?\b)",
     re.IGNORECASE,
 )
-"""Says of another process only that it ended: `Server process exited with code 1. Check server logs for errors.`"""
+"""Such a message says only that another process ended: `Server process exited with code 1. Check server logs for errors.`"""
 
 
 class RaisedError(msgspec.Struct):
@@ -112,7 +112,7 @@ class RaisedError(msgspec.Struct):
 
     @property
     def is_certain(self) -> bool:
-        """Whether the table knows it, and as a cause."""
+        """Whether the table knows it as a cause."""
         return self.known is not None and self.known.error.is_certain
 
     @property
@@ -128,7 +128,9 @@ class RaisedError(msgspec.Struct):
     @property
     def is_consequence(self) -> bool:
         """Whether it only reports that something else has failed."""
-        return not self.known.error.is_certain if self.known else self.is_wrapper
+        if self.known is None or self.known.error.explains_only_kind:
+            return self.is_wrapper
+        return self.known.error.is_symptom
 
 
 def is_wrapper_text(text: str) -> bool:

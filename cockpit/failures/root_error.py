@@ -20,24 +20,24 @@ from cockpit.failures.torchrun_table import find_first_failure
 MAX_GAP_LINES: Final = 200
 """Errors with more other lines between them belong to different failures: a job may go on after the first."""
 MAX_LINES_AFTER: Final = 100
-"""A process that writes more than this after an error has survived it."""
+"""A process that writes more lines than this after an error has survived it."""
 MAX_LINES_BETWEEN: Final = 20
-"""Between two errors that one launcher prints together."""
+"""Two errors with more lines between them were not printed together by one launcher."""
 MAX_TAIL_LINES: Final = 400
-"""At the end of the log, in which a known text counts if no error was raised."""
+"""If no error was raised, a known text counts only in so many lines at the end of the log."""
 MAX_LINES: Final = 100_000
-"""At the end of the log."""
+"""Only so many lines at the end of the log are read."""
 MAX_ERRORS: Final = 2_000
-"""The last ones of a log; a log with more is a loop of caught errors."""
+"""Only so many errors at the end of the log are kept; a log with more of them is a loop of caught errors."""
 MAX_KINDS: Final = 50
-"""Of errors that differ in more than numbers; the others are not looked up in the table."""
+"""Only so many errors that differ in more than numbers are looked up in the table."""
 
 
 class RootError(msgspec.Struct, frozen=True):
     """The error that caused the others."""
 
     text: str
-    """Its own words, from the line that names it; at most `MAX_BLOCK_LINES` lines."""
+    """Its own words, from the line that names it on, at most `MAX_BLOCK_LINES` lines."""
     line: LogLine
     known: Match | None = None
     """The row of the table of known errors, with the parts of this text."""
@@ -55,7 +55,9 @@ class RootError(msgspec.Struct, frozen=True):
     @property
     def is_consequence(self) -> bool:
         """Whether it only reports that something else has failed."""
-        return not self.known.error.is_certain if self.known else is_wrapper_text(self.text)
+        if self.known is None or self.known.error.explains_only_kind:
+            return is_wrapper_text(self.text)
+        return self.known.error.is_symptom
 
 
 def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
@@ -119,7 +121,11 @@ def _find_known(error: RaisedError) -> Match | None:
         return find_known(error.text)
     with_source = f"{error.source}\n{error.text}"
     both = (each for each in find_all_known(with_source) if each.begin == 0 and "\n" in each.text and each.error.is_certain)
-    return next(both, None) or find_known(error.text) or find_known(with_source)
+    if (match := next(both, None)) is not None:
+        return match
+    of_message, of_source = find_known(error.text), find_known(with_source)
+    is_better = of_source is not None and of_source.error.is_certain and (of_message is None or of_message.error.explains_only_kind)
+    return of_source if is_better else of_message or of_source
 
 
 def _choose(burst: Sequence[RaisedError], fatal: Sequence[RaisedError], first: LogLine | None) -> RaisedError | None:
@@ -140,7 +146,7 @@ def _choose(burst: Sequence[RaisedError], fatal: Sequence[RaisedError], first: L
 
 
 def _fatal_errors(burst: Sequence[RaisedError]) -> list[RaisedError]:
-    """For each process the first cause of the error that ended it; the earliest first."""
+    """The first cause of the error that ended it, for each process; the earliest comes first."""
     streams: dict[object, list[RaisedError]] = {}
     for error in burst:
         streams.setdefault(error.line.stream, []).append(error)
@@ -179,7 +185,7 @@ def _is_repeated_by_cuda(error: RaisedError) -> bool:
 
 
 def _last_burst(errors: list[RaisedError]) -> list[RaisedError]:
-    """The last errors with few other lines between them, the first one first."""
+    """The last errors that have few other lines between them; the earliest comes first."""
     burst: list[RaisedError] = []
     for error in reversed(errors):
         if burst and burst[-1].begin - error.end > MAX_GAP_LINES:
@@ -189,7 +195,7 @@ def _last_burst(errors: list[RaisedError]) -> list[RaisedError]:
 
 
 def _root(error: RaisedError, burst: Sequence[RaisedError]) -> RootError:
-    """The error, with what other processes report."""
+    """The root error made of this error, with what other processes report."""
     kind = _kind(error)
     same = [other for other in burst if _kind(other) == kind]
     also = len({_process(other) for other in same} - {_process(error)}) + max((other.line.times for other in same), default=1) - 1
@@ -219,7 +225,7 @@ def _process(error: RaisedError) -> object:
 
 
 def _kind(error: RaisedError) -> str:
-    """Equal for errors that differ only in numbers and ids."""
+    """A text that is the same for errors that differ only in numbers and ids."""
     return _without_numbers(error.first_line[:300])
 
 
@@ -228,10 +234,10 @@ def _without_numbers(text: str) -> str:
 
 
 def _known_lines(lines: Sequence[LogLine]) -> Iterator[tuple[LogLine, Match]]:
-    """For each row of the table the first line that it matches, in the order of the lines."""
+    """The first line that each row of the table matches, in the order of the lines."""
     begins = [0, *accumulate(len(line.text) + 1 for line in lines)]
     found = find_all_known("\n".join(line.text for line in lines))
-    for match in sorted(found, key=lambda match: match.begin):
+    for match in sorted((each for each in found if not each.error.explains_only_kind), key=lambda match: match.begin):
         yield lines[bisect_right(begins, match.begin) - 1], match
 
 

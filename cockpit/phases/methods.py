@@ -195,8 +195,9 @@ def find_method(class_: str, method: str) -> Method | None:
 
 @lru_cache(maxsize=1024)
 def framework_of(class_: str) -> str | None:
-    """The framework that has a class; `None`: none that is known."""
-    return next((row.framework for row in METHODS if class_ and any(fnmatchcase(class_, name) for name in row.classes.split())), None)
+    """The framework that has a class; `None`: none that is known. Helpers have names that any program may use."""
+    rows = (row for row in METHODS if row.kind != "helper")
+    return next((row.framework for row in rows if class_ and any(fnmatchcase(class_, name) for name in row.classes.split())), None)
 
 
 @lru_cache(maxsize=1024)

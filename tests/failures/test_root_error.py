@@ -558,7 +558,7 @@ def test_a_known_line_is_shown_without_the_lines_after_it():
 def test_a_killed_line_of_the_shell_does_not_belong_to_the_error_before_it():
     log = "Traceback (most recent call last):\n  File \"/app/a.py\", line 3, in load\n    x()\nKeyError: 'shard'\n./run.sh: line 32: 37 Killed   python"
     root = root_of(log)
-    assert (known_name(root), root.text) == (None, "KeyError: 'shard'")
+    assert (known_name(root), root.text) == ("key-missing", "KeyError: 'shard'")
 
 
 def test_an_assertion_is_known_by_the_line_of_code_that_made_it():
@@ -644,7 +644,7 @@ def test_an_error_that_says_itself_why_a_server_ended_is_no_mere_report():
     log = f'{SERVER_PORT}Traceback (most recent call last):\n  File "/app/launch.py", line 9, in launch\n    raise X(\n{why}\n'
     alone = root_of(f'Traceback (most recent call last):\n  File "/app/launch.py", line 9, in launch\n    raise X(\n{why}\n')
     assert not alone.is_consequence
-    assert known_name(root_of(log)) in ("sglang-port", None)
+    assert known_name(root_of(log)) in ("sglang-port", "message-names-a-limit")
 
 
 def test_an_error_that_a_data_loader_hands_on_is_the_one_of_its_worker():
@@ -771,3 +771,64 @@ def test_a_row_that_needs_the_line_of_code_counts_more_than_one_of_the_message_a
     log = 'Traceback (most recent call last):\n  File "/app/a.py", line 3, in f\n    {source}\nRuntimeError: CUDA error: invalid argument\n'
     assert known_name(root_of(log.format(source="buffer = torch.empty(size, pin_memory=True)"))) == "pinned-memory-refused"
     assert known_name(root_of(log.format(source="kernel(x)"))) == "cuda-invalid-argument"
+
+
+def test_a_row_that_explains_only_a_kind_of_error_never_decides_which_error_was_the_cause():
+    log = """\
+Traceback (most recent call last):
+  File "/app/registry.py", line 10, in find
+    return MANAGERS[name]
+KeyError: 'dapo2'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/app/main.py", line 3, in main
+    find(config.name)
+  File "/app/registry.py", line 12, in find
+    raise ValueError(f"Reward manager {name} is not registered")
+ValueError: Reward manager dapo2 is not registered
+"""
+    assert first_line(root_of(log)) == "ValueError: Reward manager dapo2 is not registered"
+    # Another process reports an error of a known kind later; the first one counts although no row knows it.
+    first = 'Traceback (most recent call last):\n  File "/app/a.py", line 1, in f\n    g()\nRuntimeError: the disk said no\n'
+    later = (
+        "Traceback (most recent call last):\n  File \"/app/b.py\", line 1, in f\n    h()\nTypeError: 'NoneType' object is not iterable\n"
+    )
+    mixed = "".join(f"(Worker pid={pid}) {line}\n" for pid, text in ((1, first), (2, later), (3, later)) for line in text.splitlines())
+    assert first_line(root_of(mixed)) == "RuntimeError: the disk said no"
+
+
+def test_a_row_of_the_line_of_code_comes_before_one_that_explains_only_the_kind():
+    log = """\
+Traceback (most recent call last):
+  File "/opt/vllm/models/qwen.py", line 501, in load_weights
+    param = params_dict[name]
+            ~~~~~~~~~~~^^^^^^
+KeyError: 'model.visual.patch_embed.weight'
+"""
+    assert known_name(root_of(log)) == "engine-weight-unknown"
+    assert known_name(root_of(log.replace("params_dict[name]", "columns[name]"))) == "key-missing"
+
+
+def test_a_bare_assert_says_which_check_failed():
+    log = """\
+Traceback (most recent call last):
+  File "/opt/flash_attn/cross_entropy.py", line 165, in forward
+    assert labels.shape == (n_rows,)
+           ^^^^^^^^^^^^^^^^^^^^^^^^^
+AssertionError
+"""
+    assert describe(root_of(log)).cause == "The program asserts labels.shape == (n_rows,), which does not hold"
+
+
+def test_the_advice_of_a_message_is_quoted_and_no_command_of_it_looks_like_one_of_cockpits():
+    said = "ValueError: The model has no adapter. Please run `rm -rf /` first"
+    failure = describe(root_of(f"loading\n{said}\n"))
+    assert failure.remedy == "Its message says what to do: \"Please run 'rm -rf /' first\""
+
+
+def test_torchruns_prefix_and_torchs_own_are_both_taken_off():
+    log = 'loading\n[default3]:[rank3]: Traceback (most recent call last):\n[default3]:[rank3]:   File "/app/a.py", line 1, in f\n[default3]:[rank3]: MyError: no\n'
+    root = root_of(log)
+    assert (root.text, root.line.rank, root.raised_at) == ("MyError: no", 3, "a.py:1 in f")

@@ -47,7 +47,7 @@ def test_a_job_begins_and_ends_in_the_state_that_shows_it():
     ]
     preamble = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n"
     ((*_, text),) = events(Snapshot(jobs=(RUNNING,)), Snapshot(jobs=(replace(FAILED, message=f"{preamble}step 7\nKeyError: 'x'"),)))
-    assert text == "job train1 ended: FAILED: KeyError: 'x'"
+    assert text == "job train1 ended: FAILED: The code looks up the key 'x', which is not there"
 
 
 def test_what_the_log_of_a_failed_job_shows_later_is_an_event_unless_it_is_the_same():

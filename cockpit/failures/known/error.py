@@ -39,7 +39,15 @@ class KnownError(msgspec.Struct, frozen=True, kw_only=True):
     is_general: bool = False
     """Whether more special rows match the same texts; general rows come last in the table."""
 
+    explains_only_kind: bool = False
+    """Whether it says only what all errors of its kind have in common, as every `KeyError`; it never decides which error is the root error."""
+
+    @property
+    def is_symptom(self) -> bool:
+        """Whether it reports something else's failure, or no failure at all."""
+        return self.is_consequence or self.is_warning
+
     @property
     def is_certain(self) -> bool:
         """Whether it can be the cause of a failure by itself."""
-        return not self.is_consequence and not self.is_warning
+        return not self.is_symptom and not self.explains_only_kind

@@ -1,4 +1,4 @@
-"""Lists all known errors, general rows last: of several rows that match the same text the first one counts."""
+"""Lists all known errors, general rows last, and after them those that explain only a kind of error: of several rows that match the same text the first one counts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from typing import Final
 from cockpit.failures.known.collectives import COLLECTIVES
 from cockpit.failures.known.configuration import CONFIGURATION
 from cockpit.failures.known.data_hub import DATA_HUB
+from cockpit.failures.known.data_sets import DATA_SETS
 from cockpit.failures.known.driver import DRIVER
 from cockpit.failures.known.engines import ENGINES
 from cockpit.failures.known.error import KnownError
+from cockpit.failures.known.error_kinds import ERROR_KINDS
 from cockpit.failures.known.files import FILES
 from cockpit.failures.known.gpu_memory import GPU_MEMORY
 from cockpit.failures.known.host_memory import HOST_MEMORY
+from cockpit.failures.known.models import MODELS
 from cockpit.failures.known.ports import PORTS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
 from cockpit.failures.known.software import SOFTWARE
+from cockpit.failures.known.tensors import TENSORS
 from cockpit.failures.known.timeouts import TIMEOUTS
+from cockpit.failures.known.trainers import TRAINERS
 from cockpit.failures.known.training import TRAINING
 
 _KINDS: Final = (
@@ -27,13 +32,18 @@ _KINDS: Final = (
     SOFTWARE,
     FILES,
     DATA_HUB,
+    DATA_SETS,
     CONFIGURATION,
     COLLECTIVES,
     PORTS,
     ENGINES,
     TIMEOUTS,
+    TRAINERS,
     TRAINING,
+    MODELS,
+    TENSORS,
+    ERROR_KINDS,
 )
 KNOWN_ERRORS: Final[tuple[KnownError, ...]] = tuple(
-    sorted((error for kind in _KINDS for error in kind), key=lambda error: error.is_general)
+    sorted((error for kind in _KINDS for error in kind), key=lambda error: (error.explains_only_kind, error.is_general))
 )

@@ -1,0 +1,136 @@
+"""Phases and steps of jobs on a real Ray are what their actors really did: in time, and counted exactly."""
+
+from __future__ import annotations
+
+import bisect
+import json
+import os
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cockpit.model import PhaseSpan, Snapshot
+from cockpit.recording.folder import list_recordings
+from cockpit.recording.recording import Recording
+from tests.lab import hosts
+from tests.lab.cluster import Cluster, copy_job_files, eventually, start_patiently
+from tests.lab.conftest import NO_RAY, RAY
+from tests.lab.hosts import Lab
+from tests.lab.observe import COCKPIT
+
+pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(7200)]
+
+STEPS = int(os.environ.get("COCKPIT_STEPS", "10"))
+"""Steps of each job; `make phases` runs 200."""
+FRAMEWORKS = ("verl", "openrlhf", "slime", "skyrl")
+MIN_RIGHT = 0.98
+MAX_BOUNDARY_ERROR_S = 2.0
+LOOK_EVERY_S = 0.5
+SCRIPT = Path(__file__).with_name("phase_jobs.py")
+HOME = "XDG_STATE_HOME=/tmp/state"
+
+
+class Truth(NamedTuple):
+    """What a job wrote about itself."""
+
+    begins: Sequence[tuple[float, str]]
+    """When each phase began."""
+    ends: Sequence[float]
+    """When each step ended."""
+    over: float
+
+    def phase_at(self, moment: float) -> str:
+        return self.begins[bisect.bisect([at for at, _ in self.begins], moment) - 1][1]
+
+
+@pytest.fixture
+def ray() -> Iterator[Cluster]:
+    """A Ray on one host."""
+    reason = hosts.why_not() or (None if RAY.exists() else NO_RAY)
+    if reason:
+        pytest.skip(reason)
+    lab = Lab(f"p{os.getpid() % 100000}", ["head"], {"PATH": f"{RAY.parent}:{os.environ['PATH']}"})
+    try:
+        cluster = Cluster(lab, ["head"], RAY)
+        copy_job_files(cluster.head)
+        (cluster.head.tmp / "jobs" / SCRIPT.name).write_text(SCRIPT.read_text())
+        start_patiently(cluster.start, cluster.stop)
+        yield cluster
+    finally:
+        lab.close()
+
+
+def read_truth(cluster: Cluster, job: str) -> Truth:
+    lines = [json.loads(line) for line in (cluster.head.tmp / f"{job}.truth").read_text().splitlines()]
+    begins = [(line["at"], line["what"]) for line in lines if line["what"] not in ("end", "over", "hang")]
+    return Truth(begins, [line["at"] for line in lines if line["what"] == "end"], lines[-1]["at"])
+
+
+def read_last(cluster: Cluster, at: float | None = None) -> Snapshot:
+    """The last snapshot of the recording, or the one at a moment."""
+    (folder,) = list_recordings(cluster.head.tmp / "state" / "cockpit" / "recordings")
+    recording = Recording.open(folder)
+    try:
+        snapshot = recording.snapshot_at(recording.end if at is None else at)
+        assert snapshot is not None
+        return snapshot
+    finally:
+        recording.close()
+
+
+def test_phases_and_steps_are_what_the_actors_really_did(ray: Cluster):
+    recorder = ray.head.spawn("bash", "-c", f"exec env {HOME} {COCKPIT} record >/tmp/recorder.stderr 2>&1")
+    eventually(lambda: "recording to" in (ray.head.tmp / "recorder.stderr").read_text(), within=120)
+    for seed, framework in enumerate(FRAMEWORKS):
+        ray.submit(framework, f"python {SCRIPT.name} {framework} {STEPS} {seed} /tmp/{framework}.truth")
+    eventually(lambda: all(ray.job(framework) == "SUCCEEDED" for framework in FRAMEWORKS), within=STEPS * 40 + 300, every=2.0)
+    eventually(lambda: not read_last(ray).activities, within=60, every=1.0)
+    recorder.outer.terminate()
+    eventually(lambda: not recorder.is_alive())
+
+    figures: dict[str, object] = {}
+    errors: list[float] = []
+    looks = right = 0
+    for framework in FRAMEWORKS:
+        truth, spans, counted = read_truth(ray, framework), *_spans_and_steps(ray, f"job:{framework}")
+        errors += (own := [min(abs(at - span.began) for span in spans if span.phase == phase) for at, phase in truth.begins])
+        asked, good = _count_right(truth, spans)
+        looks, right = looks + asked, right + good
+        figures[framework] = {
+            "steps": counted,
+            "right": round(good / asked, 4),
+            "boundary": round(statistics.median(own), 2),
+            "worst": round(max(own), 2),
+        }
+        assert counted == len(truth.ends) == STEPS, figures
+    print(figures, "all:", right / looks)
+    assert right / looks >= MIN_RIGHT, figures
+    assert max(errors) <= MAX_BOUNDARY_ERROR_S, figures
+
+
+def _spans_and_steps(cluster: Cluster, job: str) -> tuple[Sequence[PhaseSpan], int]:
+    """All spans that were recorded of a job, and the number of the last step."""
+    (folder,) = list_recordings(cluster.head.tmp / "state" / "cockpit" / "recordings")
+    recording, spans, number = Recording.open(folder), {}, 0
+    try:
+        for snapshot in recording.walk():
+            spans.update({span.key: span for span in snapshot.spans if span.job == job})
+            number = max([number, *(step.number or 0 for step in snapshot.steps if step.job == job)])
+    finally:
+        recording.close()
+    return sorted(spans.values(), key=lambda span: span.began), number
+
+
+def _count_right(truth: Truth, spans: Sequence[PhaseSpan]) -> tuple[int, int]:
+    """Moments from the job's first phase on, and those at which the phase was right. Within `LOOK_EVERY_S` of a boundary either may be."""
+    asked = right = 0
+    moment = truth.begins[0][0] + LOOK_EVERY_S
+    while moment < truth.over - LOOK_EVERY_S:
+        true = {truth.phase_at(moment - LOOK_EVERY_S), truth.phase_at(moment)}
+        found = next((span.phase for span in reversed(spans) if span.began <= moment), None)
+        asked, right = asked + 1, right + (found in true)
+        moment += 0.25
+    return asked, right
