@@ -46,6 +46,15 @@ class JobPhases(msgspec.Struct, frozen=True, dict=True):
         seconds = sum(step.seconds for step in self.steps)
         return 3600 * len(self.steps) / seconds if seconds > 0 and "step" in self.usual else None
 
+    @cached_property
+    def shares(self) -> Mapping[Phase | None, float]:
+        """The share of each phase in the steps that are kept, from 0 to 1; empty before the first has ended."""
+        sums: Counter[Phase | None] = Counter()
+        for step in self.steps:
+            sums.update(seconds_by_phase(self.spans, step.began, step.ended))
+        whole = sum(sums.values())
+        return {phase: seconds / whole for phase, seconds in sums.items()} if whole > 0 else {}
+
     def running_seconds(self, now: float) -> Mapping[Phase | None, float]:
         """The seconds of each phase in the running step; before the first step those of the present phase."""
         activity = self.activity

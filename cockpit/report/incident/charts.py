@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from cockpit.model import LEVELS, PHASES
+from cockpit.model import LEVELS, PHASES, Phase
 from cockpit.report.incident import words
 from cockpit.report.incident.account import Account, Hours, Point
 from cockpit.report.incident.markup import Html, join, tag
@@ -82,16 +82,21 @@ def phase_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
         for course in courses:
             yield (
                 f"job {course.job}",
-                [_bar(scale, part.begin, part.end, part.phase.replace(" ", "-"), f"{course.job}: {part.phase}") for part in course.parts],
+                [_bar(scale, part.begin, part.end, _phase_kind(part.phase), f"{course.job}: {part.phase}") for part in course.parts],
             )
 
     title = "Phases of jobs"
     texts = [f"{course.job}{words.session_words(account, course.session)}: {words.phases_words(course)}." for course in courses]
     there = {part.phase for course in courses for part in course.parts}
-    keys = {phase.replace(" ", "-"): phase for phase in PHASES if phase in there}
+    keys = {_phase_kind(phase): phase for phase in PHASES if phase in there}
     charts = _lane_charts(title, " ".join(texts), account, clock, lanes)
     legend = _legend(keys, "; each part of the time has the phase that took the most of it; blank: unknown")
     return join((tag("h3", title), *charts, legend, *(tag("p", text) for text in texts)))
+
+
+def _phase_kind(phase: Phase) -> str:
+    """The class of its bars; `loading` is a cause of idle GPUs already."""
+    return "starting" if phase == "loading" else phase.replace(" ", "-")
 
 
 def _lane_charts(

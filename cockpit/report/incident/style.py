@@ -10,6 +10,7 @@ LIGHT: Final[Mapping[str, str]] = {
     "critical": "#b3121d", "warning": "#8a5300", "info": "#0b5cad", "accent": "#0b5cad",
     "busy": "#1a7f4b", "idle": "#d98e1f", "unknown": "#9aa3ad", "dead": "#b3121d", "line": "#1b1f24",
     "placement": "#8250df", "loading": "#3d8fd1", "rank": "#c2410c", "turn": "#c9a227", "unused": "#b08968", "unseen": "#e0b25a",
+    "starting": "#8d7b68",
     "rollout": "#3d8fd1", "scoring": "#8250df", "training": "#1a7f4b", "weight-sync": "#d98e1f", "checkpoint": "#c02f7a",
     "evaluation": "#22577a", "waiting": "#9aa3ad",
 }  # fmt: skip
@@ -18,6 +19,7 @@ DARK: Final[Mapping[str, str]] = {
     "critical": "#ff8a80", "warning": "#f0b44c", "info": "#7ab8ff", "accent": "#7ab8ff",
     "busy": "#45c486", "idle": "#d98e1f", "unknown": "#6b7580", "dead": "#ff6b60", "line": "#e6e9ed",
     "placement": "#b794f6", "loading": "#5aa9e6", "rank": "#f4804f", "turn": "#d6b84a", "unused": "#a98d72", "unseen": "#b98f3f",
+    "starting": "#a8937c",
     "rollout": "#5aa9e6", "scoring": "#b794f6", "training": "#45c486", "weight-sync": "#d98e1f", "checkpoint": "#f06ba8",
     "evaluation": "#3d7ab8", "waiting": "#6b7580",
 }  # fmt: skip
@@ -29,7 +31,7 @@ def _variables(colours: Mapping[str, str]) -> str:
 
 _FILLS: Final = (
     "busy", "idle", "unknown", "dead", "placement", "loading", "rank", "turn", "unused", "unseen", "critical", "warning", "info",
-    "rollout", "scoring", "training", "weight-sync", "checkpoint", "evaluation", "waiting",
+    "starting", "rollout", "scoring", "training", "weight-sync", "checkpoint", "evaluation", "waiting",
 )  # fmt: skip
 _RULES: Final = """
 *{box-sizing:border-box}

@@ -170,7 +170,7 @@ def phases_words(course: JobCourse) -> str:
     """`rollout 45%, training 31%, scoring 24%; 412 steps of 6m35s`."""
     whole = sum(course.seconds.values())
     most = sorted(course.seconds.items(), key=lambda item: -item[1])
-    shares = ", ".join(f"{phase} {_share(seconds, whole)}" for phase, seconds in most if seconds > 0)
+    shares = ", ".join(f"{phase} {_share(seconds, whole)}" for phase, seconds in most if seconds >= 0.01 * whole)
     steps = f"{plural(course.steps, 'step')} of {age(course.step_seconds)}" if course.steps else ""
     return "; ".join(filter(None, (shares, steps)))
 

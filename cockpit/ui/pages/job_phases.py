@@ -9,7 +9,7 @@ from typing import Any, Final
 from cockpit.model import PHASES, Job, Phase, Process
 from cockpit.phases import Rank, ranks_of
 from cockpit.report.phases import JobPhases, activity_words, phases_by_job, usual_words, wait_words
-from cockpit.text import UNKNOWN, age, percent, plural
+from cockpit.text import UNKNOWN, age, plural, share_percent
 from cockpit.text.grouping import group_by
 from cockpit.ui import cells
 from cockpit.ui.marks import Piece, merge
@@ -20,6 +20,7 @@ from cockpit.ui.view import View
 STEPS_SHOWN: Final = 20
 MIN_STEPS_LISTED: Final = 5
 """Steps that are always listed, even if other sections must be scrolled to."""
+MIN_SHARE: Final = 0.01
 NAME_CELLS, MAX_NODE_CELLS, DOES_CELLS = 16, 24, 18
 """Cells of the columns beside the grid of ranks."""
 STEP_CELLS, TIME_CELLS, MAX_BAR_CELLS = 6, 6, 100
@@ -65,10 +66,7 @@ def phase_sections(thing: Any, view: View) -> Iterator[Section[Any]]:
 def _phases_section(phases: JobPhases, view: View) -> Section[Item[Phase | None]]:
     now, usual = phases.running_seconds(view.now), phases.usual
     current = phases.activity.phase if phases.activity is not None else None
-    whole = sum(time.median for phase, time in usual.items() if phase != "step")
-
-    def share(phase: Phase | None) -> float | None:
-        return usual[phase].median / whole if whole and phase in usual else None
+    shares = phases.shares
 
     def running(row: Item[Phase | None], _: View) -> Cell:
         seconds = now.get(row.value)
@@ -78,16 +76,16 @@ def _phases_section(phases: JobPhases, view: View) -> Section[Item[Phase | None]
         return ((f"{'now ' if is_now else ''}{age(seconds)}", "accent" if is_now else ""),)
 
     def bar(row: Item[Phase | None], view: View) -> Cell:
-        width = round((share(row.value) or 0.0) * 30)
+        width = round(shares.get(row.value, 0.0) * 30)
         return merge([phase_mark(row.value, ascii=view.ascii)] * width)
 
     phase_order: tuple[Phase | None, ...] = (*PHASES, None)
-    rows = [Item(f"phase:{phase}", phase) for phase in phase_order if phase in now or phase in usual]
+    rows = [Item(f"phase:{phase}", phase) for phase in phase_order if phase in now or shares.get(phase, 0.0) >= MIN_SHARE]
     columns: tuple[Column[Item[Phase | None]], ...] = (
         Column("PHASES", 13, lambda row, view: phase_name(row.value, ascii=view.ascii)),
         Column("THIS STEP", 10, running, right=True),
         Column("USUAL", 14, lambda row, _: usual_words(usual.get(row.value)), right=True),
-        Column("SHARE", 5, lambda row, _: percent(None if (part := share(row.value)) is None else 100 * part), right=True),
+        Column("SHARE", 5, lambda row, _: share_percent(shares.get(row.value)), right=True),
         Column("OF A STEP", 30, bar, grow=True, rank=1),
     )
     return Section("job-phases", "PHASES", columns, rows, fixed=True)
@@ -114,7 +112,15 @@ def _steps_section(phases: JobPhases, view: View) -> Section[Item[tuple[str, flo
         Column("ITS PHASES", width, bar),
     )
     rows = [Item(f"step:{begin}", (number, begin, end)) for number, begin, end in reversed(ended)]
-    return Section("job-steps", "STEPS", columns, rows, fixed=True, min_rows=MIN_STEPS_LISTED, more_hint="a larger screen has room")
+    return Section(
+        "job-steps",
+        "STEPS",
+        columns,
+        rows,
+        fixed=True,
+        min_rows=max(MIN_STEPS_LISTED, view.height // 3),
+        more_hint="a larger screen has room",
+    )
 
 
 def _ranks_section(ranks: Sequence[Rank], behind: frozenset[str], view: View) -> Section[RankLine]:
