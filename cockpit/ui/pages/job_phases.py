@@ -9,7 +9,7 @@ from typing import Any, Final
 from cockpit.model import PHASES, Job, Phase, Process
 from cockpit.phases import Rank, ranks_of
 from cockpit.report.phases import JobPhases, activity_words, phases_by_job, usual_words, wait_words
-from cockpit.text import UNKNOWN, age, plural, share_percent
+from cockpit.text import UNKNOWN, age, percent, plural
 from cockpit.text.grouping import group_by
 from cockpit.ui import cells
 from cockpit.ui.marks import Piece, merge
@@ -85,7 +85,7 @@ def _phases_section(phases: JobPhases, view: View) -> Section[Item[Phase | None]
         Column("PHASES", 13, lambda row, view: phase_name(row.value, ascii=view.ascii)),
         Column("THIS STEP", 10, running, right=True),
         Column("USUAL", 14, lambda row, _: usual_words(usual.get(row.value)), right=True),
-        Column("SHARE", 5, lambda row, _: share_percent(shares.get(row.value)), right=True),
+        Column("SHARE", 5, lambda row, _: percent(None if (part := shares.get(row.value)) is None else 100 * part), right=True),
         Column("OF A STEP", 30, bar, grow=True, rank=1),
     )
     return Section("job-phases", "PHASES", columns, rows, fixed=True)
