@@ -158,8 +158,7 @@ def _step_seconds(facts: MetricFacts) -> Iterator[Sample]:
     for job in facts.snapshot.jobs or ():
         if job.running and (known := phases.get(job.key)) is not None and known.steps:
             yield (job.id, "last"), known.steps[-1].seconds
-            usual = known.usual.get("step")
-            yield (job.id, "median"), usual.median if usual else None
+            yield (job.id, "median"), known.usual_step.median if known.usual_step else None
 
 
 def _waits(facts: MetricFacts) -> Iterator[Sample]:

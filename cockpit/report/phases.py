@@ -34,17 +34,21 @@ class JobPhases(msgspec.Struct, frozen=True, dict=True):
         """As `usual_seconds`."""
         return usual_seconds(self.steps, self.spans)
 
+    @cached_property
+    def usual_step(self) -> UsualTime | None:
+        """How long a step usually takes, without the work for its phases: lists of jobs need only this."""
+        return usual_seconds(self.steps, ()).get("step")
+
     @property
     def step_seconds(self) -> float | None:
         """How long a step takes: the median, or the last one if there are too few for it."""
-        usual = self.usual.get("step")
-        return usual.median if usual else self.steps[-1].seconds if self.steps else None
+        return self.usual_step.median if self.usual_step else self.steps[-1].seconds if self.steps else None
 
     @property
     def steps_per_hour(self) -> float | None:
         """The mean of the steps that are kept, those with a checkpoint or an evaluation too."""
         seconds = sum(step.seconds for step in self.steps)
-        return 3600 * len(self.steps) / seconds if seconds > 0 and "step" in self.usual else None
+        return 3600 * len(self.steps) / seconds if seconds > 0 and self.usual_step else None
 
     @cached_property
     def shares(self) -> Mapping[Phase | None, float]:

@@ -32,7 +32,7 @@ def past(steps: int) -> tuple[tuple[PhaseSpan, ...], tuple[Step, ...]]:
         for phase, seconds in STEP:
             spans.append(PhaseSpan(JOB.key, phase, moment, moment + seconds))
             moment += seconds
-        ended.append(Step(JOB.key, begun, moment, number + 408))
+        ended.append(Step(JOB.key, begun, moment, 412 - steps + number))
     spans.append(PhaseSpan(JOB.key, "rollout", NOW - IN_STEP_S))
     return tuple(spans), tuple(ended)
 

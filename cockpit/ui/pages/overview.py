@@ -256,7 +256,7 @@ def running_jobs_section(view: View) -> Section[Job]:
     has_phases, has_band = bool(view.snapshot.activities), view.width >= PHASE_BAND_WIDTH
     room = view.width - JOB_COLUMNS_CELLS - (PHASE_BAND_CELLS + 1 if has_band else 0)
     phase_columns: tuple[Column[Job], ...] = (
-        Column("PHASE", max(PHASE_CELLS[0], min(PHASE_CELLS[1], room)), phase, grow=True, fold=2),
+        Column("PHASE", max(PHASE_CELLS[0], min(PHASE_CELLS[1], room)), phase, fold=2),
         *((Column("PHASES OF THE LAST HOUR", PHASE_BAND_CELLS, last_hour),) if has_band else ()),
     )
     minutes = f"{STEPS_KEPT * STEP_S / 60:.0f} MIN"
