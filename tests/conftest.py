@@ -109,8 +109,8 @@ ROWS = {
     "places": (
         "test_placement.py", "test_containers.py", "test_endings.py", "test_full_disk.py", "test_incidents_compared.py",
         "test_incidents_hosts.py", "test_incidents_limits.py", "test_incidents_ray.py", "test_incidents_recorded.py",
-        "test_incidents_surroundings.py", "test_incidents_waits.py", "test_kubernetes.py", "test_many_hosts.py", "test_reach.py",
-        "test_remedies.py", "test_several_rays.py", "test_silent_sources.py", "test_slurm.py", "test_slurm_memory.py",
+        "test_incidents_surroundings.py", "test_incidents_waits.py", "test_kubernetes.py", "test_many_hosts.py", "test_nccl.py",
+        "test_reach.py", "test_remedies.py", "test_several_rays.py", "test_silent_sources.py", "test_slurm.py", "test_slurm_memory.py",
         "test_slurm_names.py", "test_slurm_shared.py", "test_slurm_start.py", "test_slurm_user.py", "test_starts.py", "test_stop.py",
         "test_cluster.py", "test_models.py", "test_nvml.py", "test_phases.py", "test_preset.py", "test_processes.py",
     ),

@@ -1,13 +1,17 @@
-"""Takes the marks of Ray, torchrun and loggers off the lines of a log, and keeps who wrote each line and when."""
+"""Takes the marks of Ray, torchrun, launchers and loggers off the lines of a log, and keeps who wrote each line and when."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+MAX_MARKS: Final = 256
+"""Of launchers in one log."""
+MAX_MARK_CHARS: Final = 200
+"""At the begin of a line, in which a mark of a launcher ends."""
 MAX_LINE_CHARS: Final = 4000
 """Of a line; the rest of a longer one is dropped."""
 _ESCAPES: Final = re.compile(
@@ -29,6 +33,12 @@ _LOGGED: Final = re.compile(
     r"\[?(?P<place>[\w./]{1,80}:\d{1,6})\] ?)"
 )
 """vLLM's logger writes its mark before each line of a traceback too: `ERROR 11-27 10:00:00 [core.py:700] `."""
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_LAUNCHER: Final = re.compile(
+    r"(?P<mark>\[\d{1,5},(?P<mpi>\d{1,5})\]<std(?:err|out)>: ?|(?:\[\d{1,5}\] ?){1,2}|(?P<task>\d{1,5}): ?"
+    r"|[\w.-]{1,80}(?:: ?|\s{1,40}\| ?))Traceback \(most recent call last\):"
+)
+"""srun, mpirun, pdsh and docker compose write task, host or container before a line: `3: `, `[1,3]<stderr>:`, `w1: `, `head-1  | `."""
 _CLOCK: Final = re.compile(r"\b([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:[.,](\d{1,9}))?")
 _CLOCK_WITHIN: Final = 120
 """Characters at the begin of a line in which its time is looked for."""
@@ -61,12 +71,24 @@ class LogLine(msgspec.Struct, frozen=True):
         return self.writer, self.pid, self.ip, self.rank
 
 
-def read_lines(lines: Iterable[str], first: int = 0) -> Iterator[LogLine]:
-    """The lines of a log, each without escapes and marks. A line that was overwritten with `\\r` is what it was last."""
+def launcher_marks(lines: Sequence[str]) -> dict[str, int | None]:
+    """The marks that a launcher writes before each line, also of a traceback, with the rank that they name."""
+    starts = (_LAUNCHER.match(line) for line in lines if _TRACEBACK in line[:MAX_MARK_CHARS])
+    marks = {start["mark"]: start["mpi"] or start["task"] for start in starts if start is not None}
+    frames = {line[: line.index('  File "')] for line in lines if '  File "' in line[:MAX_MARK_CHARS]}
+    return {mark: int(rank) if rank else None for mark, rank in list(marks.items())[:MAX_MARKS] if mark in frames}
+
+
+def read_lines(lines: Iterable[str], first: int = 0, marks: Mapping[str, int | None] | None = None) -> Iterator[LogLine]:
+    """The lines of a log, each without escapes and marks. A line that was overwritten with `\r` is what it was last."""
+    launcher = re.compile("|".join(re.escape(mark.rstrip()) + " ?" * mark.endswith(" ") for mark in marks)) if marks else None
     for number, raw in enumerate(lines, first):
         text = _ESCAPES.sub("", raw.rstrip("\r\n ").rpartition("\r")[2][:MAX_LINE_CHARS])
         clock = _CLOCK.search(text, 0, _CLOCK_WITHIN)
         writer, pid, ip, rank, times, logged_at = "", None, None, None, 1, ""
+        if marks and launcher is not None and (mark := launcher.match(text)) is not None:
+            name = next(each for each in marks if each.rstrip() == mark[0].rstrip())
+            writer, rank, text = name.strip(" :|") if marks[name] is None else "", marks[name], text[mark.end() :]
         if (mark := _DATE.match(text)) is not None:
             text = text[mark.end() :]
         is_dated = mark is not None

@@ -26,12 +26,14 @@ _NAMED: Final = re.compile(
     r"(?!(?:Message|Arguments|Call stack):)(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,80})(?:\([\w.]{1,80}\))?(?P<end>: |:$|$|:)"
 )
 """The line that names an exception. The three words belong to a logger that failed."""
+_NCCL_NAME: Final = re.compile(r"nccl[A-Z]\w{1,40}: ")
+"""torch writes NCCL's own name of an error below the line of the exception: `ncclSystemError: `."""
 _EXCEPTION: Final = re.compile(r"Error$|Exception$|\..{0,80}(?:Exit|Interrupt|Timeout|Fault|Refused|Unavailable|Died|Crashed|Full)$")
 """These names are an exception even without a traceback above them."""
 _NATIVE: Final = re.compile(
     r"(?:\[[EF]\S{0,20} [^\]\n]{0,120}\] |.{1,400}?(?=terminate called after throwing an instance of))?"
     r"(?P<text>(?:\[[^\]\n]{1,80}\] ){0,2}Watchdog caught collective operation timeout|"
-    r"terminate called after throwing an instance of|Fatal Python error: |\*\*\* SIG[A-Z]{2,5} received at time)"
+    r"terminate called after throwing an instance of|Fatal Python error: |\*\*\* SIG[A-Z]{2,5} (?:received at time|\(@0x))"
 )
 """NCCL's watchdog, C++ and signals report these errors; no Python exception does."""
 _OTHER_LINE: Final = re.compile(
@@ -234,7 +236,7 @@ def _continues(line: LogLine, error: LogLine) -> bool:
         or line.logged_at != error.logged_at
         or _TRACEBACK in text
         or text.startswith((_DIRECT, _DURING, *_HARMLESS))
-        or _names_error(text, False)
+        or (_names_error(text, False) and _NCCL_NAME.match(text) is None)
         or _NATIVE.match(text) is not None
         or _RAY_CALL.search(text) is not None
         or (_FRAME.match(text) is not None and _NATIVE.match(error.text) is None)

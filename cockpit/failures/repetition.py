@@ -33,9 +33,9 @@ class Repetition(msgspec.Struct, frozen=True):
     """The lines at the end of a log that are equal but for numbers and times."""
 
     line: str
-    """The last one."""
+    """The last line of the log."""
     kinds: frozenset[str]
-    """What is equal."""
+    """The texts of these lines, with a sign for each number and time."""
     begin: int
     """The number of the first of these lines, in what was read."""
     seconds: float | None

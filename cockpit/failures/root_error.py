@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cockpit.failures.known import Match, find_all_known, find_known
 from cockpit.failures.known.error import KnownError
-from cockpit.failures.log_lines import LogLine, read_lines
+from cockpit.failures.log_lines import LogLine, launcher_marks, read_lines
 from cockpit.failures.raised_errors import RaisedError, is_wrapper_text, raised_errors
 from cockpit.failures.torchrun_table import find_first_failure
 
@@ -64,7 +64,7 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     """The root error of a failure that ends this log; `None`: the log shows none."""
     all_lines = list(raw_lines)
     skipped = max(0, len(all_lines) - MAX_LINES)
-    lines = list(read_lines(all_lines[skipped:], skipped))
+    lines = list(read_lines(all_lines[skipped:], skipped, launcher_marks(all_lines[skipped:])))
     errors = sorted(raised_errors(lines), key=lambda error: error.line.number)[-MAX_ERRORS:]
     burst = _last_burst([error for error in errors if not error.is_harmless])
     looked_up: dict[str, Match | None] = {}
@@ -87,6 +87,8 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     reports = [error for error in burst if error.is_consequence]
     ids = set(map(id, reports))
     survived = {line.number for error in errors if id(error) not in ids for line in error.lines}
+    # The line that names a report which the table knows says nothing more.
+    survived |= {report.line.number for report in reports if report.known is not None}
     begin = (reports[0].begin if reports else lines[-1].number + 1 if lines else 0) - MAX_TAIL_LINES
     tail = [line for line in lines[max(0, begin - skipped) :] if line.number not in survived]
     known = list(_known_lines(tail))
@@ -95,6 +97,8 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     # The last known cause, else the last error that says more than that a process ended itself.
     last = max(reversed(burst), key=lambda each: (each.is_certain, not each.is_abort), default=None)
     wrapper = next((each for each in reports if each.known and not each.is_abort), _first_cause(last) if last else None)
+    if first is not None and table is not None and wrapper is not None and "ChildFailedError" in wrapper.first_line:
+        return RootError(first.text, first, table)
     if wrapper is not None:
         root = _root(wrapper, burst)
         return root if first is None or not reports else replace(root, line=replace(root.line, rank=first.rank, pid=first.pid))
@@ -120,9 +124,10 @@ def _find_known(error: RaisedError) -> Match | None:
     if not error.source:
         return find_known(error.text)
     with_source = f"{error.source}\n{error.text}"
-    both = (each for each in find_all_known(with_source) if each.begin == 0 and "\n" in each.text and each.error.is_certain)
-    if (match := next(both, None)) is not None:
-        return match
+    whole = (each for each in find_all_known(with_source) if each.begin == 0 and "\n" in each.text)
+    both = [each for each in whole if not each.error.explains_only_kind]
+    if both:
+        return min(both, key=lambda each: not each.error.is_certain)
     of_message, of_source = find_known(error.text), find_known(with_source)
     is_better = of_source is not None and of_source.error.is_certain and (of_message is None or of_message.error.explains_only_kind)
     return of_source if is_better else of_message or of_source

@@ -13,8 +13,9 @@ import msgspec
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.facts import Facts
 from cockpit.findings.failures import last_report, reason_of
+from cockpit.findings.nccl import evidence_lines, find_report
 from cockpit.findings.sources import rests_on
-from cockpit.model import LEFT_OVER, Failure, Finding, Gpu, Job, Level, Node, Process, Remedy, Snapshot
+from cockpit.model import LEFT_OVER, Failure, Finding, Gpu, Job, Level, NcclReport, Node, Process, Remedy, Snapshot
 from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural, size
 from cockpit.text.grouping import group_by
@@ -75,8 +76,11 @@ class Stall(msgspec.Struct, frozen=True):
     silent: float | None
     """Seconds since its log was written to; `None` if unknown."""
     seen: float | None
+    snapshot: Snapshot
     report: Failure | None = None
     """What its log last reported; `None`: it was not read."""
+    nccl: NcclReport | None = None
+    """What NCCL last reported about it; `None`: it was not asked."""
 
     def with_activity(self, activity: Activity) -> list[UsedGpu]:
         """Its GPUs with this activity."""
@@ -106,7 +110,10 @@ class Stall(msgspec.Struct, frozen=True):
             evidence += [f"its log last reported: {line}" for line in dict.fromkeys((reason, (report.text or reason).partition("\n")[0]))]
             if report.known is not None and not report.is_consequence:
                 log += f"; its log last reported: {reason}"
-        about = (self.job.key, *dict.fromkeys(each.process.key for each in odd))
+        by_power = tuple(dict.fromkeys(each.process.key for each in odd))
+        if self.nccl is not None and self.nccl.asked >= self.since:
+            evidence += evidence_lines(self.nccl, self.snapshot, by_power, self.snapshot.taken)
+        about = (self.job.key, *by_power)
         stop = Remedy(remedy, "stop-job")
         return Finding(code, level, _subject(self.job), text + log, tuple(evidence), self.since, stop, about, self.seen)
 
@@ -148,7 +155,17 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
             if report is not None and report.repeats_since is not None:
                 silences = [max(min(silences, default=0.0), facts.now - report.repeats_since)]
             silent = min(silences, default=None)
-            stall = Stall(job, used, facts.now - lasted, max(0.0, lasted - behind), silent, seen, report)
+            stall = Stall(
+                job,
+                used,
+                facts.now - lasted,
+                max(0.0, lasted - behind),
+                silent,
+                seen,
+                facts.snapshot,
+                report,
+                find_report(job, facts.snapshot),
+            )
             yield from _hang_findings(facts, stall) if spins else _stall_findings(facts, stall)
 
 

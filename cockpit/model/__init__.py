@@ -15,6 +15,7 @@ from cockpit.model.index import *  # noqa: F403
 from cockpit.model.kubernetes import *  # noqa: F403
 from cockpit.model.limits import *  # noqa: F403
 from cockpit.model.machine import *  # noqa: F403
+from cockpit.model.nccl import *  # noqa: F403
 from cockpit.model.oom import *  # noqa: F403
 from cockpit.model.proxy import *  # noqa: F403
 from cockpit.model.ray import *  # noqa: F403

@@ -13,6 +13,7 @@ from cockpit.model.finding import Finding
 from cockpit.model.host import Fault, Host, Port, Process, Session
 from cockpit.model.index import ClusterIndex
 from cockpit.model.kubernetes import RayCluster
+from cockpit.model.nccl import NcclReport
 from cockpit.model.oom import OomKill
 from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
 from cockpit.model.slurm import Allocation
@@ -52,6 +53,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Why actors that have a place don't start, as far as their nodes' logs show it. Not recorded; the text is the actors' `why`."""
     ports: tuple[Port, ...] = ()
     """Ports in use that a failed job could not bind, on the hosts that were asked. Not recorded."""
+    nccl: tuple[NcclReport, ...] = ()
+    """What NCCL last reported about running jobs; only jobs about which it was asked."""
     allocation: Allocation | None = None
     """The Slurm job that this Ray runs in, if known. Not recorded."""
     slurm_ids: frozenset[str] = frozenset()

@@ -73,6 +73,7 @@ class Join:
             failures=parts.failures,
             starts=parts.starts,
             ports=parts.ports,
+            nccl=parts.nccl,
             allocation=parts.allocation,
             slurm_ids=parts.slurm_ids,
             kubernetes=parts.kubernetes,

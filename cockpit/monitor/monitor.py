@@ -15,6 +15,7 @@ from cockpit.monitor.cluster_choice import ClusterChoice, SessionJobs, jobs_by_s
 from cockpit.monitor.failure_reader import FailureReader
 from cockpit.monitor.host_selection import HostSelection, are_containers
 from cockpit.monitor.logs import LogFinder
+from cockpit.monitor.nccl_asker import NcclAsker
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
 from cockpit.monitor.source_readiness import SourceReadiness
@@ -52,6 +53,8 @@ ORCHESTRATOR_FIRST_TIMEOUT_S = 2.0
 """How long a single sample waits for Slurm or Kubernetes."""
 FAILURES_TIMEOUT_S = 5.0
 """How long a single sample waits for the logs of failed jobs, and of actors that don't start."""
+CLOSE_TIMEOUT_S = 1.0
+"""How long a single sample waits until the pipeline has been cancelled, which takes a moment."""
 PORTS_TIMEOUT_S = 2.0
 """How long a single sample waits for who listens on a port that a failed job wanted."""
 
@@ -89,6 +92,7 @@ class ClusterMonitor:
         """The API server of the RayCluster; `None`: the Ray is no RayCluster that is known."""
         self.orchestrators = tuple(self._orchestrators())
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
+        self.nccl = NcclAsker(self.poller, self.pool, self.selection, by_itself=config.ask_nccl)
         self.failures = FailureReader(self.poller, self.logs, config.limits.job_failed)
         self.starts = StartReader(self.poller, self.logs, self.stack)
         self.poller.subscribe(self.choice.on_snapshot)
@@ -97,6 +101,7 @@ class ClusterMonitor:
             self.poller.subscribe(self.failures.on_snapshot)
             self.poller.subscribe(self.starts.on_snapshot)
             self.poller.subscribe(self.ports.on_snapshot)
+            self.poller.subscribe(self.nccl.on_snapshot)
         self._is_running = False
         self._started: asyncio.Future[None] | None = None
         self._publish = publish
@@ -134,6 +139,7 @@ class ClusterMonitor:
             self._is_running = False
             self.failures.close()
             self.starts.close()
+            self.nccl.close()
             self.poller.stop()
 
     def close(self) -> None:
@@ -143,6 +149,7 @@ class ClusterMonitor:
             end()
         self.failures.close()
         self.starts.close()
+        self.nccl.close()
         self.pool.close()
 
     def refresh(self, *, is_awaited: bool = False) -> None:
@@ -282,6 +289,7 @@ async def sample_once(
     finally:
         monitor.close()
         task.cancel()
+    await asyncio.wait([task], timeout=CLOSE_TIMEOUT_S)  # its end kills all children, also those of questions that a command asks next
     for silent in monitor.coverage.silent_sources():
         monitor.poller.report_fault(silent, f"has not answered within {patience:.0f} s")
     for name in monitor.coverage.unanswered_hosts() if everywhere or hosts_patience else ():

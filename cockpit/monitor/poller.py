@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cockpit.config.thresholds import THREAD_MIN_NODES
 from cockpit.findings import DETECTORS, FindingTracker, Limits
-from cockpit.model import Allocation, Cause, Cluster, Failure, Fault, Host, OtherRay, Port, RayCluster, Snapshot, StartTrouble
+from cockpit.model import Allocation, Cause, Cluster, Failure, Fault, Host, NcclReport, OtherRay, Port, RayCluster, Snapshot, StartTrouble
 from cockpit.monitor.join import Join
 from cockpit.monitor.source_answers import Parts
 from cockpit.phases import ActivityTracker
@@ -240,6 +240,11 @@ class Poller:
         """Set who listens on the ports that failed jobs wanted."""
         if ports != self.parts.ports:
             self._set(replace(self.parts, ports=ports))
+
+    def set_nccl(self, reports: tuple[NcclReport, ...]) -> None:
+        """Set what NCCL has reported about jobs."""
+        if reports != self.parts.nccl:
+            self._set(replace(self.parts, nccl=reports))
 
     def set_failures(self, failures: tuple[Failure, ...]) -> None:
         """Set what the logs of failed jobs and restarting actors show."""

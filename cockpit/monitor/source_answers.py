@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.model import Allocation, Cluster, Failure, Fault, Host, Port, RayCluster, StartTrouble
+from cockpit.model import Allocation, Cluster, Failure, Fault, Host, NcclReport, Port, RayCluster, StartTrouble
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 
 
@@ -25,6 +25,7 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
     failures: tuple[Failure, ...] = ()
     starts: tuple[StartTrouble, ...] = ()
     ports: tuple[Port, ...] = ()
+    nccl: tuple[NcclReport, ...] = ()
     allocation: Allocation | None = None
     kubernetes: RayCluster | None = None
     expected: tuple[tuple[str, str], ...] = ()
@@ -35,4 +36,4 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def forget_ray(self) -> Parts:
         """Drops all answers of Ray: they are not true of another cluster."""
-        return replace(self, nodes=None, status=None, actors=None, groups=None, jobs=None, oom=None, failures=(), starts=())
+        return replace(self, nodes=None, status=None, actors=None, groups=None, jobs=None, oom=None, failures=(), starts=(), nccl=())

@@ -34,6 +34,9 @@ a source hangs, its last facts stay.
 `python -m cockpit.probe stack PID TICKS` does the same with `{"pid", "ticks", "threads": [{"frames": [{"name", "file", "line"}]}]}`, the
 innermost call first; with 0 for TICKS it reads any process that has the pid now.
 `python -m cockpit.probe port NUMBER` writes `{"port", "listeners": [{"pid", "ticks", "command", "user"}]}`.
+`python -m cockpit.probe nccl PID:TICKS…` asks NCCL's RAS in one of these processes and writes `{"pid", "version", "report"}`: the process
+that has answered, and its report as it came. `report` is `null` if its NCCL is older than 2.29.2 or of unknown version; `--even-old` asks
+that too.
 The program ends with its reader: when its stdin is a pipe and ends (not with `--no-lifeline`), or when nobody reads its stdout any more.
 The folder works at any place: put it on `sys.path` as `probe` and run `python -m probe`.
 """

@@ -22,6 +22,7 @@ from cockpit.model import (
     Finding,
     Host,
     Job,
+    NcclReport,
     Node,
     OomKill,
     PhaseSpan,
@@ -87,6 +88,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
     activities: Change[Activity] | None = None
     spans: Change[PhaseSpan] | None = None
     steps: Change[Step] | None = None
+    nccl: Change[NcclReport] | None = None
     faults: Change[Fault] | None = None
     findings: Change[Finding] | None = None
     hosts: Change[Host] | None = None
@@ -97,11 +99,11 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
 PLAIN = ("cluster", "growing", "actor_counts", "actors_complete", "demand")
 TABLES = (
-    "nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "failures", "activities", "spans", "steps",
+    "nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "failures", "activities", "spans", "steps", "nccl",
     "faults", "findings",
 )  # fmt: skip
 """Tables that are fields of a snapshot; the others are made from it."""
-NEVER_UNKNOWN = ("failures", "activities", "spans", "steps", "faults", "findings")
+NEVER_UNKNOWN = ("failures", "activities", "spans", "steps", "nccl", "faults", "findings")
 OTHER_TABLES = ("hosts", "memory_users", "heard", "written")
 Rows = tuple[Any, ...] | None
 

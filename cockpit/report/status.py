@@ -24,6 +24,7 @@ from cockpit.model import (
     HostMemory,
     Job,
     Machine,
+    NcclReport,
     Node,
     Phase,
     PlacementGroup,
@@ -350,6 +351,8 @@ class Status(msgspec.Struct, frozen=True):
     processes: tuple[ProcessStatus, ...] | None
     sessions: tuple[SessionStatus, ...] | None
     findings: tuple[FindingStatus, ...] = ()
+    nccl: tuple[NcclReport, ...] = ()
+    """What NCCL last reported about running jobs; only jobs about which a running cockpit has asked it."""
     faults: tuple[FaultStatus, ...] = ()
     hosts: tuple[HostStatus, ...] = ()
     ages: Mapping[str, float | None] = {}
@@ -378,6 +381,7 @@ def status_of(snapshot: Snapshot) -> Status:
         findings=_each(
             snapshot.findings, lambda finding: _as(FindingStatus, finding, remedy=finding.remedy and _as(Remedy, finding.remedy))
         ),
+        nccl=snapshot.nccl,
         faults=_each(by_cause(snapshot.faults), lambda fault: _as(FaultStatus, fault, sources=fault.sources)),
         hosts=tuple(
             HostStatus(host.name, _age(host.taken, now), {source: _age(host.observed_at(source), now) for source in sorted(host.observed)})

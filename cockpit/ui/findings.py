@@ -19,6 +19,7 @@ from cockpit.text import plural
 LOOK_WORDS: Mapping[str, str] = {
     "l": "Log",
     "s": "Stack: what its processes do now",
+    "N": "NCCL: which rank is behind",
     "m": "Memory of the node, by owner",
     "a": "Another Ray cluster on this host",
     "Enter": "Evidence, and what it is about",
@@ -32,8 +33,8 @@ LOOK_KEYS: Mapping[str, tuple[str, ...]] = {
     "gpu-memory-idle-worker": ("l",),
     "host-memory-near-kill": ("m",),
     "job-failed": ("l",),
-    "job-hung": ("s", "l"),
-    "job-stalled": ("s", "l"),
+    "job-hung": ("s", "N", "l"),
+    "job-stalled": ("s", "l", "N"),
     "ray-ended": ("a",),
     "ray-replaced": ("a",),
     "workers-killed-oom": ("m",),

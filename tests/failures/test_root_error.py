@@ -378,6 +378,20 @@ Call to ibv_reg_mr_iova2 failed
     assert known_name(root_of(log)) == "nccl-locked-memory"
 
 
+def test_nccls_own_name_of_the_error_belongs_to_the_exception_before_it():
+    log = """\
+Traceback (most recent call last):
+  File "/app/train.py", line 30, in main
+    dist.all_reduce(t)
+RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1275, unhandled system error, NCCL version 2.14.3
+ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.
+Last error:
+socketStartConnect: Connect to fe80::966d:ae03:a2:8cf0%ib1<17943> failed : Software caused connection abort
+"""
+    root = root_of(log)
+    assert (known_name(root), root.raised_at) == ("nccl-link-local-ipv6", "train.py:30 in main")
+
+
 def test_a_chain_by_direct_cause_leads_to_its_first_error():
     log = """\
 Traceback (most recent call last):

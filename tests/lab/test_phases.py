@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import bisect
 import json
+import math
 import os
+import random
+import re
 import statistics
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +23,8 @@ from tests.lab import hosts
 from tests.lab.cluster import Cluster, copy_job_files, eventually, start_patiently
 from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.hosts import Lab
-from tests.lab.observe import COCKPIT
+from tests.lab.incidents import watching
+from tests.lab.observe import COCKPIT, Facts, Watcher
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(7200)]
 
@@ -134,3 +139,77 @@ def _count_right(truth: Truth, spans: Sequence[PhaseSpan]) -> tuple[int, int]:
         asked, right = asked + 1, right + (found in true)
         moment += 0.25
     return asked, right
+
+
+HANGS = int(os.environ.get("COCKPIT_HANGS", "4"))
+"""Hangs; `make phases` makes 40."""
+MIN_TOLD = 0.95
+MAX_MEDIAN_S = 60.0
+KINDS: dict[str, tuple[str, ...]] = {
+    "verl": ("rank", "skipped", "engine", "reward", "data"),
+    "openrlhf": ("rank", "skipped", "engine", "reward", "data"),
+    "slime": ("rank", "skipped", "engine", "data"),
+    "skyrl": ("rank", "skipped", "engine", "reward", "data"),
+}
+STUCK_CODES = ("phase-stuck", "rank-behind", "job-stalled", "job-hung")
+
+
+class Hang(NamedTuple):
+    """A hang that a job made, and what cockpit said of it."""
+
+    job: str
+    kind: str
+    phase: str
+    told_after: float | None
+    """Seconds; `None`: nothing was said."""
+    is_right: bool
+    """Whether its phase and one of its processes were named."""
+    said: str
+
+
+def test_hangs_are_told_with_their_phase_and_their_rank(ray: Cluster):
+    chance = random.Random(7)
+    watcher = watching(ray)
+    hangs: list[Hang] = []
+    while len(hangs) < HANGS:
+        names: dict[str, str] = {}
+        for framework in FRAMEWORKS:
+            kind, step = chance.choice(KINDS[framework]), chance.randint(6, 12)
+            name = f"{framework}-{kind}-{len(hangs) + len(names)}"
+            names[name] = kind
+            ray.submit(name, f"python {SCRIPT.name} {framework} 1000 {chance.randrange(10**6)} /tmp/{name}.truth {kind} {step}")
+        hangs += _wait_until_told(ray, watcher, names)
+        ray.stop_jobs()
+    watcher.end()
+    for hang in hangs:
+        print(hang)
+    right = [hang for hang in hangs if hang.is_right]
+    assert len(right) / len(hangs) >= MIN_TOLD, [hang for hang in hangs if not hang.is_right]
+    assert statistics.median(hang.told_after or math.inf for hang in right) <= MAX_MEDIAN_S
+
+
+def _wait_until_told(cluster: Cluster, watcher: Watcher, kinds: Mapping[str, str], within: float = 300) -> list[Hang]:
+    """Waits until each job hangs, and then until a finding says so, or until it has hung for `within` seconds."""
+    begun: dict[str, Facts] = {}
+    told: dict[str, Hang] = {}
+
+    def look() -> bool:
+        for job, kind in kinds.items():
+            if job not in begun:
+                lines = (cluster.head.tmp / f"{job}.truth").read_text().splitlines()
+                if (line := next((line for line in lines if '"hang"' in line), None)) is not None:
+                    begun[job] = json.loads(line)
+            if job in told or job not in begun:
+                continue
+            hang, after = begun[job], time.time() - begun[job]["at"]
+            named = [one for one in watcher.now["findings"] if one["code"] in STUCK_CODES and one["subject"] == f"job {job}"]
+            if named:
+                said = " ".join([named[0]["text"], *named[0]["evidence"]])
+                names_it = any(re.search(rf"\b{pid}\b", said) for pid in hang["pids"])
+                told[job] = Hang(job, kind, hang["phase"], after, hang["phase"] in said and names_it, said)
+            elif after > within:
+                told[job] = Hang(job, kind, hang["phase"], None, False, "")
+        return len(told) == len(kinds)
+
+    eventually(look, within=within + 900, every=0.5)
+    return list(told.values())

@@ -6,7 +6,20 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cockpit.model import Amount, Host, HostMemory, Job, MemoryUser, ShmUser, Snapshot
+from cockpit.model import (
+    Amount,
+    Communicator,
+    CountGap,
+    CountGroup,
+    Host,
+    HostMemory,
+    Job,
+    MemoryUser,
+    NcclRank,
+    NcclReport,
+    ShmUser,
+    Snapshot,
+)
 from cockpit.recording import frames
 from cockpit.recording.frames import Change, Frame, FrameError, State, decode_frame, make_frame, tables_of
 from cockpit.recording.writer import pack
@@ -34,6 +47,18 @@ def test_unknown_is_not_empty():
     assert differences(Snapshot(), played(Snapshot())) == []
     assert differences(empty, played(empty)) == []
     assert played(empty, replace(empty, nodes=None)).nodes is None
+
+
+def test_what_nccl_reported_is_recorded_without_secrets_and_forgotten_with_the_job():
+    rank = NcclRank(rank=3, address="10.0.0.1", pid=4003, gpu=3, process="process:node1:4003:7")
+    gap = CountGap("AllReduce", (CountGroup(412, 7), CountGroup(411, 1, (rank,))))
+    one = Communicator(hash="0x1", size=8, answered=8, counts={"AllGather": 4}, gaps=(gap,), unchanged_since=world.NOW - 60)
+    report = NcclReport(job="job:ppo-7b", asked=world.NOW, versions=("2.29.7",), communicators=(one,), number=1)
+    before = world.snapshot(nccl=(report,))
+    assert played(before).nccl == (report,)
+    secret = replace(report, problems=("node1: --api-key sk-1234567890abcdef1234",))
+    assert "sk-1234" not in str(played(before, replace(before, nccl=(secret,))).nccl)
+    assert played(before, replace(before, nccl=())).nccl == ()
 
 
 def test_an_unchanged_frame_is_small_and_moved_rows_are_not_written_again():

@@ -9,7 +9,25 @@ import pytest
 
 from cockpit.config.document import json_schema
 from cockpit.findings import DETECTORS, FindingTracker, Limits
-from cockpit.model import Cluster, Disk, Failure, Fault, Finding, Hold, HostMemory, Job, PlacementGroup, Remedy, Session, Snapshot
+from cockpit.model import (
+    Cluster,
+    Communicator,
+    CountGap,
+    CountGroup,
+    Disk,
+    Failure,
+    Fault,
+    Finding,
+    Hold,
+    HostMemory,
+    Job,
+    NcclRank,
+    NcclReport,
+    PlacementGroup,
+    Remedy,
+    Session,
+    Snapshot,
+)
 from cockpit.report import status
 from cockpit.report.status import CRITICAL, NO_ANSWER, OK, WARNING, Status, exit_code, export, status_json
 from tests.report.phase_worlds import lagging, phased
@@ -70,6 +88,16 @@ def test_every_field_of_the_contract_is_there_with_its_type_in_every_object(wher
         values = [each[name] for each in objects]
         assert [value for value in values if right(value, kind)], f"no {where}.{name} is ever known"
         assert not [value for value in values if value is not None and not right(value, kind)]
+
+
+def test_what_nccl_reported_is_listed_with_counts_and_ranks():
+    gap = CountGap("AllReduce", (CountGroup(412, 7), CountGroup(411, 1, (NcclRank(rank=3, pid=4003, gpu=3),))))
+    report = NcclReport(job="job:ppo-7b", asked=NOW, versions=("2.29.7",), communicators=(Communicator(hash="0x1", gaps=(gap,)),), number=1)
+    (found,) = json.loads(status_json(snapshot(nccl=(report,))))["nccl"]
+    assert (found["job"], found["asked"], found["problems"]) == ("job:ppo-7b", NOW, [])
+    low = found["communicators"][0]["gaps"][0]["groups"][1]
+    assert (low["launched"], low["ranks"][0]["rank"], low["ranks"][0]["process"]) == (411, 3, None)
+    assert json.loads(status_json(snapshot()))["nccl"] == []
 
 
 def test_unknown_is_null_and_neither_empty_nor_zero():

@@ -545,7 +545,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="segfault",
         marker="SIGSEGV",
-        pattern=r"\*\*\* SIGSEGV received at time=|Signal 11 \(SIGSEGV\) received by PID|died with <Signals\.SIGSEGV: 11>",
+        pattern=r"\*\*\* SIGSEGV (?:received at time=|\(@0x[0-9a-f]{1,16}\) received by PID)|Signal 11 \(SIGSEGV\) received by PID|died with <Signals\.SIGSEGV: 11>",
         cause="A process crashed with a segmentation fault (SIGSEGV) in native code",
         remedy=_CRASH,
         source="absl's failure handler as Ray uses it, and torch elastic's table, in public logs",
@@ -568,7 +568,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="python-bus-error",
         marker="us error",
-        pattern=r"Fatal Python error: Bus error|\*\*\* SIGBUS received at time=|Bus error\s{0,20}\(core dumped\)",
+        pattern=r"Fatal Python error: Bus error|Bus error\s{0,20}\(core dumped\)",
         cause="A process crashed with a bus error (SIGBUS); most often a file that it had mapped into memory had no space behind it: /dev/shm or a disk is full, or the file became shorter",
         remedy="`df -h /dev/shm /tmp` on its node: make room or start the container with `--shm-size=64g`. If both have room: the stack names the file's reader (a checkpoint or dataset that another process wrote at the same time)",
         source="CPython 3.11 (strings, faulthandler)",
@@ -577,6 +577,20 @@ HOST_MEMORY: tuple[KnownError, ...] = (
             "train.sh: line 3: 4242 Bus error               (core dumped) python train.py",
         ),
         differs=("RuntimeError: DataLoader worker (pid 229) is killed by signal: Bus error.",),
+        look_up="shm",
+    ),
+    KnownError(
+        name="signal-bus-error",
+        marker="*** SIGBUS ",
+        pattern=r"\*\*\* SIGBUS (?:received at time=|\(@0x[0-9a-f]{1,16}\) received by PID)",
+        cause="A process crashed with a bus error (SIGBUS); most often a file that it had mapped into memory had no space behind it: /dev/shm or a disk is full, or the file became shorter",
+        remedy="`df -h /dev/shm /tmp` on its node: make room or start the container with `--shm-size=64g`. If both have room: the stack below names what it read",
+        source="ray-project/ray issue 9752; absl's and glog's failure handlers",
+        matches=(
+            "*** SIGBUS received at time=1739339449 on cpu 57 ***",
+            "*** SIGBUS (@0x7f1ca25a2fe0) received by PID 119 (TID 0x7f23680c9740) from PID 18446744072138403808; stack trace: ***",
+        ),
+        differs=("*** SIGABRT received at time=1739339449 on cpu 57 ***",),
         look_up="shm",
     ),
     KnownError(

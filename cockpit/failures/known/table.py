@@ -6,6 +6,8 @@ from typing import Final
 
 from cockpit.failures.known.collectives import COLLECTIVES
 from cockpit.failures.known.configuration import CONFIGURATION
+from cockpit.failures.known.containers import CONTAINERS
+from cockpit.failures.known.crashes import CRASHES
 from cockpit.failures.known.data_hub import DATA_HUB
 from cockpit.failures.known.data_sets import DATA_SETS
 from cockpit.failures.known.driver import DRIVER
@@ -15,9 +17,13 @@ from cockpit.failures.known.error_kinds import ERROR_KINDS
 from cockpit.failures.known.files import FILES
 from cockpit.failures.known.gpu_memory import GPU_MEMORY
 from cockpit.failures.known.host_memory import HOST_MEMORY
+from cockpit.failures.known.installation import INSTALLATION
 from cockpit.failures.known.models import MODELS
+from cockpit.failures.known.other_accelerators import OTHER_ACCELERATORS
 from cockpit.failures.known.ports import PORTS
+from cockpit.failures.known.python_errors import PYTHON_ERRORS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
+from cockpit.failures.known.services import SERVICES
 from cockpit.failures.known.software import SOFTWARE
 from cockpit.failures.known.tensors import TENSORS
 from cockpit.failures.known.timeouts import TIMEOUTS
@@ -42,6 +48,12 @@ _KINDS: Final = (
     TRAINING,
     MODELS,
     TENSORS,
+    CONTAINERS,
+    CRASHES,
+    INSTALLATION,
+    OTHER_ACCELERATORS,
+    PYTHON_ERRORS,
+    SERVICES,
     ERROR_KINDS,
 )
 KNOWN_ERRORS: Final[tuple[KnownError, ...]] = tuple(

@@ -109,6 +109,13 @@ class StackThread(msgspec.Struct):
     frames: tuple[StackFrame, ...]
 
 
+class NcclAnswer(msgspec.Struct):
+    """What the probe has learned from NCCL; without a report the version was the reason not to ask."""
+
+    version: str | None = None
+    report: str | None = None
+
+
 _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {kind: msgspec.json.Decoder(kind) for kind in (Hello, Sample)}
 
 
