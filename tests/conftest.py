@@ -107,7 +107,7 @@ ROWS = {
         "test_recover.py",
     ),
     "places": (
-        "test_placement.py", "test_containers.py", "test_endings.py", "test_full_disk.py", "test_incidents_compared.py",
+        "test_placement.py", "test_containers.py", "test_endings.py", "test_engines.py", "test_full_disk.py", "test_incidents_compared.py",
         "test_incidents_hosts.py", "test_incidents_limits.py", "test_incidents_ray.py", "test_incidents_recorded.py",
         "test_incidents_surroundings.py", "test_incidents_waits.py", "test_kubernetes.py", "test_many_hosts.py", "test_nccl.py",
         "test_reach.py", "test_remedies.py", "test_several_rays.py", "test_silent_sources.py", "test_slurm.py", "test_slurm_memory.py",

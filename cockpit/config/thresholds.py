@@ -115,6 +115,27 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     spin_power: Annotated[Share, Meta(description="Share of its power limit below which a busy GPU is only waiting.")] = 0.3
     """Waiting kernels draw 70-150 W of 400-700 W (NCCL's issues 968 and 1550, horovod's 3611), about 0.2; computing ones draw over 0.4."""
 
+    engine_dead_age: Annotated[Seconds, Meta(description="Seconds before an inference engine that has died is reported.")] = 30.0
+    """A framework that starts a dead engine again, or a job that ends and stops its engines first, takes some seconds."""
+    engine_silent_age: Annotated[Seconds, Meta(description="Seconds before the server of an engine that does not answer is reported.")] = (
+        60.0
+    )
+    """Several readings. A server answers late while it loads weights, and all its answers wait while its event loop is busy."""
+    engine_stuck_age: Annotated[
+        Seconds, Meta(description="Seconds without a token before an engine with running requests is reported.")
+    ] = 300.0
+    """Weights are updated, and long prompts computed, for a minute or two without a token; then requests keep running."""
+    engine_idle_age: Annotated[
+        Seconds, Meta(description="Seconds before an engine without work is reported while requests wait at others.")
+    ] = 180.0
+    """Requests are handed out in groups, so that an engine may be without work for moments."""
+    engine_idle_queue: Annotated[Count, Meta(description="Requests that wait at other engines, from which an idle one is reported.")] = 8.0
+    """A few requests wait at every engine that is well used."""
+    engine_cache: Annotated[Share, Meta(description="Share of an engine's KV cache in use that counts as full.")] = 0.95
+    """vLLM preempts a request when no block is free; a request that ends frees some percent of a cache."""
+    engine_cache_age: Annotated[Seconds, Meta(description="Seconds before a full KV cache with preemptions is reported.")] = 180.0
+    """The end of a rollout, when all answers are long, preempts some requests for a moment."""
+
     waiting_told: Annotated[Seconds, Meta(description="Seconds before pending work is reported.")] = 10.0
     """Everything that starts waits for a few seconds, and Ray's lists are up to 5 s old."""
     waiting_hopeless: Annotated[Seconds, Meta(description="Seconds before pending work that can't fit is critical.")] = 30.0

@@ -9,6 +9,7 @@ from cockpit.findings.checks import Check
 from cockpit.findings.control import ended_ray, refused, replaced_ray, silent_dashboard, silent_gcs, silent_monitor
 from cockpit.findings.cpus import overcounted_cpus
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
+from cockpit.findings.engines import dead_engines, full_caches, idle_engines, silent_engines, stuck_engines
 from cockpit.findings.facts import Facts
 from cockpit.findings.failing_sources import failing_reads, unseen_gpus, unseen_hosts
 from cockpit.findings.gpu_leftovers import idle_workers, orphaned_memory
@@ -92,6 +93,15 @@ CHECKS: tuple[Check, ...] = (
         HOSTS,
         watches="a GPU that does far less than the others of its group of actors, for many minutes",
         at_once=False,
+    ),
+    Check(
+        "Inference engines of jobs: vLLM and SGLang",
+        (dead_engines, silent_engines, stuck_engines, idle_engines, full_caches),
+        JOBS,
+        HOSTS,
+        watches="engines that die, fall silent, generate nothing, have no work while others queue, or preempt for minutes",
+        at_once=False,
+        concerns=checks.has_engines,
     ),
     Check(
         "Host memory near Ray's kill line",

@@ -7,6 +7,7 @@ that draws it cleans it first (`cockpit.text.clean`). Commands and entrypoints c
 
 from cockpit.model.activity import *  # noqa: F403 each name is in one place: where it is defined
 from cockpit.model.disk import *  # noqa: F403
+from cockpit.model.engine import *  # noqa: F403
 from cockpit.model.failure import *  # noqa: F403
 from cockpit.model.finding import *  # noqa: F403
 from cockpit.model.gpu import *  # noqa: F403

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from cockpit.model.disk import Disk, FilledDisk
+from cockpit.model.engine import HostEngine
 from cockpit.model.gpu import Gpu
 from cockpit.model.limits import CpuLimit, TaskLimit
 from cockpit.model.oom import OomKill
@@ -415,6 +416,8 @@ class Host(Value, frozen=True):
     """The boot id of its kernel and its probe's PID namespace: different for every host and container."""
     faults: tuple[Fault, ...] = ()
     local: bool = False
+    engines: tuple[HostEngine, ...] | None = None
+    """What the servers of inference engines on it have answered to its probe. Not recorded: `Snapshot.engines` has it."""
     filled: tuple[FilledDisk, ...] = ()
     """What fills disks and /dev/shm that are nearly full, once the probe has looked."""
     observed: Mapping[str, float] = {}

@@ -8,6 +8,7 @@ from functools import cached_property
 import msgspec
 
 from cockpit.model.activity import Activity, PhaseSpan, Step
+from cockpit.model.engine import Engine
 from cockpit.model.failure import Failure
 from cockpit.model.finding import Finding
 from cockpit.model.host import Fault, Host, Port, Process, Session
@@ -41,6 +42,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     oom_kills: tuple[OomKill, ...] | None = None
     """Of the last hour, from Ray and from probed hosts, each once."""
     hosts: Mapping[str, Host] = {}
+    engines: tuple[Engine, ...] | None = None
+    """The inference engines of running jobs, as far as they report themselves; `None`: nothing that could report them was asked."""
     failures: tuple[Failure, ...] = ()
     """The errors in the logs of failed jobs and restarting actors, or why a log could not be read."""
     activities: tuple[Activity, ...] = ()

@@ -70,6 +70,7 @@ class Join:
             sessions=of(_join_sessions, parts.hosts),
             oom_kills=of(_merge_kills, parts.oom, parts.hosts, places, cluster.session),
             hosts=parts.hosts,
+            engines=parts.engines,
             failures=parts.failures,
             starts=parts.starts,
             ports=parts.ports,

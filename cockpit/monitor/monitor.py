@@ -12,6 +12,7 @@ from cockpit.config.settings import Config
 from cockpit.findings import DETECTORS, FindingTracker
 from cockpit.model import Actor, Job, Process, Snapshot
 from cockpit.monitor.cluster_choice import ClusterChoice, SessionJobs, jobs_by_session, local_sessions
+from cockpit.monitor.engine_reader import EngineReader
 from cockpit.monitor.failure_reader import FailureReader
 from cockpit.monitor.host_selection import HostSelection, are_containers
 from cockpit.monitor.logs import LogFinder
@@ -29,6 +30,7 @@ from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.probes.ray_tunnel import RayPlace
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.log_files import LOG_LINES
+from cockpit.sources.ray.node_metrics import NodeMetrics
 from cockpit.sources.slurm import read_allocation
 from cockpit.sources.source import Source, SourceError
 from cockpit.times.clock import CLOCK
@@ -55,6 +57,8 @@ FAILURES_TIMEOUT_S = 5.0
 """How long a single sample waits for the logs of failed jobs, and of actors that don't start."""
 CLOSE_TIMEOUT_S = 1.0
 """How long a single sample waits until the pipeline has been cancelled, which takes a moment."""
+ENGINES_TIMEOUT_S = 2.0
+"""How long a single sample waits for the metrics of inference engines; on nodes that let nobody in, for nothing."""
 PORTS_TIMEOUT_S = 2.0
 """How long a single sample waits for who listens on a port that a failed job wanted."""
 
@@ -95,6 +99,8 @@ class ClusterMonitor:
         self.nccl = NcclAsker(self.poller, self.pool, self.selection, by_itself=config.ask_nccl)
         self.failures = FailureReader(self.poller, self.logs, config.limits.job_failed)
         self.starts = StartReader(self.poller, self.logs, self.stack)
+        self._node_metrics = NodeMetrics()
+        self.engines = EngineReader(self.poller, self._node_metrics.read)
         self.poller.subscribe(self.choice.on_snapshot)
         self.poller.subscribe(self.selection.on_snapshot)
         if not once:
@@ -102,6 +108,7 @@ class ClusterMonitor:
             self.poller.subscribe(self.starts.on_snapshot)
             self.poller.subscribe(self.ports.on_snapshot)
             self.poller.subscribe(self.nccl.on_snapshot)
+            self.poller.subscribe(self.engines.on_snapshot)
         self._is_running = False
         self._started: asyncio.Future[None] | None = None
         self._publish = publish
@@ -140,7 +147,9 @@ class ClusterMonitor:
             self.failures.close()
             self.starts.close()
             self.nccl.close()
+            self.engines.close()
             self.poller.stop()
+            await self._node_metrics.close()
 
     def close(self) -> None:
         """End all children and everything in `ending` at once, without waiting."""
@@ -150,6 +159,7 @@ class ClusterMonitor:
         self.failures.close()
         self.starts.close()
         self.nccl.close()
+        self.engines.close()
         self.pool.close()
 
     def refresh(self, *, is_awaited: bool = False) -> None:
@@ -283,7 +293,11 @@ async def sample_once(
         monitor.poller.rejoin()  # the pods that Kubernetes lists are hosts to wait for
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
-        await asyncio.gather(monitor.failures.read_once(FAILURES_TIMEOUT_S), monitor.starts.read_once(FAILURES_TIMEOUT_S))
+        await asyncio.gather(
+            monitor.failures.read_once(FAILURES_TIMEOUT_S),
+            monitor.starts.read_once(FAILURES_TIMEOUT_S),
+            monitor.engines.read_once(ENGINES_TIMEOUT_S),
+        )
         monitor.poller.rejoin()
         await monitor.ports.ask_once(PORTS_TIMEOUT_S)
     finally:

@@ -13,7 +13,21 @@ from msgspec.structs import replace
 
 from cockpit.config.thresholds import THREAD_MIN_NODES
 from cockpit.findings import DETECTORS, FindingTracker, Limits
-from cockpit.model import Allocation, Cause, Cluster, Failure, Fault, Host, NcclReport, OtherRay, Port, RayCluster, Snapshot, StartTrouble
+from cockpit.model import (
+    Allocation,
+    Cause,
+    Cluster,
+    Engine,
+    Failure,
+    Fault,
+    Host,
+    NcclReport,
+    OtherRay,
+    Port,
+    RayCluster,
+    Snapshot,
+    StartTrouble,
+)
 from cockpit.monitor.join import Join
 from cockpit.monitor.source_answers import Parts
 from cockpit.phases import ActivityTracker
@@ -42,6 +56,7 @@ LONGEST_BACKOFF_S = 30.0
 SLEPT_AFTER_S, SETTLE_AFTER_SLEEP_S = 15.0, 10.0
 """After this many seconds without a snapshot, cockpit was stopped or its host slept. For the second number of seconds after that no new
 finding is made: all facts are as old as the gap, and nobody watched whether a condition lasted."""
+ENGINES_SOURCE = "ray.engines"
 _PARTS: Mapping[type, str] = {
     NodeFacts: "nodes", StatusFacts: "status", ActorFacts: "actors", GroupFacts: "groups", JobFacts: "jobs", OomFacts: "oom",
     Allocation: "allocation", RayCluster: "kubernetes",
@@ -245,6 +260,13 @@ class Poller:
         """Set what NCCL has reported about jobs."""
         if reports != self.parts.nccl:
             self._set(replace(self.parts, nccl=reports))
+
+    def set_engines(self, engines: tuple[Engine, ...] | None, as_of: float | None) -> None:
+        """Set the inference engines, as their reporters have last said at `as_of`; `None`: nobody was asked."""
+        heard = {} if as_of is None else {ENGINES_SOURCE: as_of}
+        is_news = engines != self.parts.engines
+        if is_news or not heard.items() <= self.parts.as_of.items():
+            self._set(replace(self.parts, engines=engines, as_of={**self.parts.as_of, **heard}), is_news=is_news)
 
     def set_failures(self, failures: tuple[Failure, ...]) -> None:
         """Set what the logs of failed jobs and restarting actors show."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.model import Allocation, Cluster, Failure, Fault, Host, NcclReport, Port, RayCluster, StartTrouble
+from cockpit.model import Allocation, Cluster, Engine, Failure, Fault, Host, NcclReport, Port, RayCluster, StartTrouble
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 
 
@@ -22,6 +22,7 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
     jobs: JobFacts | None = None
     oom: OomFacts | None = None
     hosts: Mapping[str, Host] = {}
+    engines: tuple[Engine, ...] | None = None
     failures: tuple[Failure, ...] = ()
     starts: tuple[StartTrouble, ...] = ()
     ports: tuple[Port, ...] = ()
@@ -36,4 +37,6 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def forget_ray(self) -> Parts:
         """Drops all answers of Ray: they are not true of another cluster."""
-        return replace(self, nodes=None, status=None, actors=None, groups=None, jobs=None, oom=None, failures=(), starts=(), nccl=())
+        return replace(
+            self, nodes=None, status=None, actors=None, groups=None, jobs=None, oom=None, engines=None, failures=(), starts=(), nccl=()
+        )

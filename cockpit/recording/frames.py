@@ -17,6 +17,7 @@ from cockpit.model import (
     Actor,
     Cluster,
     Demand,
+    Engine,
     Failure,
     Fault,
     Finding,
@@ -84,6 +85,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
     processes: Change[Process] | None = None
     sessions: Change[Session] | None = None
     oom_kills: Change[OomKill] | None = None
+    engines: Change[Engine] | None = None
     failures: Change[Failure] | None = None
     activities: Change[Activity] | None = None
     spans: Change[PhaseSpan] | None = None
@@ -99,8 +101,8 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
 PLAIN = ("cluster", "growing", "actor_counts", "actors_complete", "demand")
 TABLES = (
-    "nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "failures", "activities", "spans", "steps", "nccl",
-    "faults", "findings",
+    "nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "engines", "failures", "activities",
+    "spans", "steps", "nccl", "faults", "findings",
 )  # fmt: skip
 """Tables that are fields of a snapshot; the others are made from it."""
 NEVER_UNKNOWN = ("failures", "activities", "spans", "steps", "nccl", "faults", "findings")
@@ -141,6 +143,7 @@ def _host_row(host: Host) -> Host:
         processes=None if host.processes is None else (),
         sessions=None if host.sessions is None else (),
         memory_users=(),
+        engines=None,
         wrote={},
         observed=stale,
     )

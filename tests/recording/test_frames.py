@@ -42,6 +42,14 @@ def test_a_key_frame_is_complete_and_many_changes_add_up_to_the_last_snapshot():
     assert differences(written[-1], played(*written)) == []
 
 
+def test_engines_are_read_back_while_their_numbers_change():
+    first = replace(world.snapshot(), engines=(world.engine(), world.engine(9, kv_cache=None, unanswered=world.NOW)))
+    second = replace(first, taken=first.taken + 10, engines=(world.engine(running=7, read=world.NOW + 10),))
+    assert differences(first, played(first)) == []
+    assert played(first, second).engines == second.engines
+    assert played(first, replace(second, engines=None)).engines is None
+
+
 def test_unknown_is_not_empty():
     empty = replace(Snapshot(), taken=5.0, nodes=(), processes=())
     assert differences(Snapshot(), played(Snapshot())) == []

@@ -20,7 +20,9 @@ from cockpit.report.doctor import describe_reach, doctor_json, doctor_text, run_
 from tests.world import GIB, NOW, gpu, node, process, snapshot, with_figures
 
 SLURM = named_allocation("42", "gpu[1-2]")
-CHECKS_ALWAYS_MADE = [check for check in CHECKS if not check.title.startswith(("Slurm", "Kubernetes", "Ports of InfiniBand"))]
+CHECKS_ALWAYS_MADE = [
+    check for check in CHECKS if not check.title.startswith(("Slurm", "Kubernetes", "Ports of InfiniBand", "Inference engines"))
+]
 LOST = node(1, gpus=(gpu(0), gpu(1, fault="fallen off the bus")))
 
 

@@ -15,7 +15,7 @@ from cockpit.report.metric_families import FAMILIES
 from cockpit.report.metrics import LEFT_OUT, metrics_text
 from tests.fakes.shapes import HOSTILE
 from tests.report.phase_worlds import JOB, phased
-from tests.world import GIB, NOW, actor, finding, gpu, node, process, snapshot
+from tests.world import GIB, NOW, actor, engine, finding, gpu, node, process, snapshot
 
 DASHBOARD = Path(__file__).parents[2] / "packaging" / "grafana-dashboard.json"
 NASTY = (*HOSTILE, 'quote"quote', "back\\slash", "trailing\\", 'both\\"', "new\nline\\n", "\r\u2028\x85\ud800", 'a{b="c"} 1\n# EOF')
@@ -44,8 +44,8 @@ def of(found, name):
 def test_every_family_has_a_help_text_and_a_unique_name():
     hosts = {"node1": Host("node1", processes=())}
     watched = phased()
-    phases = {"activities": watched.activities, "spans": watched.spans, "steps": watched.steps}
-    text = metrics_text(snapshot(findings=(finding(),), faults=(Fault("ray.oom", "late", NOW),), hosts=hosts, **phases))
+    more = {"activities": watched.activities, "spans": watched.spans, "steps": watched.steps, "engines": (engine(),)}
+    text = metrics_text(snapshot(findings=(finding(),), faults=(Fault("ray.oom", "late", NOW),), hosts=hosts, **more))
     names = [family.name for family in FAMILIES]
     assert len({*names, LEFT_OUT}) == len(names) + 1
     for family in FAMILIES:
@@ -191,3 +191,13 @@ def test_an_unknown_phase_and_a_median_of_too_few_steps_have_no_sample():
     found = parse(metrics_text(phased(phase=None, steps=2)))
     assert of(found, "cockpit_job_phase") == {}
     assert of(found, "cockpit_job_step_seconds") == {(JOB.id, "last"): 120}
+
+
+def test_engines_have_numbers_only_while_these_are_true():
+    labels = ("0", "qwen-7b", "node1", "4711", "ppo-7b", "vllm")
+    old = engine(9, read=NOW - 60, unanswered=NOW - 50, model=None)
+    found = told(engines=(engine(waiting=12), old))
+    assert of(found, "cockpit_engine_up") == {labels: 1, ("0", "", "node1", "9", "ppo-7b", "vllm"): 0}
+    assert of(found, "cockpit_engine_requests_waiting") == {labels: 12}
+    assert of(found, "cockpit_engine_tokens_per_second") == {labels: 800}
+    assert of(found, "cockpit_engine_kv_cache_ratio") == {labels: 0.4}

@@ -31,7 +31,7 @@ from cockpit.model import (
 from cockpit.report import status
 from cockpit.report.status import CRITICAL, NO_ANSWER, OK, WARNING, Status, exit_code, export, status_json
 from tests.report.phase_worlds import lagging, phased
-from tests.world import GIB, NOW, actor, node, process, snapshot
+from tests.world import GIB, NOW, actor, engine, node, process, snapshot
 
 TEXT, NUMBER, WHOLE, TRUTH, MANY = str, (int, float), int, bool, list
 CONTRACT = {
@@ -59,8 +59,14 @@ CONTRACT = {
                   "gpus": MANY, "kind": TEXT, "why": MANY, "job": TEXT, "actor": TEXT, "session": TEXT},
     "processes.gpus": {"index": WHOLE, "memory": WHOLE},
     "sessions": {"host": TEXT, "name": TEXT, "path": TEXT, "live": TRUTH, "owner": TEXT, "size": WHOLE, "keeps": MANY},
+    "engines": {"software": TEXT, "number": TEXT, "model": TEXT, "node": TEXT, "pid": WHOLE, "job": TEXT, "actor": TEXT, "by": TEXT,
+                "running": WHOLE, "waiting": WHOLE, "kv_cache": NUMBER, "tokens_per_second": NUMBER, "preemptions_per_minute": NUMBER,
+                "preemptions": WHOLE, "read": NUMBER},
     "faults": {"source": TEXT, "host": TEXT, "text": TEXT, "since": NUMBER, "sources": MANY},
 }  # fmt: skip
+
+
+WITH_ENGINES = snapshot(engines=(engine(), engine(4712, unanswered=NOW - 60, why="no answer", ended=NOW - 60)))
 
 
 def told(of=None):
@@ -81,7 +87,7 @@ def right(value, kind):
 
 @pytest.mark.parametrize("where", CONTRACT)
 def test_every_field_of_the_contract_is_there_with_its_type_in_every_object(where):
-    objects = found(told(), where)
+    objects = found(told(WITH_ENGINES), where)
     assert objects, f"nothing is listed in {where}"
     assert len({frozenset(each) for each in objects}) == 1
     for name, kind in CONTRACT[where].items():

@@ -12,6 +12,7 @@ from . import host, infiniband
 from .classify import classify
 from .collector import REST_PER_CPU_S, Collector
 from .containers import find_container
+from .engines import EngineServers
 from .fillers import Fillers, describe_disk
 from .gpus import Gpu, GpuReading, Nvml
 from .kernel_log import Kernel, Kill
@@ -41,6 +42,10 @@ SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
 SLOW_PACE_S = 5.0
 """A source is slow if this many seconds or more pass between two of its answers: its facts are older than the facts of others."""
+ENGINES_EVERY = 30.0
+"""Many servers of engines write a line into their log for each request."""
+ENGINES_TIMEOUT = 60.0
+"""Seconds until it is a fault that the servers of engines don't answer: each of them may take `ASK_TIMEOUT_S`."""
 RARELY = 60.0
 CLOCK_SET = 1.5
 """Seconds. If the host's clock moved further than this, somebody has set it, and the kernel's boot time has moved with it."""
@@ -71,6 +76,7 @@ class Sampler:
         self._service_reader = ServiceReader()
         self._stuck_reader = StuckProcesses()
         self._title_reader = TitleReader()
+        self._engine_servers = EngineServers()
         self._scanner = SessionScanner(usual_temps())
         self._processes: Collector[ProcessTable] = Collector("processes", "/proc", ProcessScanner().scan, None)
         self._titles = Collector("titles", "The titles of Ray's workers", self._title_reader.read, EVERY_S, after=self._processes)
@@ -94,10 +100,14 @@ class Sampler:
             after=self._processes,
         )  # fmt: skip
         self._rdma = Collector("rdma", "An InfiniBand or RoCE port", infiniband.read_ports, RARELY)
+        self._engines: Collector[List[Sample]] = Collector(
+            "engines", "An inference engine", lambda: self._engine_servers.read(self._processes.facts or {}), ENGINES_EVERY,
+            ENGINES_TIMEOUT, after=self._processes,
+        )  # fmt: skip
         self._logs = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (
             self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._temps, self._logs,
-            self._stuck, self._rdma, self._titles,
+            self._stuck, self._rdma, self._titles, self._engines,
         )  # fmt: skip
 
     def start(self, patience: float) -> None:
@@ -200,6 +210,7 @@ class Sampler:
             "written": written_to,
             "stuck": self._stuck.facts,
             "rdma_ports": self._rdma.facts,
+            "engines": self._engines.facts,
             "pid_digits": pids.digits,
             "pid_max": pids.most,
             "unanswered": unanswered,
