@@ -95,7 +95,7 @@ def phase_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
 
 
 def _phase_kind(phase: Phase) -> str:
-    """The class of its bars; `loading` is a cause of idle GPUs already."""
+    """The class of its bars, the same as of idle GPUs in that phase."""
     return "sync" if phase == "weight sync" else phase
 
 

@@ -100,8 +100,8 @@ def test_the_phases_of_a_job_are_a_lane_and_a_sentence():
     assert Outline(page).open == []
     wide = re.search(r'<svg[^>]*aria-labelledby="t-phases-of-jobs-wide.*?</svg>', page)
     assert wide is not None
-    assert {kind: wide[0].count(f'class="bar {kind}"') for kind in ("rollout", "scoring", "training", "weight-sync")} == dict.fromkeys(
-        ("rollout", "scoring", "training", "weight-sync"), 5
+    assert {kind: wide[0].count(f'class="bar {kind}"') for kind in ("rollout", "scoring", "training", "sync")} == dict.fromkeys(
+        ("rollout", "scoring", "training", "sync"), 5
     )
     assert 'aria-label="ppo-7b: weight sync"' in wide[0]
     assert "<p>ppo-7b: rollout 50%, scoring 25%, training 16%, weight sync 8%; 5 steps of 2m00s.</p>" in page
