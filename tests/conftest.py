@@ -128,7 +128,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         mark_lane(item)
     rows = {item: row_of(item) for item in items}
-    order = [*ROWS, LOOK_ALIKES, None]
+    order = ["acts", "places", "looks", LOOK_ALIKES, None]
     items.sort(key=lambda item: order.index(rows[item]))
     for item, row in rows.items():
         if row:
