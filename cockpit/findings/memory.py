@@ -160,7 +160,7 @@ def _near_evidence(facts: Facts, node: Node, line: KillLine, held: list[Holding]
     if memory.isolation:
         folder = clean(memory.isolation)
         yield f"Ray counts anon and shmem in {folder}/user/memory.stat and shmem in {folder}/system/memory.stat: {size(memory.used)}"
-        yield f"{folder}/user/memory.high sets the line to {size(line.at)}: what `ray start --system-reserved-memory` leaves to workers"
+        yield f"{folder}/user/memory.high sets the line to {size(line.at)}: all but --system-reserved-memory of ray start"
         current = f"{folder}/user/memory.current"
         yield f"Ray also kills when {current}, which has the file cache too, reaches memory.high: it is {size(memory.charged)}"
     elif memory.whole:

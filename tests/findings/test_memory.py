@@ -88,7 +88,7 @@ def test_with_resource_isolation_the_memory_of_the_workers_is_compared_with_thei
     assert found.evidence[:4] == (
         "node1 has 1.2T of 2.0T in use (`free -b`: total - available)",
         f"Ray counts anon and shmem in {FOLDER}/user/memory.stat and shmem in {FOLDER}/system/memory.stat: 900G",
-        f"{FOLDER}/user/memory.high sets the line to 950G: what `ray start --system-reserved-memory` leaves to workers",
+        f"{FOLDER}/user/memory.high sets the line to 950G: all but --system-reserved-memory of ray start",
         f"Ray also kills when {FOLDER}/user/memory.current, which has the file cache too, reaches memory.high: it is 920G",
     )
 

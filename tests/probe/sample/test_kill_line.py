@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from tests.probe.process_tables import NODE, raylet
 
 GIB = 1 << 30
 SWAP = "RAY_count_swap_in_memory_monitor"
-ISOLATED = {"RAY_x": "1"}
 MEMINFO = f"MemTotal: {64 * GIB // 1024} kB\nSwapTotal: {8 * GIB // 1024} kB\nSwapFree: {6 * GIB // 1024} kB\n"
 
 
@@ -137,6 +137,22 @@ def test_with_isolation_memory_high_of_the_workers_is_the_line_for_what_they_and
     thresholds = {"RAY_memory_usage_threshold": "0.5", "RAY_min_memory_free_bytes": "1"}
     assert machine.line(folder, isolated=True, **thresholds) == machine.line(folder, isolated=True), "they don't count"
     assert machine.line(folder, isolated=True, apart=True) == machine.line(folder, isolated=True), "its cgroups can be read from here"
+
+
+def test_the_line_is_the_one_in_the_log_of_a_raylet_that_isolates(machine):
+    """Its cgroups on a Linux 6.1, and `usage threshold at ... bytes` of raylet.out: Ray 2.60 with `--enable-resource-isolation`.
+
+    A process in `user/workers` held 150 MiB and 40 MiB in /dev/shm, and had read 300 MiB of a file.
+    """
+    seen = json.loads(Path(__file__).with_name("isolated_raylet.json").read_text())
+    for name, text in seen["files"].items():
+        machine.write(machine.cgroups / name, text)
+    machine.memory = MemoryUse(1 * GIB, seen["total"])
+    found = machine.line(str(machine.cgroups), isolated=True)
+    assert found is not None
+    assert found.at == seen["logged"]
+    assert 190 << 20 < found.used < 290 << 20
+    assert found.charged - found.used > 300 << 20, "the file cache"
 
 
 def test_without_the_monitor_only_the_kernels_own_count_makes_ray_kill(machine):
