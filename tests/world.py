@@ -15,6 +15,7 @@ from cockpit.model import (
     Bundle,
     Cluster,
     Disk,
+    Engine,
     Fault,
     Finding,
     Gpu,
@@ -88,6 +89,15 @@ def process(pid: int, text: str = "", **more: Any) -> Process:
         "why": (f"a worker of the live session {text}",), "node": f"{1:056x}", **more,
     }  # fmt: skip
     return Process(**facts)
+
+
+def engine(pid: int = 4711, text: str = "", **more: Any) -> Engine:
+    facts = {
+        "software": "vllm", "number": "0", "model": f"qwen-7b{text}", "node": f"{1:056x}", "pid": pid, "job": "02000000",
+        "actor": f"{pid:032x}", "by": "node", "running": 4, "waiting": 0, "kv_cache": 0.4, "tokens_per_second": 800.0,
+        "preemptions_per_minute": 0.0, "preemptions": 0, "read": NOW, **more,
+    }  # fmt: skip
+    return Engine(**facts)
 
 
 OTHER_RAY = "session_2026-11-22_08-06-42_896130_410"

@@ -11,7 +11,7 @@ from cockpit.check.groups import PlacedGroups
 from cockpit.check.nodes import Site
 from cockpit.check.result import share_of
 from cockpit.config.thresholds import Limits
-from cockpit.findings.memory_trend import kill_line, plausible_bytes
+from cockpit.findings.memory_trend import charge_left, kill_line, plausible_bytes
 from cockpit.model import UNKNOWN_MACHINE, Machine
 from cockpit.presets import Preset
 from cockpit.text import join_first, plural, size
@@ -55,7 +55,9 @@ def _memory_lines(
         else:
             # The preset's threshold holds for a Ray that does not run yet, so that its line is only assumed.
             most = threshold * (machine.memory.total or 0) if line.assumed and threshold is not None else line.at
-            amounts.append(FreeAmount(name, max(0.0, most - used), most))
+            left, left_to_charge = most - used, charge_left(machine.memory)
+            left = left if left_to_charge is None else min(left, left_to_charge)
+            amounts.append(FreeAmount(name, max(0.0, left), most))
     need = preset.needs.host_memory_free
     if need is not None:
         yield _judge_need("host memory below Ray's kill line", "needs.host_memory_free", need, amounts, "stop what holds it")

@@ -36,6 +36,7 @@ _COMMANDS: Final = {
     "launch": "launch.launch",
     "logs": "logs.logs",
     "metrics": "metrics.metrics",
+    "nccl": "nccl.nccl",
     "notify": "notify.notify_command",
     "presets": "presets.presets_command",
     "record": "record.record",

@@ -48,6 +48,8 @@ class Config(Value, frozen=True):
     quiet: bool = False
     """Neither bell nor notification when a critical finding starts."""
     plain: bool = False
+    ask_nccl: bool = False
+    """While a job is stuck, ask NCCL about it without anybody asking; never an NCCL whose report can harm its process."""
     record: bool = True
     """Record what cockpit sees; never with `readonly`."""
     recording: RecordingLimits = RecordingLimits()
@@ -106,6 +108,10 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ascii: Annotated[bool | UnsetType, Meta(description="Draw with ASCII characters only.")] = UNSET
     quiet: Annotated[bool | UnsetType, Meta(description="No bell and no terminal notification when a critical finding starts.")] = UNSET
     plain: Annotated[bool | UnsetType, Meta(description="The screen as lines of text, for a screen reader.")] = UNSET
+    ask_nccl: Annotated[
+        bool | UnsetType,
+        Meta(description="While a job is stuck, ask NCCL 2.29.2 or later what its ranks do, once a minute; older ones only at the key N."),
+    ] = UNSET
     record: Annotated[bool | UnsetType, Meta(description="Record what cockpit sees: on or off.")] = UNSET
     recording: Annotated[RecordingLimits | UnsetType, Meta(description="How long recordings are kept, and how large they grow.")] = UNSET
     limits: Annotated[Limits | UnsetType, Meta(description="Thresholds of findings.")] = msgspec.field(default=UNSET, name="findings")
@@ -127,7 +133,7 @@ _WORDS: Final = {
     "interval": "a number of seconds from 0.5 to 3600",
     "probe_hosts": "auto, always or never",
     "theme": "the name of a theme",
-    **dict.fromkeys(("readonly", "ascii", "quiet", "plain"), "true or false"),
+    **dict.fromkeys(("readonly", "ascii", "quiet", "plain", "ask_nccl"), "true or false"),
     "record": "on or off",
     "recording": "limits, such as `days: 7`",
     "findings": "thresholds, such as `disk_full: 0.9`",
@@ -191,7 +197,7 @@ def _parse_value(origin: str, name: str, value: object) -> object:
     try:
         if name == "hosts":
             return parse_hosts(str(value))
-        if name in ("readonly", "ascii", "quiet", "plain", "record"):
+        if name in ("readonly", "ascii", "quiet", "plain", "ask_nccl", "record"):
             value = _SWITCH.get(str(value).lower(), value)
         return _validate(name, getattr(msgspec.convert({name: value}, ConfigFile, strict=name != "interval"), name))
     except msgspec.ValidationError as error:
@@ -270,6 +276,7 @@ def default_file() -> str:
 # ascii: false                     # draw with ASCII characters only
 # quiet: false                     # no bell and no terminal notification when a critical finding starts
 # plain: false                     # the screen as lines of text, for a screen reader
+# ask_nccl: false                  # while a job is stuck, ask NCCL (2.29.2 or later) what its ranks do, once a minute
 # record: on                       # keep what is seen, for `cockpit replay` and `cockpit report`; off, and with readonly: nothing
 # recording:                       # what all recordings together may take; the oldest goes first
 {_default_limits(RecordingLimits)}# notify:                          # who is notified of findings; try `cockpit notify --test`

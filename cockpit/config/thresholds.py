@@ -112,8 +112,42 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = 600.0
     """An engine that finishes early is idle until the next step, and a rank that saves a checkpoint differs for some minutes; a rank on a
     faulty host lags in every step."""
+    phase_factor: Annotated[
+        float, Meta(ge=1, le=1000, description="Times as long as ever before that a job must be in one phase to be reported.")
+    ] = 2.0
+    """Ten phases of steps whose times differ by a factor of three show nearly all of that; of fewer than ten it is half as much again.
+    A validation on more samples than a step has is longer than a rollout, but its GPUs work: then the whole limit is tripled."""
+    phase_more: Annotated[Seconds, Meta(description="Seconds beyond that before a job that stays in one phase is reported.")] = 20.0
+    """Phases of a second or two vary by more than their length: a slow disk, a library that is loaded late."""
+    slower_share: Annotated[
+        float, Meta(gt=0, le=1000, description="Share of their usual time by which steps must be longer to be reported.")
+    ] = 0.33
+    """Less is within what lengths of answers do over a run; a GPU that is throttled to its base clock costs a third and more."""
+    slower_by: Annotated[Seconds, Meta(description="Seconds by which steps must be longer to be reported.")] = 5.0
+    """Below that nobody would act."""
     spin_power: Annotated[Share, Meta(description="Share of its power limit below which a busy GPU is only waiting.")] = 0.3
     """Waiting kernels draw 70-150 W of 400-700 W (NCCL's issues 968 and 1550, horovod's 3611), about 0.2; computing ones draw over 0.4."""
+
+    engine_dead_age: Annotated[Seconds, Meta(description="Seconds before an inference engine that has died is reported.")] = 30.0
+    """A framework that starts a dead engine again, or a job that ends and stops its engines first, takes some seconds."""
+    engine_silent_age: Annotated[Seconds, Meta(description="Seconds before the server of an engine that does not answer is reported.")] = (
+        60.0
+    )
+    """Several readings. A server answers late while it loads weights, and all its answers wait while its event loop is busy."""
+    engine_stuck_age: Annotated[
+        Seconds, Meta(description="Seconds without a token before an engine with running requests is reported.")
+    ] = 300.0
+    """Weights are updated, and long prompts computed, for a minute or two without a token; then requests keep running."""
+    engine_idle_age: Annotated[
+        Seconds, Meta(description="Seconds before an engine without work is reported while requests wait at others.")
+    ] = 180.0
+    """Requests are handed out in groups, so that an engine may be without work for moments."""
+    engine_idle_queue: Annotated[Count, Meta(description="Requests that wait at other engines, from which an idle one is reported.")] = 8.0
+    """A few requests wait at every engine that is well used."""
+    engine_cache: Annotated[Share, Meta(description="Share of an engine's KV cache in use that counts as full.")] = 0.95
+    """vLLM preempts a request when no block is free; a request that ends frees some percent of a cache."""
+    engine_cache_age: Annotated[Seconds, Meta(description="Seconds before a full KV cache with preemptions is reported.")] = 180.0
+    """The end of a rollout, when all answers are long, preempts some requests for a moment."""
 
     waiting_told: Annotated[Seconds, Meta(description="Seconds before pending work is reported.")] = 10.0
     """Everything that starts waits for a few seconds, and Ray's lists are up to 5 s old."""

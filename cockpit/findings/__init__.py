@@ -9,6 +9,7 @@ from cockpit.findings.checks import Check
 from cockpit.findings.control import ended_ray, refused, replaced_ray, silent_dashboard, silent_gcs, silent_monitor
 from cockpit.findings.cpus import overcounted_cpus
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
+from cockpit.findings.engines import dead_engines, full_caches, idle_engines, silent_engines, stuck_engines
 from cockpit.findings.facts import Facts
 from cockpit.findings.failing_sources import failing_reads, unseen_gpus, unseen_hosts
 from cockpit.findings.gpu_leftovers import idle_workers, orphaned_memory
@@ -23,15 +24,17 @@ from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.kubernetes import crashing_containers, killed_containers, leaving_pods, missing_pods, waiting_pods, wrong_rayjobs
 from cockpit.findings.locked_memory import low_locked_memory
 from cockpit.findings.log_files import many_log_files
-from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
+from cockpit.findings.memory import cgroup_limit, near_kill, near_own_kill, oom_kills
 from cockpit.findings.node_addresses import wrong_node_addresses
 from cockpit.findings.nodes import dead_nodes, missing_hosts, silent_agents
+from cockpit.findings.phases import slow_phases
 from cockpit.findings.port_ranges import few_worker_ports, ports_of_connections
 from cockpit.findings.proxies import proxies_of_raylets, proxy_of_shell
 from cockpit.findings.ray_memory import large_parts
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.findings.shared_folders import shared_sessions
 from cockpit.findings.slow_ranks import lagging_gpus
+from cockpit.findings.slower_steps import slower_steps
 from cockpit.findings.socket_paths import long_temp_dirs
 from cockpit.findings.sources import Detector
 from cockpit.findings.stalls import stalled_jobs
@@ -77,6 +80,22 @@ CHECKS: tuple[Check, ...] = (
         watches="clocks far below those of other busy GPUs of the same model",
     ),
     Check("Number of GPUs: Ray and NVML differ", (gpu_counts,), (*NODES, checks.listed_gpus), GPUS),
+    Check(
+        "Jobs that stay in a phase, and ranks behind the others",
+        (slow_phases,),
+        JOBS,
+        HOSTS,
+        watches="a phase that lasts far longer than it ever did in that job, and a rank that all others wait for",
+        at_once=False,
+    ),
+    Check(
+        "Steps that take longer than before",
+        (slower_steps,),
+        JOBS,
+        HOSTS,
+        watches="steps, or one phase of them, that take a third longer than before",
+        at_once=False,
+    ),
     Check("Stalled jobs", (stalled_jobs,), JOBS, HOSTS, watches="GPUs at 0%, or at 100% with idle power, for many minutes", at_once=False),
     Check(
         "Processes of jobs that hang in the kernel (D state)",
@@ -94,8 +113,17 @@ CHECKS: tuple[Check, ...] = (
         at_once=False,
     ),
     Check(
+        "Inference engines of jobs: vLLM and SGLang",
+        (dead_engines, silent_engines, stuck_engines, idle_engines, full_caches),
+        JOBS,
+        HOSTS,
+        watches="engines that die, fall silent, generate nothing, have no work while others queue, or preempt for minutes",
+        at_once=False,
+        concerns=checks.has_engines,
+    ),
+    Check(
         "Host memory near Ray's kill line",
-        (near_kill,),
+        (near_kill, near_own_kill),
         NODES,
         HOSTS,
         watches="how fast memory grows, and when Ray starts killing workers",

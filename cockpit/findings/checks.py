@@ -129,6 +129,11 @@ def has_rdma(snapshot: Snapshot) -> bool:
     return any(host.rdma_ports for host in snapshot.hosts.values())
 
 
+def has_engines(snapshot: Snapshot) -> bool:
+    """Whether any inference engine is known."""
+    return bool(snapshot.engines)
+
+
 def is_in_slurm(snapshot: Snapshot) -> bool:
     """Whether cockpit follows a Slurm job."""
     return snapshot.allocation is not None or any(fault.source == "slurm" for fault in snapshot.faults)

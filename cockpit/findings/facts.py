@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from cockpit.config.thresholds import STALE_AFTER_S, Limits
 from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
-from cockpit.model import Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Process, Remedy, Snapshot
+from cockpit.model import Actor, Finding, Gpu, Host, Level, Node, PhaseSpan, PlacementGroup, Process, Remedy, Snapshot, Step
 from cockpit.model.titles import MachineTitles
+from cockpit.text.grouping import group_by
 
 STEPS_PER_WINDOW = 20
 """Number of counts kept per window: the counts of 10,000 actors that all restart again and again take a megabyte each time."""
@@ -136,6 +137,16 @@ class Facts:
     def is_seen_now(self, process: Process) -> bool:
         """Whether its host's list of processes is fresh enough for a claim."""
         return self._keys_seen_now is None or process.key in self._keys_seen_now
+
+    @cached_property
+    def spans_by_job(self) -> Mapping[str, Sequence[PhaseSpan]]:
+        """The phases of each job, oldest first, by its key."""
+        return group_by(self.snapshot.spans, lambda span: span.job)
+
+    @cached_property
+    def steps_by_job(self) -> Mapping[str, Sequence[Step]]:
+        """The steps of each job, oldest first, by its key."""
+        return group_by(self.snapshot.steps, lambda step: step.job)
 
     @cached_property
     def waiting_for_gpus(self) -> tuple[Actor | PlacementGroup, ...]:

@@ -42,12 +42,14 @@ SOURCE_NAMES = {
     "rays": "its Ray processes",
     "temps": "its Ray temp dirs",
     "logs": "its Ray logs",
+    "engines": "its inference engines",
     "ray.nodes": "nodes",
     "ray.actors": "actors",
     "ray.placement_groups": "placement groups",
     "ray.jobs": "jobs",
     "ray.oom": "workers that Ray's memory monitor killed",
     "ray.status": "used and pending resources",
+    "ray.engines": "inference engines",
 }
 HOST_REMEDIES = {
     "disks": "a disk that does not answer is mostly a network file system whose server is gone: `cat /proc/mounts`, `stat -f PATH`; "
@@ -190,11 +192,16 @@ def failing_reads(facts: Facts) -> Iterator[Finding]:
         where = facts.host_title(host) if host else host_name
         is_slow, is_ray = any(words in reason for words in SLOW_WORDS), sources[0].startswith("ray.")
         what = join_first([SOURCE_NAMES.get(source, source) for source in sources], MAX_NAMES)
-        if where:
+        is_engines = sources == ["ray.engines"]
+        if is_engines:
+            failing = "The numbers of inference engines can't be read"
+        elif where:
             failing = f"{where}: {what}" if is_slow else f"{where}: {what} can't be seen"
         else:
             failing = f"Ray's dashboard does not list {what}" if is_ray else what
         remedy = "read logs/dashboard.log on the head; a dashboard that is overloaded answers late" if is_ray else ""
+        if is_engines:
+            remedy = "the agent of that node serves them: read logs/dashboard_agent.log there"
         if host is not None:
             remedy = HOST_REMEDIES.get(sources[0], OTHER_HOST_REMEDY)
         yield Finding(

@@ -10,7 +10,16 @@ from datetime import datetime
 from typing import Literal
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.memory_trend import DEFAULT_THRESHOLD, MAX_BYTES, Holding, KillLine, MemoryOwner, kill_line, plausible_bytes
+from cockpit.findings.memory_trend import (
+    DEFAULT_THRESHOLD,
+    MAX_BYTES,
+    Holding,
+    KillLine,
+    MemoryOwner,
+    charge_left,
+    kill_line,
+    plausible_bytes,
+)
 from cockpit.findings.sources import rests_on
 from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Amount, Finding, Level, Node, OomKill, Process, Remedy
@@ -50,25 +59,40 @@ KILLS_NEWEST_SINCE = (2, 56)
 @rests_on("memory")
 def near_kill(facts: Facts) -> Iterator[Finding]:
     """Living nodes whose host memory is near Ray's kill line, or grows towards it."""
+    return _near_kill(facts, [node for node in facts.living_nodes if facts.index.machine(node).memory.whole is None])
+
+
+@rests_on("memory", "rays")
+def near_own_kill(facts: Facts) -> Iterator[Finding]:
+    """The same for nodes whose raylet counts something else than the host's memory: that of its workers, or swap too."""
+    return _near_kill(facts, [node for node in facts.living_nodes if facts.index.machine(node).memory.whole is not None])
+
+
+def _near_kill(facts: Facts, nodes: Sequence[Node]) -> Iterator[Finding]:
     seen: set[int] = set()
     limits = facts.limits
     least = limits.memory_ahead - CLEAR_STEP_SHARE
-    for node in facts.living_nodes:
+    for node in nodes:
         memory = facts.index.machine(node).memory
         most = None if memory.used is None else memory.used + (0 if node.probed else node.agent.shared or 0)
+        left_to_charge = charge_left(memory)
+        if most is not None and left_to_charge is not None:
+            most = max(most, (memory.kill_at or 0) - left_to_charge)
         if most is None or most < least * (memory.kill_at or DEFAULT_THRESHOLD * (memory.total or 0)):
             continue
         used, line = plausible_bytes(memory.used), kill_line(memory)
         if used is None or line is None or not line.at:
             continue
         host = facts.index.host_of(node)
-        if host is not None and id(host) in seen:  # several raylets of one host share its memory
+        if host is not None and id(host) in seen and not memory.isolation:  # several raylets of one host share its memory
             continue
         seen.add(id(host))
 
         # Near the line now, or steady growth that reaches it soon.
         subject, share = facts.title(node), used / line.at
         most_share = (used + _uncounted_shared(facts, node, line)) / line.at
+        if left_to_charge is not None:
+            most_share = max(most_share, 1 - left_to_charge / line.at)
         trend = facts.memory.trend(node.key) if facts.now - (facts.index.machine(node).seen or 0.0) <= MAX_SAMPLE_AGE_S else None
         left = seconds_until(used, line.at, trend.slope) if trend and trend.steady else None
         will_reach = left is not None and left <= limits.memory_forecast and share >= limits.memory_ahead
@@ -110,8 +134,18 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
     job = max(running, key=lambda pair: (max(0.0, _slope(pair[0])), pair[0].used))[1] if running else None
     what = f"stop job {job.id}, or reduce its load" if job else "stop the work that you need least"
     remedy = Remedy(f"free memory before Ray kills workers: {what}", "stop-job" if job and critical else None)
+    memory = facts.index.machine(node).memory
+    of_what = "host memory" if memory.whole is None else "memory" if memory.isolation else "host memory and swap"
+    by = " by Ray's workers" if memory.isolation else ""
+    at, left_to_charge = line.at, charge_left(memory)
+    if (
+        left_to_charge is not None and left_to_charge < below and used < facts.limits.memory_near * line.at
+    ):  # file cache makes the difference
+        used, by, forecast = memory.charged or 0, " by Ray's workers and their file cache", ""
+        at = int(used) + left_to_charge
+        where = f"{size(left_to_charge)} below" if left_to_charge > 0 else f"{size(-left_to_charge)} above"
     text = (
-        f"{size(used)} of host memory is in use on {title}{counted}, {where} the {size(line.at)} at which Ray kills workers"
+        f"{size(used)} of {of_what} is in use{by} on {title}{counted}, {where} the {size(at)} at which Ray kills workers"
         f"{' (by its default setting)' if line.assumed else ''}{forecast}"
     )
     level: Level = "critical" if critical else "warning"
@@ -121,13 +155,24 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
 def _near_evidence(facts: Facts, node: Node, line: KillLine, held: list[Holding] | None) -> Iterator[str]:
     memory, title = facts.index.machine(node).memory, facts.title(node)
     counted = "memory.current minus file cache, of memory.max, in /sys/fs/cgroup" if memory.host_total else "`free -b`: total - available"
-    yield f"{title} has {size(memory.used)} of {size(memory.total)} in use ({counted})"
-    yield (
-        f"the kill line is assumed: the default of RAY_memory_usage_threshold is {100 * DEFAULT_THRESHOLD:.0f}% of all memory, "
-        "and the raylet's environment was not read, or its memory monitor is off"
-        if line.assumed
-        else f"the raylet's environment on {title} (RAY_memory_usage_threshold, RAY_min_memory_free_bytes) sets the line to {size(line.at)}"
-    )
+    whole = memory.whole or memory
+    yield f"{title} has {size(whole.used)} of {size(whole.total)} in use ({counted})"
+    if memory.isolation:
+        folder = clean(memory.isolation)
+        yield f"Ray counts anon and shmem in {folder}/user/memory.stat and shmem in {folder}/system/memory.stat: {size(memory.used)}"
+        yield f"{folder}/user/memory.high sets the line to {size(line.at)}: what `ray start --system-reserved-memory` leaves to workers"
+        current = f"{folder}/user/memory.current"
+        yield f"Ray also kills when {current}, which has the file cache too, reaches memory.high: it is {size(memory.charged)}"
+    elif memory.whole:
+        yield f"RAY_count_swap_in_memory_monitor is set: Ray counts swap too, {size(memory.used)} of {size(memory.total)}"
+    if line.assumed:
+        yield (
+            f"the kill line is assumed: the default of RAY_memory_usage_threshold is {100 * DEFAULT_THRESHOLD:.0f}% of all memory, "
+            "and the raylet's environment or its cgroups were not read, or its memory monitor is off"
+        )
+    elif not memory.isolation:
+        settings = "RAY_memory_usage_threshold, RAY_min_memory_free_bytes"
+        yield f"the raylet's environment on {title} ({settings}) sets the line to {size(line.at)}"
     if held is None:
         yield f"who holds it is unknown: no probe runs on {title} now; use `ps aux --sort=-rss | head` there"
     else:
@@ -316,7 +361,7 @@ def cgroup_limit(facts: Facts) -> Iterator[Finding]:
     raylets = {ray.node: ray for host in facts.fresh_hosts for ray in host.rays or () if ray.slurm and ray.slurm_memory}
     for node in facts.living_nodes:
         memory = facts.index.machine(node).memory
-        counted, whole = plausible_bytes(memory.total), memory.host_total
+        counted, whole = plausible_bytes((memory.whole or memory).total), memory.host_total
         level: Level = "info"
 
         # Ray's memory monitor reads only a container's limit (memory_monitor_utils.cc): it kills no worker before Slurm's limit is reached.

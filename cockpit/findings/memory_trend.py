@@ -144,6 +144,15 @@ def kill_line(memory: HostMemory) -> KillLine | None:
     return KillLine(int(DEFAULT_THRESHOLD * total), assumed=True) if total else None
 
 
+def charge_left(memory: HostMemory) -> int | None:
+    """The bytes until the kernel's own count of the isolated workers' memory makes Ray kill; `None`: it never does, or that is unknown."""
+    charged, total = plausible_bytes(memory.charged), plausible_bytes(memory.total)
+    whole = None if memory.whole is None else plausible_bytes(memory.whole.total)
+    if charged is None or memory.kill_at is None or total is None or whole is None:
+        return None
+    return int(memory.kill_at - (total - whole) - charged)  # the line without its part for swap
+
+
 def _holdings_by_owner(host: Host, processes: Sequence[Process]) -> Iterator[tuple[MemoryOwner, int, tuple[Process, ...]]]:
     """Each owner with its bytes and processes; its name comes from its largest process."""
     by_owner: dict[str, list[tuple[int, MemoryOwner, Process | None]]] = {}

@@ -25,6 +25,7 @@ _LISTS: Mapping[str, tuple[str, ...]] = {
     "ray.placement_groups": ("placement_groups",),
     "ray.jobs": ("jobs",),
     "ray.status": ("demand",),
+    "ray.engines": ("engines",),
     "slurm": ("allocation",),
     "kubernetes": ("kubernetes",),
 }
@@ -52,6 +53,7 @@ FRESH_FOR_S: Mapping[str, float] = {
     **dict.fromkeys(("nvml", "processes", "memory"), STALE_AFTER_S),
     **dict.fromkeys(("sessions", "disks", "shm", "rays", "temps", "logs", "stuck"), 45.0),
     "rdma": 200.0,
+    "ray.engines": 200.0,
     "slurm": 200.0,
     "kubernetes": 120.0,
 }

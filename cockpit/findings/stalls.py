@@ -13,8 +13,10 @@ import msgspec
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.facts import Facts
 from cockpit.findings.failures import last_report, reason_of
+from cockpit.findings.nccl import evidence_lines, find_report
+from cockpit.findings.rank_words import phase_lines
 from cockpit.findings.sources import rests_on
-from cockpit.model import LEFT_OVER, Failure, Finding, Gpu, Job, Level, Node, Process, Remedy, Snapshot
+from cockpit.model import LEFT_OVER, Failure, Finding, Gpu, Job, Level, NcclReport, Node, Process, Remedy, Snapshot
 from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, plural, size
 from cockpit.text.grouping import group_by
@@ -33,7 +35,8 @@ ODD_POWER_SHARE = 0.25
 """Share of the others' median power by which the power of a different GPU deviates."""
 MAX_WATTS = 100_000.0
 """More than any GPU draws: higher figures are wrong."""
-STALL_CODES = ("job-stalled", "job-hung")
+PHASE_CODE = "phase-stuck"
+STALL_CODES = ("job-stalled", "job-hung", PHASE_CODE)
 MAX_EVIDENCE_LINES = 8
 # Maximum or thermal design power from NVIDIA's data sheets and product briefs, by the names that NVML gives: briefs PB-11133-001
 # (H100 PCIe), PB-10137-001 and PB-10577-001 (A100 PCIe), PB-08744-001 (V100 PCIe); data sheets for the others; B200 as in HGX servers.
@@ -75,16 +78,19 @@ class Stall(msgspec.Struct, frozen=True):
     silent: float | None
     """Seconds since its log was written to; `None` if unknown."""
     seen: float | None
+    snapshot: Snapshot
     report: Failure | None = None
     """What its log last reported; `None`: it was not read."""
+    nccl: NcclReport | None = None
+    """What NCCL last reported about it; `None`: it was not asked."""
 
     def with_activity(self, activity: Activity) -> list[UsedGpu]:
         """Its GPUs with this activity."""
         return [used for used in self.used if used.activity == activity]
 
-    def finding(self, code: str, level: Level, text: str, remedy: str, odd: Sequence[UsedGpu] = ()) -> Finding:
-        """A finding about the job; `odd`: its GPUs that differ from the others."""
-        evidence: list[str] = []
+    def finding(self, code: str, level: Level, text: str, remedy: str, odd: Sequence[UsedGpu] = (), phase: Iterable[str] = ()) -> Finding:
+        """A finding about the job; `odd`: its GPUs that differ from the others; `phase`: lines about its phase and ranks."""
+        evidence = list(phase)
         for each in odd:
             name, power = clean(whole_name(each.process))[:60], _plausible_watts(each.gpu)
             watts = "" if power is None else f", {power:.0f} W"
@@ -106,9 +112,12 @@ class Stall(msgspec.Struct, frozen=True):
             evidence += [f"its log last reported: {line}" for line in dict.fromkeys((reason, (report.text or reason).partition("\n")[0]))]
             if report.known is not None and not report.is_consequence:
                 log += f"; its log last reported: {reason}"
-        about = (self.job.key, *dict.fromkeys(each.process.key for each in odd))
+        by_power = tuple(dict.fromkeys(each.process.key for each in odd))
+        if self.nccl is not None and self.nccl.asked >= self.since:
+            evidence += evidence_lines(self.nccl, self.snapshot, by_power, self.snapshot.taken)
+        about = (self.job.key, *by_power)
         stop = Remedy(remedy, "stop-job")
-        return Finding(code, level, _subject(self.job), text + log, tuple(evidence), self.since, stop, about, self.seen)
+        return Finding(code, level, job_subject(self.job), text + log, tuple(evidence), self.since, stop, about, self.seen)
 
 
 @rests_on("ray.jobs", "nvml", "processes", "logs")
@@ -136,20 +145,51 @@ def stalled_jobs(facts: Facts) -> Iterator[Finding]:
             seen = facts.oldest_stale({each.node.id: each.node for each in used}.values())
             behind = facts.now - seen if seen is not None else 0.0
 
-            # Since when the job's log has been silent. Probes that have fallen silent themselves know nothing about it.
-            folder, submission = facts.snapshot.cluster.session or "", job.submission or ""
-            silences: list[float] = []
-            for host in facts.fresh_hosts:
-                wrote = host.wrote.get(folder, {}).get(submission)
-                if wrote is not None and 0 < wrote <= facts.now + STALE_AFTER_S:
-                    silences.append(max(0.0, facts.now - wrote))
-            # A log that only repeats a line, such as `GET /health`, grows although nothing happens.
-            report = last_report(job.key, facts.snapshot)
-            if report is not None and report.repeats_since is not None:
-                silences = [max(min(silences, default=0.0), facts.now - report.repeats_since)]
-            silent = min(silences, default=None)
-            stall = Stall(job, used, facts.now - lasted, max(0.0, lasted - behind), silent, seen, report)
-            yield from _hang_findings(facts, stall) if spins else _stall_findings(facts, stall)
+            silent, report = seconds_silent(facts, job)
+            stall = Stall(
+                job,
+                used,
+                facts.now - lasted,
+                max(0.0, lasted - behind),
+                silent,
+                seen,
+                facts.snapshot,
+                report,
+                find_report(job, facts.snapshot),
+            )
+            if spins:
+                yield from _hang_findings(facts, stall)
+            elif not facts.was_found(PHASE_CODE, job_subject(job)):  # that finding says more about the same cause
+                yield from _stall_findings(facts, stall)
+
+
+def seconds_silent(facts: Facts, job: Job) -> tuple[float | None, Failure | None]:
+    """For how long the job's log has been silent, `None` if unknown, and what it last reported.
+
+    Probes that have fallen silent themselves know nothing about it.
+    """
+    folder, submission = facts.snapshot.cluster.session or "", job.submission or ""
+    silences: list[float] = []
+    for host in facts.fresh_hosts:
+        wrote = host.wrote.get(folder, {}).get(submission)
+        if wrote is not None and 0 < wrote <= facts.now + STALE_AFTER_S:
+            silences.append(max(0.0, facts.now - wrote))
+    # A log that only repeats a line, such as `GET /health`, grows although nothing happens.
+    report = last_report(job.key, facts.snapshot)
+    if report is not None and report.repeats_since is not None:
+        silences = [max(min(silences, default=0.0), facts.now - report.repeats_since)]
+    return min(silences, default=None), report
+
+
+def does_a_gpu_work(facts: Facts, job: Job) -> bool:
+    """Whether any GPU of the job is known to compute, as far as its last figures say: they may be old, as a reason against a claim."""
+    use = facts.known.index.gpus_by_job.get(job.job or job.id)
+    for place, index in use.places if use is not None else ():
+        node = facts.known.index.nodes_by_key.get(place)
+        gpu = next((gpu for gpu in (facts.known.index.machine(node).gpus if node else None) or () if gpu.index == index), None)
+        if gpu is not None and IDLE_CLEAR_PERCENT < (gpu.utilization or 0.0) <= 100 and _power_share(gpu) >= facts.limits.spin_power:
+            return True
+    return False
 
 
 def jobs_with_still_gpus(snapshot: Snapshot) -> Iterator[str]:
@@ -177,9 +217,9 @@ def _is_still(gpu: Gpu) -> bool:
 def _used_gpus(facts: Facts, job: Job, holders: Iterable[Process]) -> list[UsedGpu] | None:
     """The job's GPUs; `None` as soon as one of them works, or its activity is unknown."""
     idle_percent, spin_percent, spin_power = IDLE_PERCENT, SPIN_PERCENT, facts.limits.spin_power
-    if facts.was_found("job-hung", _subject(job)):
+    if facts.was_found("job-hung", job_subject(job)):
         idle_percent, spin_percent, spin_power = IDLE_CLEAR_PERCENT, SPIN_CLEAR_PERCENT, spin_power * SPIN_POWER_CLEAR_FACTOR
-    elif facts.was_found("job-stalled", _subject(job)):
+    elif facts.was_found("job-stalled", job_subject(job)):
         idle_percent = IDLE_CLEAR_PERCENT
     found: dict[tuple[str, int], UsedGpu] = {}
     for process in holders:
@@ -260,7 +300,7 @@ def _stall_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
         return
     held = sum(min(max(0, each.gpu.memory_used or 0), each.gpu.memory_total or 0) for each in idle)
     busy = max(each.gpu.utilization or 0 for each in idle)
-    have = f"{_all_words(stall.used)} of {_subject(stall.job)} {'have' if len(stall.used) > 1 else 'has'}"
+    have = f"{_all_words(stall.used)} of {job_subject(stall.job)} {'have' if len(stall.used) > 1 else 'has'}"
     remedy = (
         "find what it waits for: read the end of its log and the stacks of its processes (`py-spy dump --pid PID`); "
         "loading a model, saving a checkpoint or scoring on another host looks the same; if it hangs, stop it and start it again"
@@ -284,14 +324,15 @@ def _hang_findings(facts: Facts, stall: Stall) -> Iterator[Finding]:
     have, wait = ("have", "they wait") if len(spins) > 1 else ("has", "it waits")
     suspect = f"; different from the others: {', '.join(each.text for each in odd)}" if odd else ""
     text = (
-        f"{number} of {_subject(stall.job)} {have} been at 100% with at most {most:.0f} W for {age(lasted)}: {wait} for other ranks, "
+        f"{number} of {job_subject(stall.job)} {have} been at 100% with at most {most:.0f} W for {age(lasted)}: {wait} for other ranks, "
         f"as in a hung NCCL collective{suspect}"
     )
     remedy = (
         "compare the stacks of its ranks (`py-spy dump --pid PID`), first the rank whose GPU differs, and search for "
         "Xid errors on its host (`dmesg | grep -i xid`); then stop the job and start it from its last checkpoint"
     )
-    yield stall.finding("job-hung", "critical" if lasted >= 2 * least and not doubtful else "warning", text, remedy, odd)
+    level: Level = "critical" if lasted >= 2 * least and not doubtful else "warning"
+    yield stall.finding("job-hung", level, text, remedy, odd, phase_lines(facts, stall.job))
 
 
 def _odd_gpus(stall: Stall) -> list[UsedGpu]:
@@ -309,7 +350,8 @@ def _odd_gpus(stall: Stall) -> list[UsedGpu]:
     return apart if len(apart) <= most else []
 
 
-def _subject(job: Job) -> str:
+def job_subject(job: Job) -> str:
+    """The subject of a finding about a job."""
     return f"job {clean(job.id)[:80]}"
 
 

@@ -7,6 +7,7 @@ that draws it cleans it first (`cockpit.text.clean`). Commands and entrypoints c
 
 from cockpit.model.activity import *  # noqa: F403 each name is in one place: where it is defined
 from cockpit.model.disk import *  # noqa: F403
+from cockpit.model.engine import *  # noqa: F403
 from cockpit.model.failure import *  # noqa: F403
 from cockpit.model.finding import *  # noqa: F403
 from cockpit.model.gpu import *  # noqa: F403
@@ -15,6 +16,7 @@ from cockpit.model.index import *  # noqa: F403
 from cockpit.model.kubernetes import *  # noqa: F403
 from cockpit.model.limits import *  # noqa: F403
 from cockpit.model.machine import *  # noqa: F403
+from cockpit.model.nccl import *  # noqa: F403
 from cockpit.model.oom import *  # noqa: F403
 from cockpit.model.proxy import *  # noqa: F403
 from cockpit.model.ray import *  # noqa: F403

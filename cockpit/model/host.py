@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from cockpit.model.disk import Disk, FilledDisk
+from cockpit.model.engine import HostEngine
 from cockpit.model.gpu import Gpu
 from cockpit.model.limits import CpuLimit, TaskLimit
 from cockpit.model.oom import OomKill
@@ -32,7 +33,10 @@ class Amount(Value, frozen=True):
 
 
 class HostMemory(Value, frozen=True):
-    """A host's memory as Ray's memory monitor counts it: the memory of the cgroup, if its limit is lower."""
+    """A host's memory as Ray's memory monitor counts it: the memory of the cgroup, if its limit is lower.
+
+    In a `Host` it is counted as by a Ray with default settings; `Machine` has it as the node's own raylet counts.
+    """
 
     used: int | None = None
     total: int | None = None
@@ -41,7 +45,15 @@ class HostMemory(Value, frozen=True):
     host_total: int | None = None
     """The machine's total, if a cgroup limits `total`."""
     shared: int | None = None
-    """The part of `used` in shared memory and tmpfs; Ray's object store in /dev/shm is part of it."""
+    """The part of the host's used memory in shared memory and tmpfs; Ray's object store in /dev/shm is part of it."""
+    whole: Amount | None = None
+    """The host's memory, if Ray counts something else: with resource isolation `used` is the memory of the workers; with swap counted
+    `used` and `total` include swap."""
+    isolation: str | None = None
+    """With resource isolation: the folder of the raylet's cgroups; its workers are below `user` in it."""
+    charged: int | None = None
+    """With resource isolation: all that the kernel counts for the workers, file cache included. At memory.high, which is `kill_at` without
+    swap, the kernel takes memory back from them, and Ray kills a worker."""
 
 
 class Hold(Value, frozen=True):
@@ -286,6 +298,14 @@ class RayProcess(Value, frozen=True):
     """The flags of `ray start` in its command line, and a raylet's `python`; `None` for another user's process."""
     kill_at: int | None = None
     """As in `HostMemory`."""
+    kill_used: int | None = None
+    """The bytes in use that it compares with `kill_at`; `None`: those of the host."""
+    kill_total: int | None = None
+    """The most that can be in use by that count; `None`: the memory of the host."""
+    charged: int | None = None
+    """As in `HostMemory`."""
+    isolation: str | None = None
+    """A raylet's: the folder of the cgroups that it has made for itself and its workers, if it runs with resource isolation."""
     cpu_limit: CpuLimit | None = None
     locked_memory: int | None = None
     """The bytes that a worker may pin (`ulimit -l`, the soft limit); `None`: unlimited, without effect, or unknown."""
@@ -415,6 +435,8 @@ class Host(Value, frozen=True):
     """The boot id of its kernel and its probe's PID namespace: different for every host and container."""
     faults: tuple[Fault, ...] = ()
     local: bool = False
+    engines: tuple[HostEngine, ...] | None = None
+    """What the servers of inference engines on it have answered to its probe. Not recorded: `Snapshot.engines` has it."""
     filled: tuple[FilledDisk, ...] = ()
     """What fills disks and /dev/shm that are nearly full, once the probe has looked."""
     observed: Mapping[str, float] = {}

@@ -72,9 +72,16 @@ def machine_of(node: Node, host: Host | None) -> Machine:
 
 
 def _memory_with_kill_line(node: Node, host: Host) -> HostMemory:
-    """Return the host's memory with `kill_at` of the node's own raylet: other raylets differ, and any process can be named raylet."""
+    """Return the host's memory as the node's own raylet counts it: other raylets differ, and any process can be named raylet."""
+    memory = host.memory
     raylets = [ray for ray in host.rays or () if ray.role == "raylet"]
     same = [ray for ray in raylets if ray.node == node.id] or [ray for ray in raylets if ray.node is None]
-    lines = {ray.kill_at for ray in same}
-    kill_at = lines.pop() if len(lines) == 1 else None
-    return host.memory if kill_at is None else replace(host.memory, kill_at=kill_at)
+    if not same or same[0].kill_at is None or len({ray.kill_at for ray in same}) > 1:
+        return memory
+    ray = same[0]
+    if ray.kill_used is None:
+        return replace(memory, kill_at=ray.kill_at)
+    total = memory.total if ray.kill_total is None else ray.kill_total
+    whole = Amount(memory.used, memory.total)
+    isolation = ray.isolation if ray.charged is not None else None
+    return replace(memory, used=ray.kill_used, total=total, kill_at=ray.kill_at, whole=whole, isolation=isolation, charged=ray.charged)

@@ -103,6 +103,8 @@ class Worker(Value, frozen=True):
     job: str | None = None
     actor: str | None = None
     driver: bool = False
+    id: str | None = None
+    """Ray's id of it."""
 
 
 class Holder(Value, frozen=True):

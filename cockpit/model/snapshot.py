@@ -8,11 +8,13 @@ from functools import cached_property
 import msgspec
 
 from cockpit.model.activity import Activity, ListedWorkers, LogSteps, PhaseSpan, Step
+from cockpit.model.engine import Engine
 from cockpit.model.failure import Failure
 from cockpit.model.finding import Finding
 from cockpit.model.host import Fault, Host, Port, Process, Session
 from cockpit.model.index import ClusterIndex
 from cockpit.model.kubernetes import RayCluster
+from cockpit.model.nccl import NcclReport
 from cockpit.model.oom import OomKill
 from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
 from cockpit.model.slurm import Allocation
@@ -40,6 +42,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     oom_kills: tuple[OomKill, ...] | None = None
     """Of the last hour, from Ray and from probed hosts, each once."""
     hosts: Mapping[str, Host] = {}
+    engines: tuple[Engine, ...] | None = None
+    """The inference engines of running jobs, as far as they report themselves; `None`: nothing that could report them was asked."""
     failures: tuple[Failure, ...] = ()
     """The errors in the logs of failed jobs and restarting actors, or why a log could not be read."""
     activities: tuple[Activity, ...] = ()
@@ -56,6 +60,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The workers of running jobs on nodes without a probe, with their titles. Not recorded."""
     ports: tuple[Port, ...] = ()
     """Ports in use that a failed job could not bind, on the hosts that were asked. Not recorded."""
+    nccl: tuple[NcclReport, ...] = ()
+    """What NCCL last reported about running jobs; only jobs about which it was asked."""
     allocation: Allocation | None = None
     """The Slurm job that this Ray runs in, if known. Not recorded."""
     slurm_ids: frozenset[str] = frozenset()

@@ -12,9 +12,11 @@ from cockpit.config.settings import Config
 from cockpit.findings import DETECTORS, FindingTracker
 from cockpit.model import Actor, Job, Process, Snapshot
 from cockpit.monitor.cluster_choice import ClusterChoice, SessionJobs, jobs_by_session, local_sessions
+from cockpit.monitor.engine_reader import EngineReader
 from cockpit.monitor.failure_reader import FailureReader
 from cockpit.monitor.host_selection import HostSelection, are_containers
 from cockpit.monitor.logs import LogFinder
+from cockpit.monitor.nccl_asker import NcclAsker
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
 from cockpit.monitor.source_readiness import SourceReadiness
@@ -30,6 +32,7 @@ from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.probes.ray_tunnel import RayPlace
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.log_files import LOG_LINES
+from cockpit.sources.ray.node_metrics import NodeMetrics
 from cockpit.sources.slurm import read_allocation
 from cockpit.sources.source import Source, SourceError
 from cockpit.times.clock import CLOCK
@@ -56,6 +59,10 @@ FAILURES_TIMEOUT_S = 5.0
 """How long a single sample waits for the logs of failed jobs, and of actors that don't start."""
 STEPS_TIMEOUT_S = 2.0
 """How long a single sample waits for the logs of running jobs."""
+CLOSE_TIMEOUT_S = 1.0
+"""How long a single sample waits until the pipeline has been cancelled, which takes a moment."""
+ENGINES_TIMEOUT_S = 2.0
+"""How long a single sample waits for the metrics of inference engines; on nodes that let nobody in, for nothing."""
 PORTS_TIMEOUT_S = 2.0
 """How long a single sample waits for who listens on a port that a failed job wanted."""
 
@@ -93,10 +100,13 @@ class ClusterMonitor:
         """The API server of the RayCluster; `None`: the Ray is no RayCluster that is known."""
         self.orchestrators = tuple(self._orchestrators())
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
+        self.nccl = NcclAsker(self.poller, self.pool, self.selection, by_itself=config.ask_nccl)
         self.failures = FailureReader(self.poller, self.logs, config.limits.job_failed)
         self.starts = StartReader(self.poller, self.logs, self.stack)
         self.steps = StepReader(self.poller, self.logs)
         self.workers = WorkerReader(self.poller, lambda node: self.choice.followed_ray().node_processes(node))
+        self._node_metrics = NodeMetrics()
+        self.engines = EngineReader(self.poller, self._node_metrics.read)
         self.poller.subscribe(self.choice.on_snapshot)
         self.poller.subscribe(self.selection.on_snapshot)
         if not once:
@@ -105,6 +115,8 @@ class ClusterMonitor:
             self.poller.subscribe(self.steps.on_snapshot)
             self.poller.subscribe(self.workers.on_snapshot)
             self.poller.subscribe(self.ports.on_snapshot)
+            self.poller.subscribe(self.nccl.on_snapshot)
+            self.poller.subscribe(self.engines.on_snapshot)
         self._is_running = False
         self._started: asyncio.Future[None] | None = None
         self._publish = publish
@@ -142,6 +154,7 @@ class ClusterMonitor:
             self._is_running = False
             self._close_readers()
             self.poller.stop()
+            await self._node_metrics.close()
 
     def close(self) -> None:
         """End all children and everything in `ending` at once, without waiting."""
@@ -156,6 +169,8 @@ class ClusterMonitor:
         self.starts.close()
         self.steps.close()
         self.workers.close()
+        self.nccl.close()
+        self.engines.close()
 
     def refresh(self, *, is_awaited: bool = False) -> None:
         """Poll Ray and all hosts again now; `is_awaited`: a person waits for it."""
@@ -288,13 +303,18 @@ async def sample_once(
         monitor.poller.rejoin()  # the pods that Kubernetes lists are hosts to wait for
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
-        readers = (monitor.failures, monitor.starts)
-        await asyncio.gather(*(reader.read_once(FAILURES_TIMEOUT_S) for reader in readers), monitor.steps.read_once(STEPS_TIMEOUT_S))
+        await asyncio.gather(
+            monitor.failures.read_once(FAILURES_TIMEOUT_S),
+            monitor.starts.read_once(FAILURES_TIMEOUT_S),
+            monitor.steps.read_once(STEPS_TIMEOUT_S),
+            monitor.engines.read_once(ENGINES_TIMEOUT_S),
+        )
         monitor.poller.rejoin()
         await monitor.ports.ask_once(PORTS_TIMEOUT_S)
     finally:
         monitor.close()
         task.cancel()
+    await asyncio.wait([task], timeout=CLOSE_TIMEOUT_S)  # its end kills all children, also those of questions that a command asks next
     for silent in monitor.coverage.silent_sources():
         monitor.poller.report_fault(silent, f"has not answered within {patience:.0f} s")
     for name in monitor.coverage.unanswered_hosts() if everywhere or hosts_patience else ():

@@ -17,11 +17,13 @@ from cockpit.model import (
     Allocation,
     Cause,
     Cluster,
+    Engine,
     Failure,
     Fault,
     Host,
     ListedWorkers,
     LogSteps,
+    NcclReport,
     OtherRay,
     Port,
     RayCluster,
@@ -56,6 +58,7 @@ LONGEST_BACKOFF_S = 30.0
 SLEPT_AFTER_S, SETTLE_AFTER_SLEEP_S = 15.0, 10.0
 """After this many seconds without a snapshot, cockpit was stopped or its host slept. For the second number of seconds after that no new
 finding is made: all facts are as old as the gap, and nobody watched whether a condition lasted."""
+ENGINES_SOURCE = "ray.engines"
 _PARTS: Mapping[type, str] = {
     NodeFacts: "nodes", StatusFacts: "status", ActorFacts: "actors", GroupFacts: "groups", JobFacts: "jobs", OomFacts: "oom",
     Allocation: "allocation", RayCluster: "kubernetes",
@@ -254,6 +257,18 @@ class Poller:
         """Set who listens on the ports that failed jobs wanted."""
         if ports != self.parts.ports:
             self._set(replace(self.parts, ports=ports))
+
+    def set_nccl(self, reports: tuple[NcclReport, ...]) -> None:
+        """Set what NCCL has reported about jobs."""
+        if reports != self.parts.nccl:
+            self._set(replace(self.parts, nccl=reports))
+
+    def set_engines(self, engines: tuple[Engine, ...] | None, as_of: float | None) -> None:
+        """Set the inference engines, as their reporters have last said at `as_of`; `None`: nobody was asked."""
+        heard = {} if as_of is None else {ENGINES_SOURCE: as_of}
+        is_news = engines != self.parts.engines
+        if is_news or not heard.items() <= self.parts.as_of.items():
+            self._set(replace(self.parts, engines=engines, as_of={**self.parts.as_of, **heard}), is_news=is_news)
 
     def set_failures(self, failures: tuple[Failure, ...]) -> None:
         """Set what the logs of failed jobs and restarting actors show."""

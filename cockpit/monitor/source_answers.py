@@ -7,7 +7,20 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.model import Allocation, Cluster, Failure, Fault, Host, ListedWorkers, LogSteps, Port, RayCluster, StartTrouble
+from cockpit.model import (
+    Allocation,
+    Cluster,
+    Engine,
+    Failure,
+    Fault,
+    Host,
+    ListedWorkers,
+    LogSteps,
+    NcclReport,
+    Port,
+    RayCluster,
+    StartTrouble,
+)
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 
 
@@ -22,11 +35,13 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
     jobs: JobFacts | None = None
     oom: OomFacts | None = None
     hosts: Mapping[str, Host] = {}
+    engines: tuple[Engine, ...] | None = None
     failures: tuple[Failure, ...] = ()
     starts: tuple[StartTrouble, ...] = ()
     log_steps: tuple[LogSteps, ...] = ()
     listed_workers: tuple[ListedWorkers, ...] = ()
     ports: tuple[Port, ...] = ()
+    nccl: tuple[NcclReport, ...] = ()
     allocation: Allocation | None = None
     kubernetes: RayCluster | None = None
     expected: tuple[tuple[str, str], ...] = ()
@@ -45,8 +60,10 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
             groups=None,
             jobs=None,
             oom=None,
+            engines=None,
             failures=(),
             starts=(),
             log_steps=(),
             listed_workers=(),
+            nccl=(),
         )

@@ -17,10 +17,11 @@ from typing import Any, NoReturn, Sequence
 from .sample.host import machine
 from .sample.host_sample import Sampler, usual_temps
 from .sample.logs import list_logs, read_log
+from .sample.nccl import ask_nccl
 from .sample.network import addresses
 from .sample.ports import port_listeners
 from .sample.proc import Users, make_legible
-from .sample.processes import lives, read_environ
+from .sample.processes import Identity, lives, read_environ
 from .sample.stacks import stack
 
 HELLO = 1
@@ -44,6 +45,8 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         write_line(stack(options.pid, options.ticks))
     elif options.command == "port":
         write_line(port_listeners(options.port))
+    elif options.command == "nccl":
+        write_line(ask_nccl(options.process, even_old=options.even_old))
     elif options.command == "logs":
         write_line(list_logs([*usual_temps()], options.session, options.pattern))
     elif options.command == "log":
@@ -75,6 +78,9 @@ def _parse_options(words: Sequence[str] | None) -> argparse.Namespace:
         one.add_argument("ticks", type=int, help="its start time, field 22 of /proc/PID/stat")
     port = commands.add_parser("port", help="the processes that listen on a port of this host")
     port.add_argument("port", type=int)
+    nccl = commands.add_parser("nccl", help="NCCL's own report on the communicators of a job, from one of its processes")
+    nccl.add_argument("process", type=parse_identity, nargs="+", metavar="PID:TICKS")
+    nccl.add_argument("--even-old", action="store_true", help="ask also an NCCL whose report can harm its process")
     logs = commands.add_parser("logs", help="the names of the logs of a Ray session on this host")
     logs.add_argument("session")
     logs.add_argument("pattern", help="a pattern as in a shell, such as worker-*")
@@ -88,6 +94,12 @@ def _parse_options(words: Sequence[str] | None) -> argparse.Namespace:
     tunnel = commands.add_parser("ray-tunnel", help="carry programs to Ray's nodes, see `actions.ray_tunnel`; needs --no-lifeline")
     tunnel.add_argument("session", nargs="?", default="")
     return parser.parse_args(words)
+
+
+def parse_identity(word: str) -> Identity:
+    """`PID:TICKS`."""
+    pid, _, ticks = word.partition(":")
+    return int(pid), int(ticks)
 
 
 def stream_samples(interval: float, once: bool) -> None:

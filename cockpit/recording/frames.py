@@ -17,16 +17,19 @@ from cockpit.model import (
     Actor,
     Cluster,
     Demand,
+    Engine,
     Failure,
     Fault,
     Finding,
     Host,
     Job,
+    NcclReport,
     Node,
     OomKill,
     PhaseSpan,
     PlacementGroup,
     Process,
+    RayProcess,
     Session,
     Snapshot,
     Step,
@@ -83,10 +86,12 @@ class Frame(msgspec.Struct, omit_defaults=True):
     processes: Change[Process] | None = None
     sessions: Change[Session] | None = None
     oom_kills: Change[OomKill] | None = None
+    engines: Change[Engine] | None = None
     failures: Change[Failure] | None = None
     activities: Change[Activity] | None = None
     spans: Change[PhaseSpan] | None = None
     steps: Change[Step] | None = None
+    nccl: Change[NcclReport] | None = None
     faults: Change[Fault] | None = None
     findings: Change[Finding] | None = None
     hosts: Change[Host] | None = None
@@ -97,11 +102,11 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
 PLAIN = ("cluster", "growing", "actor_counts", "actors_complete", "demand")
 TABLES = (
-    "nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "failures", "activities", "spans", "steps",
-    "faults", "findings",
+    "nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "engines", "failures", "activities",
+    "spans", "steps", "nccl", "faults", "findings",
 )  # fmt: skip
 """Tables that are fields of a snapshot; the others are made from it."""
-NEVER_UNKNOWN = ("failures", "activities", "spans", "steps", "faults", "findings")
+NEVER_UNKNOWN = ("failures", "activities", "spans", "steps", "nccl", "faults", "findings")
 OTHER_TABLES = ("hosts", "memory_users", "heard", "written")
 Rows = tuple[Any, ...] | None
 
@@ -134,14 +139,24 @@ def _host_row(host: Host) -> Host:
     """A host without the facts that other tables have."""
     # Only the times of stale facts: the others change with each sample, and are close to `taken`.
     stale = {source: at for source, at in host.observed.items() if host.taken is not None and host.taken - at > STALE_AFTER_S}
+    # Figures that change all the time, in steps of a hundredth of the line: so few frames need the row.
+    rays = host.rays and tuple([_in_steps(ray) if ray.kill_used is not None and ray.kill_at else ray for ray in host.rays])
     return replace(
         host,
+        rays=rays,
         processes=None if host.processes is None else (),
         sessions=None if host.sessions is None else (),
         memory_users=(),
+        engines=None,
         wrote={},
         observed=stale,
     )
+
+
+def _in_steps(ray: RayProcess) -> RayProcess:
+    step = max(1, (ray.kill_at or 0) // 100)
+    used, charged = (None if each is None else round(each / step) * step for each in (ray.kill_used, ray.charged))
+    return replace(ray, kill_used=used, charged=charged)
 
 
 def snapshot_of(plain: Mapping[str, Any], rows: Mapping[str, Rows], taken: float) -> Snapshot:

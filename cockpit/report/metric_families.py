@@ -9,13 +9,15 @@ from typing import TypeVar, get_args
 import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import LEFT_OVER, LEVELS, Machine, Node, NodeState, Quantity, Snapshot, Wait
+from cockpit.model import LEFT_OVER, LEVELS, Engine, Machine, Node, NodeState, Quantity, Snapshot, Wait
 from cockpit.report.status import NO_ANSWER
 from cockpit.usage import Owner, sample_usage
 
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float | None]
 ID_DIGITS = 8
+ENGINE_FRESH_S = 45.0
+"""Seconds for which the numbers of an inference engine are true: they are read every ten."""
 Thing = TypeVar("Thing")
 WAITS: tuple[str, ...] = (*get_args(Wait), "unknown")
 JUDGED = (*LEFT_OVER, "unknown")
@@ -92,6 +94,35 @@ _of_disk = _of(
 _of_resource = _of("node_", ("node",), lambda facts: (((name,), node.resources.get("GPU", Quantity())) for name, node, _ in facts.living))
 """From Ray's node list, which stays fresh when a node's agent is silent."""
 _of_job = _of("job_", ("ray_job",), lambda facts: (((job,), gpus) for job, gpus in facts.reserved.items()))
+
+
+def _engines(facts: MetricFacts) -> Iterator[tuple[Labels, Engine]]:
+    """Inference engines, with the name of their node and the job in Ray."""
+    names = {node.id: name for name, node in facts.nodes.items() if node.id}
+    for engine in facts.snapshot.engines or ():
+        job = facts.snapshot.index.job_title(engine.job)
+        yield (
+            (
+                names.get(engine.node or "", engine.node or ""),
+                str(engine.pid or ""),
+                engine.software,
+                engine.number,
+                engine.model or "",
+                job,
+            ),
+            engine,
+        )
+
+
+def _fresh_engines(facts: MetricFacts) -> Iterator[tuple[Labels, Engine]]:
+    """Those whose numbers are true now."""
+    for labels, engine in _engines(facts):
+        if engine.read is not None and facts.snapshot.taken - engine.read <= ENGINE_FRESH_S:
+            yield labels, engine
+
+
+_ENGINE_LABELS = ("node", "pid", "software", "engine", "model", "ray_job")
+_of_engine = _of("engine_", _ENGINE_LABELS, _fresh_engines)
 
 
 def _of_counts(count: Callable[[Snapshot], Mapping[str, int] | None]) -> Callable[[MetricFacts], Iterator[Sample]]:
@@ -200,6 +231,19 @@ FAMILIES = (
     _of_job("gpus_reserved", "GPUs that a job that has not ended has reserved in Ray.", lambda gpus: gpus),
     Family("cockpit_actors", "Actors by state in Ray.", ("state",), _of_counts(lambda snapshot: snapshot.actor_counts)),
     Family("cockpit_waiting", "Actors, placement groups and jobs that wait, by reason.", ("kind", "reason"), _waits),
+    Family(
+        "cockpit_engine_up",
+        "Whether an inference engine of a running job lives and answers.",
+        _ENGINE_LABELS,
+        lambda facts: ((labels, engine.ended is None and engine.unanswered is None) for labels, engine in _engines(facts)),
+    ),
+    _of_engine("requests_running", "Requests that it computes.", lambda engine: engine.running),
+    _of_engine("requests_waiting", "Requests that wait at it.", lambda engine: engine.waiting),
+    _of_engine("kv_cache_ratio", "Share of its KV cache in use, 0 to 1.", lambda engine: engine.kv_cache),
+    _of_engine("tokens_per_second", "Tokens generated in the last minute, a second.", lambda engine: engine.tokens_per_second),
+    _of_engine(
+        "preemptions_per_minute", "Requests that it has thrown out in the last minute.", lambda engine: engine.preemptions_per_minute
+    ),
     Family("cockpit_findings", "Findings by level.", ("level",), _findings),
     Family("cockpit_findings_by_code", "Current findings, by code.", ("code", "level"), _findings_by_code),
     Family(

@@ -24,6 +24,7 @@ from cockpit.model import (
     HostMemory,
     Job,
     Machine,
+    NcclReport,
     Node,
     PlacementGroup,
     Quantity,
@@ -218,6 +219,41 @@ class Remedy(msgspec.Struct, frozen=True):
     action: str | None = msgspec.field(name="act")
 
 
+class EngineStatus(msgspec.Struct, frozen=True):
+    """`engines[]`: inference engines of running jobs."""
+
+    software: str
+    """`vllm` or `sglang`."""
+    number: str
+    """Its number beside others of the same server."""
+    model: str | None
+    node: str | None
+    """The id of its node."""
+    pid: int | None
+    job: str | None
+    """As in `processes[]`."""
+    actor: str | None
+    by: str
+    """Who reports it: the metrics endpoint of its `node`, its own `server`, or only the list of `processes`, without numbers."""
+    running: int | None
+    """Requests, as `waiting`."""
+    waiting: int | None
+    kv_cache: float | None
+    """The share of its KV cache in use, 0 to 1."""
+    tokens_per_second: float | None
+    """Generated in the last minute; `null` in a single sample, unless the engine computes it."""
+    preemptions_per_minute: float | None
+    preemptions: int | None
+    read: float | None
+    """When it reported these numbers."""
+    unanswered: float | None
+    """Since when whoever reports it does not answer."""
+    why: str | None
+    """The reason of `unanswered`."""
+    ended: float | None
+    """Since when its processes are gone, though its actor lives."""
+
+
 class FindingStatus(msgspec.Struct, frozen=True):
     """`findings[]`."""
 
@@ -267,8 +303,11 @@ class Status(msgspec.Struct, frozen=True):
     processes: tuple[ProcessStatus, ...] | None
     sessions: tuple[SessionStatus, ...] | None
     findings: tuple[FindingStatus, ...] = ()
+    nccl: tuple[NcclReport, ...] = ()
+    """What NCCL last reported about running jobs; only jobs about which a running cockpit has asked it."""
     faults: tuple[FaultStatus, ...] = ()
     hosts: tuple[HostStatus, ...] = ()
+    engines: tuple[EngineStatus, ...] | None = None
     ages: Mapping[str, float | None] = {}
     """By source of the cluster (`ray.nodes`, `ray.jobs`, `slurm`): seconds since its last good answer."""
     schema: int = 1
@@ -295,11 +334,13 @@ def status_of(snapshot: Snapshot) -> Status:
         findings=_each(
             snapshot.findings, lambda finding: _as(FindingStatus, finding, remedy=finding.remedy and _as(Remedy, finding.remedy))
         ),
+        nccl=snapshot.nccl,
         faults=_each(by_cause(snapshot.faults), lambda fault: _as(FaultStatus, fault, sources=fault.sources)),
         hosts=tuple(
             HostStatus(host.name, _age(host.taken, now), {source: _age(host.observed_at(source), now) for source in sorted(host.observed)})
             for host in snapshot.hosts.values()
         ),
+        engines=_each(snapshot.engines, lambda engine: _as(EngineStatus, engine)),
         ages={source: _age(at, now) for source, at in snapshot.as_of.items() if not source.startswith("probe:")},
     )
 

@@ -23,11 +23,12 @@ OFFERED_ROWS: Mapping[str, tuple[type[Any], ...]] = {
     "environment": (Process,),
     "memory": (Node,),
     "stack": (Process, Actor, Job),
+    "nccl": (Job,),
 }
 """Types of rows for which the footer lists an action. On other rows the key shows what it needs."""
 FOOTER_ORDER = (
-    "open", "remedy", "row-action", "log", "hide", "edit", "save", "stack", "environment", "tree", "dead", "user", "growth", "filter",
-    "memory", "sort", "action", "gpu_memory", "raw", "pause", "quit", "pane", "address", "step", "event", "moment", "help",
+    "open", "remedy", "row-action", "log", "hide", "edit", "save", "stack", "nccl", "environment", "tree", "dead", "user", "growth",
+    "filter", "memory", "sort", "action", "gpu_memory", "raw", "pause", "quit", "pane", "address", "step", "event", "moment", "help",
 )  # fmt: skip
 """Keys for the row under the cursor come first, because the footer has no room for all."""
 

@@ -37,6 +37,7 @@ OTHER_WORDS: Final[Mapping[str, str]] = {
     "Filter": "find search grep",
     "Log": "stdout stderr output tail",
     "Stack": "py-spy traceback hang stuck",
+    "NCCL": "ras ncclras hang stuck rank collective allreduce",
     "Env": "environment variables",
     "Memory": "ram host oom",
     "GPU memory": "vram cuda",

@@ -11,19 +11,34 @@ import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.findings.stalls import GPUS_PER_ODD_ONE, IDLE_CLEAR_PERCENT
-from cockpit.model import Actor, Gpu, Node, PlacementGroup, Process, Quantity, Snapshot
+from cockpit.model import Actor, Gpu, Node, Phase, PlacementGroup, Process, Quantity, Snapshot
 
-IdleCause = Literal["placement", "loading", "rank", "turn", "unused", "dead", "unseen"]
+IdleCause = Literal[
+    "placement", "loading", "rank", "turn", "rollout", "scoring", "training", "sync", "checkpoint", "evaluation", "waiting",
+    "unused", "dead", "unseen",
+]  # fmt: skip
 CAUSES: Final[Mapping[IdleCause, str]] = {
     "placement": "the job waits for placement",
     "loading": "starting or loading",
     "rank": "one rank or a few behind the others",
     "turn": "other GPUs of the job are busy",
+    "rollout": "idle in phase rollout",
+    "scoring": "idle in phase scoring",
+    "training": "idle in phase training",
+    "sync": "idle in phase weight sync",
+    "checkpoint": "idle in phase checkpoint",
+    "evaluation": "idle in phase evaluation",
+    "waiting": "no worker runs a method",
     "unused": "reserved, and no process uses it",
     "dead": "held by an ended job or an orphan, or GPU lost",
     "unseen": "cause not seen",
 }
-"""In the order of lists. `unseen`: the GPU is idle for an unknown cause. A GPU of which it is unknown whether it works is not idle."""
+"""In the order of lists. If all GPUs of a job are idle, the cause is the phase that the job is in; `unseen`: that is unknown too. A GPU of
+which it is unknown whether it works is not idle."""
+_CAUSE_OF_PHASE: Final[Mapping[Phase, IdleCause]] = {
+    "loading": "loading", "rollout": "rollout", "scoring": "scoring", "training": "training", "weight sync": "sync",
+    "checkpoint": "checkpoint", "evaluation": "evaluation", "waiting": "waiting",
+}  # fmt: skip
 OwnerKind = Literal["job", "other Ray", "no job", "left over"]
 Does = Literal["busy", "idle", "lost", "unknown"]
 GROWTH_BYTES = 64 << 20
@@ -46,6 +61,8 @@ class JobState(msgspec.Struct):
     """There is a finding that its GPUs wait for each other."""
     over: bool = False
     """Ray reports that it has ended."""
+    phase: Phase | None = None
+    """What it does; `None`: unknown."""
 
 
 class Owner(msgspec.Struct, frozen=True, order=True):
@@ -196,6 +213,10 @@ def _read_states(snapshot: Snapshot) -> dict[str, JobState]:
         if job.key in hung or not job.running:
             state = states.setdefault(job.job or job.id, JobState())
             state.hangs, state.over = job.key in hung, not job.running
+    ids = {job.key: job.job or job.id for job in snapshot.jobs or ()}
+    for activity in snapshot.activities:
+        if activity.phase is not None and activity.job in ids:
+            states.setdefault(ids[activity.job], JobState()).phase = activity.phase
     return states
 
 
@@ -256,7 +277,7 @@ def _idle_cause(state: JobState, *, grows: bool, busy: float, held: float) -> Id
     if state.waits:
         return "placement"
     if not busy:
-        return "unseen"
+        return "unseen" if state.phase is None else _CAUSE_OF_PHASE[state.phase]
     return "rank" if busy * GPUS_PER_ODD_ONE <= held else "turn"
 
 

@@ -232,7 +232,7 @@ def raylet(shape: Shape, node: int) -> Record:
         "nodeManagerPort": 33273,
         "objectManagerPort": 40385,
         "nodeManagerHostname": shape.host(node),
-        "metricsExportPort": 8390,
+        "metricsExportPort": 0,  # its addresses are made up: nothing may ask them
         "resourcesTotal": {mangled(shape, name): amount for name, amount in totals(shape, node).items()},
         "nodeName": shape.ip(node),
         "startTimeMs": str(shape.started_ms),

@@ -78,6 +78,7 @@ PROXIES = st.none() | st.builds(HttpProxy, NAMES, TEXTS, NAMES | st.sampled_from
 ADDRESSES = st.none() | st.lists(st.sampled_from(["", "10.0.0.1", "172.17.0.1", "fd00::2", "x\x1b[2J"]), max_size=3).map(tuple)
 AROUND = {
     "cpu_limit": st.none() | st.builds(CpuLimit, WHOLE, FLOATS, TEXTS), "locked_memory": WHOLE, "rdma": st.none() | st.just(("mlx5_\x1b",)),
+    "kill_at": WHOLE, "kill_used": WHOLE, "kill_total": WHOLE, "charged": WHOLE, "isolation": TEXTS,
     "addresses": ADDRESSES, "network": TEXTS, "loopback_line": TEXTS, "gloo": TEXTS, "proxy": PROXIES,
 }  # fmt: skip
 RAYS = st.none() | st.lists(

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.findings import Limits
-from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
+from cockpit.findings.memory import cgroup_limit, near_kill, near_own_kill, oom_kills
 from cockpit.model import Amount, Cluster, Host, HostMemory, OomKill, RayProcess
 from tests.findings.detection import FreshTracker, after_silence, codes, detect, only
 from tests.world import GIB, NOW, actor, node, process, snapshot, with_figures
 
-NEAR, KILLED, CGROUP = (near_kill,), (oom_kills,), (cgroup_limit,)
+NEAR, KILLED, CGROUP = (near_kill, near_own_kill), (oom_kills,), (cgroup_limit,)
 HOG = f"{1:032x}"
 
 
@@ -68,6 +68,55 @@ def test_growth_towards_the_line_is_reported_with_the_remaining_minutes_and_the_
     slower = only(Growing().use(*(600 + 4 * step for step in range(33))), "host-memory-near-kill")
     assert (slower.level, slower.remedy.action) == ("warning", None)
     assert "Ray starts killing in ~" in slower.text
+
+
+FOLDER = f"/sys/fs/cgroup/ray-node_{node(1).id}"
+
+
+def isolated(used, charged, high=950, swap=0):
+    """A cluster of one node with 2,000 GiB, 1,200 in use, whose raylet isolates its workers. In GiB."""
+    base = of(1200, kill_at=None, total=2000)
+    sizes = {name: gib * GIB for name, gib in (("kill_at", high + swap), ("kill_used", used), ("charged", charged))}
+    raylet = RayProcess("raylet", 21, node=node(1).id, isolation=FOLDER, kill_total=(2000 + swap) * GIB if swap else None, **sizes)
+    return replace(base, hosts={"node1": replace(base.hosts["node1"], rays=(raylet,))})
+
+
+def test_with_resource_isolation_the_memory_of_the_workers_is_compared_with_their_limit():
+    assert detect(isolated(600, 700), detectors=NEAR) == (), "the host has more in use, but Ray does not look at that"
+    found = only(detect(isolated(900, 920), detectors=NEAR), "host-memory-near-kill")
+    assert found.text == "900G of memory is in use by Ray's workers on node1, 50G below the 950G at which Ray kills workers"
+    assert found.evidence[:4] == (
+        "node1 has 1.2T of 2.0T in use (`free -b`: total - available)",
+        f"Ray counts anon and shmem in {FOLDER}/user/memory.stat and shmem in {FOLDER}/system/memory.stat: 900G",
+        f"{FOLDER}/user/memory.high sets the line to 950G: what `ray start --system-reserved-memory` leaves to workers",
+        f"Ray also kills when {FOLDER}/user/memory.current, which has the file cache too, reaches memory.high: it is 920G",
+    )
+
+
+def test_with_resource_isolation_file_cache_at_the_limit_is_reported_too():
+    found = only(detect(isolated(400, 940), detectors=NEAR), "host-memory-near-kill")
+    assert found.level == "warning"
+    assert (
+        found.text
+        == "940G of memory is in use by Ray's workers and their file cache on node1, 10G below the 950G at which Ray kills workers"
+    )
+    with_swap = only(detect(isolated(400, 940, swap=100), detectors=NEAR), "host-memory-near-kill")
+    assert with_swap.text == found.text, "the kernel's limit has no swap in it"
+    assert detect(isolated(400, 700), detectors=NEAR) == ()
+
+
+def test_with_swap_counted_memory_and_swap_are_compared_with_the_line():
+    base = of(500, kill_at=None)
+    raylet = RayProcess("raylet", 21, node=node(1).id, kill_at=1900 * GIB, kill_used=1800 * GIB, kill_total=2000 * GIB)
+    found = only(
+        detect(replace(base, hosts={"node1": replace(base.hosts["node1"], rays=(raylet,))}), detectors=NEAR), "host-memory-near-kill"
+    )
+    assert found.text == "1.8T of host memory and swap is in use on node1, 100G below the 1.9T at which Ray kills workers"
+    assert found.evidence[:3] == (
+        "node1 has 500G of 1.0T in use (`free -b`: total - available)",
+        "RAY_count_swap_in_memory_monitor is set: Ray counts swap too, 1.8T of 2.0T",
+        "the raylet's environment on node1 (RAY_memory_usage_threshold, RAY_min_memory_free_bytes) sets the line to 1.9T",
+    )
 
 
 @pytest.mark.parametrize(

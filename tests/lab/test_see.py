@@ -176,7 +176,7 @@ def test_jobs_agree_with_rays_job_list(busy: Cluster):
 def test_the_kill_line_agrees_with_the_raylets_log(busy: Cluster):
     logged = busy.head.ssh("grep -hoE 'threshold at [0-9]+ bytes' /tmp/ray/session_latest/logs/raylet.out")
     theirs = int(logged.split()[-2])
-    assert abs(node(once(busy.head)[1], "head")["memory"]["kill_at"] - theirs) <= 2048  # Ray counts in single precision
+    assert node(once(busy.head)[1], "head")["memory"]["kill_at"] == theirs
 
 
 def test_every_process_on_both_hosts_has_its_kind(busy: Cluster):

@@ -82,6 +82,18 @@ def test_its_kill_line_is_that_of_its_own_raylet():
     assert [known.machine(one).memory.kill_at for one in both] == [9, 8]
 
 
+def test_its_memory_is_counted_as_its_own_raylet_counts_it():
+    swap = RayProcess("raylet", 1, node=W1.id, kill_at=18, kill_used=7, kill_total=20)
+    isolated = RayProcess("raylet", 2, node=W2.id, kill_at=8, kill_used=3, charged=4, isolation="/c")
+    both = [replace(one, probe="vm", agent=replace(one.agent, memory=None)) for one in (W1, W2)]
+    known = index(*both, hosts=[host("vm", W1, W2, rays=(swap, isolated), memory=HostMemory(5, 10, shared=1))])
+    with_swap, of_workers = (known.machine(one).memory for one in both)
+    assert with_swap == HostMemory(7, 20, 18, shared=1, whole=Amount(5, 10))
+    assert of_workers == HostMemory(3, 10, 8, shared=1, whole=Amount(5, 10), isolation="/c", charged=4)
+    twice = index(both[0], hosts=[host("vm", W1, rays=(swap, replace(swap, pid=3, kill_at=17)), memory=HostMemory(5, 10))])
+    assert twice.machine(both[0]).memory == HostMemory(5, 10), "one of them is not its raylet"
+
+
 def test_gpus_that_nvml_has_not_shown_for_long_are_not_current():
     vm = host("vm", W1, gpus=(gpu(0),), observed={"nvml": NOW - 60})
     bare = node(1, host="vm", probed=True, gpus=None)

@@ -620,6 +620,15 @@ async def test_one_status_ends_as_soon_as_all_have_answered_or_failed(monkeypatc
     monitor.poller.leave()
 
 
+async def test_after_one_status_a_command_can_still_ask_a_probe(monkeypatch):
+    """The end of the pipeline kills all children: it must not come while the answer is awaited."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monitor = await sample_once(Config(address=f"http://127.0.0.1:{port}"), env={}, patience=0.1)
+    assert (await monitor.pool.ask(monitor.pool.local, ("port", str(port))))["listeners"] == []
+    monitor.poller.leave()
+
+
 # Other hosts, for one status
 
 

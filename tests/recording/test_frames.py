@@ -6,7 +6,21 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cockpit.model import Amount, Host, HostMemory, Job, MemoryUser, ShmUser, Snapshot
+from cockpit.model import (
+    Amount,
+    Communicator,
+    CountGap,
+    CountGroup,
+    Host,
+    HostMemory,
+    Job,
+    MemoryUser,
+    NcclRank,
+    NcclReport,
+    RayProcess,
+    ShmUser,
+    Snapshot,
+)
 from cockpit.recording import frames
 from cockpit.recording.frames import Change, Frame, FrameError, State, decode_frame, make_frame, tables_of
 from cockpit.recording.writer import pack
@@ -29,11 +43,31 @@ def test_a_key_frame_is_complete_and_many_changes_add_up_to_the_last_snapshot():
     assert differences(written[-1], played(*written)) == []
 
 
+def test_engines_are_read_back_while_their_numbers_change():
+    first = replace(world.snapshot(), engines=(world.engine(), world.engine(9, kv_cache=None, unanswered=world.NOW)))
+    second = replace(first, taken=first.taken + 10, engines=(world.engine(running=7, read=world.NOW + 10),))
+    assert differences(first, played(first)) == []
+    assert played(first, second).engines == second.engines
+    assert played(first, replace(second, engines=None)).engines is None
+
+
 def test_unknown_is_not_empty():
     empty = replace(Snapshot(), taken=5.0, nodes=(), processes=())
     assert differences(Snapshot(), played(Snapshot())) == []
     assert differences(empty, played(empty)) == []
     assert played(empty, replace(empty, nodes=None)).nodes is None
+
+
+def test_what_nccl_reported_is_recorded_without_secrets_and_forgotten_with_the_job():
+    rank = NcclRank(rank=3, address="10.0.0.1", pid=4003, gpu=3, process="process:node1:4003:7")
+    gap = CountGap("AllReduce", (CountGroup(412, 7), CountGroup(411, 1, (rank,))))
+    one = Communicator(hash="0x1", size=8, answered=8, counts={"AllGather": 4}, gaps=(gap,), unchanged_since=world.NOW - 60)
+    report = NcclReport(job="job:ppo-7b", asked=world.NOW, versions=("2.29.7",), communicators=(one,), number=1)
+    before = world.snapshot(nccl=(report,))
+    assert played(before).nccl == (report,)
+    secret = replace(report, problems=("node1: --api-key sk-1234567890abcdef1234",))
+    assert "sk-1234" not in str(played(before, replace(before, nccl=(secret,))).nccl)
+    assert played(before, replace(before, nccl=())).nccl == ()
 
 
 def test_an_unchanged_frame_is_small_and_moved_rows_are_not_written_again():
@@ -78,6 +112,18 @@ def test_titles_between_two_samples_are_not_recorded():
     frame = pack(make_frame(None, tables_of(Snapshot(processes=(process, world.process(8))))))
     assert b"ray::A.run" in frame
     assert b"ray::A.begin" not in frame
+
+
+def test_the_memory_of_isolated_workers_is_recorded_in_steps_so_that_few_frames_need_the_row():
+    def at(used: int) -> Snapshot:
+        raylet = RayProcess("raylet", 21, kill_at=100_000, kill_used=used, charged=used + 1000)
+        return Snapshot(hosts={"w1": Host("w1", rays=(raylet,))})
+
+    raylets = played(at(50_400)).hosts["w1"].rays
+    assert raylets
+    assert (raylets[0].kill_used, raylets[0].charged) == (50_000, 51_000)
+    assert make_frame(tables_of(at(50_400)), tables_of(at(50_100))).hosts is None
+    assert make_frame(tables_of(at(50_400)), tables_of(at(60_000))).hosts is not None
 
 
 def test_environments_are_not_recorded():

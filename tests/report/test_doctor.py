@@ -20,7 +20,9 @@ from cockpit.report.doctor import describe_reach, doctor_json, doctor_text, run_
 from tests.world import GIB, NOW, gpu, node, process, snapshot, with_figures
 
 SLURM = named_allocation("42", "gpu[1-2]")
-CHECKS_ALWAYS_MADE = [check for check in CHECKS if not check.title.startswith(("Slurm", "Kubernetes", "Ports of InfiniBand"))]
+CHECKS_ALWAYS_MADE = [
+    check for check in CHECKS if not check.title.startswith(("Slurm", "Kubernetes", "Ports of InfiniBand", "Inference engines"))
+]
 LOST = node(1, gpus=(gpu(0), gpu(1, fault="fallen off the bus")))
 
 
@@ -211,9 +213,15 @@ ONE_LOOK = "Not checked, because one sample is not enough (`cockpit` and `cockpi
 
 def test_checks_that_need_more_than_one_sample_are_listed_once_and_never_as_ok():
     told = sections(seen(idle(1)))
-    grows, links, clocks, stalled, hangs, lags, memory, restarts = told[ONE_LOOK]
+    grows, links, clocks, phases, slower, stalled, hangs, lags, memory, restarts = told[ONE_LOOK]
     assert lags.startswith("  - GPUs that lag behind the others of their group: not checked: a GPU that does far less than the others")
     assert grows == "  - GPU memory that grows: not checked: growth over most of an hour that will fill a GPU"
+    assert phases.startswith(
+        "  - Jobs that stay in a phase, and ranks behind the others: not checked: a phase that lasts far longer than it ever did"
+    )
+    assert (
+        slower == "  - Steps that take longer than before: not checked: steps, or one phase of them, that take a third longer than before"
+    )
     assert stalled == "  - Stalled jobs: not checked: GPUs at 0%, or at 100% with idle power, for many minutes"
     assert hangs.startswith("  - Processes of jobs that hang in the kernel (D state): not checked: processes that wait for minutes")
     part = "ok as far as checked; not checked:"

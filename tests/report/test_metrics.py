@@ -14,7 +14,7 @@ from cockpit.report import metrics
 from cockpit.report.metric_families import FAMILIES
 from cockpit.report.metrics import LEFT_OUT, metrics_text
 from tests.fakes.shapes import HOSTILE
-from tests.world import GIB, NOW, actor, finding, gpu, node, process, snapshot
+from tests.world import GIB, NOW, actor, engine, finding, gpu, node, process, snapshot
 
 DASHBOARD = Path(__file__).parents[2] / "packaging" / "grafana-dashboard.json"
 NASTY = (*HOSTILE, 'quote"quote', "back\\slash", "trailing\\", 'both\\"', "new\nline\\n", "\r\u2028\x85\ud800", 'a{b="c"} 1\n# EOF')
@@ -42,7 +42,7 @@ def of(found, name):
 
 def test_every_family_has_a_help_text_and_a_unique_name():
     hosts = {"node1": Host("node1", processes=())}
-    text = metrics_text(snapshot(findings=(finding(),), faults=(Fault("ray.oom", "late", NOW),), hosts=hosts))
+    text = metrics_text(snapshot(findings=(finding(),), faults=(Fault("ray.oom", "late", NOW),), hosts=hosts, engines=(engine(),)))
     names = [family.name for family in FAMILIES]
     assert len({*names, LEFT_OUT}) == len(names) + 1
     for family in FAMILIES:
@@ -176,3 +176,13 @@ def test_the_grafana_dashboard_uses_existing_families():
             assert set(re.findall(r"(\w+)=", selected)) <= labels[name], query
     for kind in ("nodes", "gpu_utilization_ratio", "gpu_memory_used_bytes", "node_memory_kill_bytes", "waiting", "findings"):
         assert f"cockpit_{kind}" in names
+
+
+def test_engines_have_numbers_only_while_these_are_true():
+    labels = ("0", "qwen-7b", "node1", "4711", "ppo-7b", "vllm")
+    old = engine(9, read=NOW - 60, unanswered=NOW - 50, model=None)
+    found = told(engines=(engine(waiting=12), old))
+    assert of(found, "cockpit_engine_up") == {labels: 1, ("0", "", "node1", "9", "ppo-7b", "vllm"): 0}
+    assert of(found, "cockpit_engine_requests_waiting") == {labels: 12}
+    assert of(found, "cockpit_engine_tokens_per_second") == {labels: 800}
+    assert of(found, "cockpit_engine_kv_cache_ratio") == {labels: 0.4}

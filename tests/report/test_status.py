@@ -9,10 +9,28 @@ import pytest
 
 from cockpit.config.document import json_schema
 from cockpit.findings import DETECTORS, FindingTracker, Limits
-from cockpit.model import Cluster, Disk, Failure, Fault, Finding, Hold, HostMemory, Job, PlacementGroup, Remedy, Session, Snapshot
+from cockpit.model import (
+    Cluster,
+    Communicator,
+    CountGap,
+    CountGroup,
+    Disk,
+    Failure,
+    Fault,
+    Finding,
+    Hold,
+    HostMemory,
+    Job,
+    NcclRank,
+    NcclReport,
+    PlacementGroup,
+    Remedy,
+    Session,
+    Snapshot,
+)
 from cockpit.report import status
 from cockpit.report.status import CRITICAL, NO_ANSWER, OK, WARNING, Status, exit_code, export, status_json
-from tests.world import GIB, NOW, actor, node, process, snapshot
+from tests.world import GIB, NOW, actor, engine, node, process, snapshot
 
 TEXT, NUMBER, WHOLE, TRUTH, MANY = str, (int, float), int, bool, list
 CONTRACT = {
@@ -40,8 +58,14 @@ CONTRACT = {
                   "gpus": MANY, "kind": TEXT, "why": MANY, "job": TEXT, "actor": TEXT, "session": TEXT},
     "processes.gpus": {"index": WHOLE, "memory": WHOLE},
     "sessions": {"host": TEXT, "name": TEXT, "path": TEXT, "live": TRUTH, "owner": TEXT, "size": WHOLE, "keeps": MANY},
+    "engines": {"software": TEXT, "number": TEXT, "model": TEXT, "node": TEXT, "pid": WHOLE, "job": TEXT, "actor": TEXT, "by": TEXT,
+                "running": WHOLE, "waiting": WHOLE, "kv_cache": NUMBER, "tokens_per_second": NUMBER, "preemptions_per_minute": NUMBER,
+                "preemptions": WHOLE, "read": NUMBER},
     "faults": {"source": TEXT, "host": TEXT, "text": TEXT, "since": NUMBER, "sources": MANY},
 }  # fmt: skip
+
+
+WITH_ENGINES = snapshot(engines=(engine(), engine(4712, unanswered=NOW - 60, why="no answer", ended=NOW - 60)))
 
 
 def told(of=None):
@@ -62,13 +86,23 @@ def right(value, kind):
 
 @pytest.mark.parametrize("where", CONTRACT)
 def test_every_field_of_the_contract_is_there_with_its_type_in_every_object(where):
-    objects = found(told(), where)
+    objects = found(told(WITH_ENGINES), where)
     assert objects, f"nothing is listed in {where}"
     assert len({frozenset(each) for each in objects}) == 1
     for name, kind in CONTRACT[where].items():
         values = [each[name] for each in objects]
         assert [value for value in values if right(value, kind)], f"no {where}.{name} is ever known"
         assert not [value for value in values if value is not None and not right(value, kind)]
+
+
+def test_what_nccl_reported_is_listed_with_counts_and_ranks():
+    gap = CountGap("AllReduce", (CountGroup(412, 7), CountGroup(411, 1, (NcclRank(rank=3, pid=4003, gpu=3),))))
+    report = NcclReport(job="job:ppo-7b", asked=NOW, versions=("2.29.7",), communicators=(Communicator(hash="0x1", gaps=(gap,)),), number=1)
+    (found,) = json.loads(status_json(snapshot(nccl=(report,))))["nccl"]
+    assert (found["job"], found["asked"], found["problems"]) == ("job:ppo-7b", NOW, [])
+    low = found["communicators"][0]["gaps"][0]["groups"][1]
+    assert (low["launched"], low["ranks"][0]["rank"], low["ranks"][0]["process"]) == (411, 3, None)
+    assert json.loads(status_json(snapshot()))["nccl"] == []
 
 
 def test_unknown_is_null_and_neither_empty_nor_zero():
@@ -86,7 +120,16 @@ def test_a_node_without_a_probe_has_nulls():
         "nodes"
     ]
     assert bare["gpus"] is bare["age"] is bare["cpu"] is None
-    assert bare["memory"] == {"used": None, "total": None, "kill_at": None, "host_total": None, "shared": None}
+    assert bare["memory"] == {
+        "used": None,
+        "total": None,
+        "kill_at": None,
+        "host_total": None,
+        "shared": None,
+        "whole": None,
+        "isolation": None,
+        "charged": None,
+    }
     assert bare["disks"] == [{"path": "/tmp", "used": None, "total": None}]
     (none,) = told(snapshot(nodes=(node(1, gpus=()),)))["nodes"]
     assert none["gpus"] == []

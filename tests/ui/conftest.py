@@ -13,6 +13,7 @@ from cockpit.config.settings import Config
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Hold
 from cockpit.monitor.logs import Log
+from cockpit.monitor.nccl_asker import OldNcclError
 from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
@@ -49,6 +50,7 @@ class FakeMonitor:
         self.open_choices = ()
         """Sessions among which somebody must choose, as found before the screen was there."""
         self.kubernetes = None
+        self.nccl = Nccl()
         self.logs = Logs()
         self.of_node = ()
 
@@ -93,6 +95,24 @@ class FakeMonitor:
         if process.kind == "stale":
             raise SourceError(f"py-spy is not allowed to read process {process.pid}")
         return (StackThread((StackFrame("all_reduce" if process.kind == "worker" else "load", "ppo.py", 7),)),)
+
+
+class Nccl:
+    """Stands where NCCL is asked: it remembers about which jobs, and reports what a test makes up."""
+
+    def __init__(self):
+        self.asked = []
+        """Each job's id, and whether an old NCCL may be asked."""
+        self.old = False
+        self.report = None
+
+    async def ask(self, job, *, even_old=False):
+        self.asked.append((job.id, even_old))
+        if self.old and not even_old:
+            raise OldNcclError("NCCL 2.27.5 runs on node1")
+        if self.report is None:
+            raise SourceError(f"no process of job {job.id} with a GPU is known")
+        return self.report
 
 
 class Logs:

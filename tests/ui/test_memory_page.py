@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.findings.memory_trend import STEP_S
-from cockpit.model import HostMemory, MemoryUser, Process
+from cockpit.model import HostMemory, MemoryUser, Process, RayProcess
 from cockpit.monitor.history import History
+from cockpit.ui import cells
 from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.pages.memory import OWNERS, MemoryPage, downsample, fullest_node, memory_node
 from cockpit.ui.pages.nodes import NodePage, NodesPage
@@ -66,6 +67,35 @@ def test_the_memory_page_says_when_ray_will_kill():
     assert facts["kill line"] == "Ray kills workers above 950G, 160G left"
     unknown = told(seen(700, kill_at=None))["kill line"]
     assert unknown == "Ray kills workers above 950G (its default; the real setting is unknown), 250G left"
+
+
+def with_raylet(view, **facts):
+    """The page's view with a raylet that counts something else than the host's memory."""
+    raylet = RayProcess("raylet", 21, node=node(1).id, **facts)
+    now = replace(view.snapshot, hosts={"node1": replace(view.snapshot.hosts["node1"], rays=(raylet,))})
+    return View(now, Index(now), view.history, NOW, view.width, view.ascii)
+
+
+def test_isolated_workers_are_compared_with_their_own_limit_and_the_host_is_named_beside():
+    sizes = {"kill_at": 800 * GIB, "kill_used": 600 * GIB, "charged": 650 * GIB}
+    view = with_raylet(seen(900, kill_at=None), isolation="/sys/fs/cgroup/ray-node_1", **sizes)
+    facts = told(view)
+    assert facts["in use"].endswith(" 600G/1.0T by Ray's workers, which are isolated; 650G with file cache")
+    assert facts["host"] == "900G/1.0T in use"
+    assert facts["kill line"] == "Ray kills workers above 800G, 150G left"
+    assert sum(row.holding.used for row in sections(view)[OWNERS].rows) == 1000 * GIB, "the rows add up to the host's memory"
+    assert drawn_bar(view) == drawn_bar(seen(600, kill_at=800 * GIB))
+
+
+def test_swap_that_ray_counts_is_in_the_use_and_in_the_line():
+    facts = told(with_raylet(seen(900, kill_at=None), kill_at=1400 * GIB, kill_used=1000 * GIB, kill_total=1500 * GIB))
+    assert facts["in use"].endswith(" 1.0T/1.5T with swap, which Ray counts")
+    assert (facts["host"], facts["kill line"]) == ("900G/1.0T in use", "Ray kills workers above 1.4T, 400G left")
+
+
+def drawn_bar(view):
+    """The bar of the overview."""
+    return cells.host_memory(view.snapshot.nodes[0], 20, view)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import Actor, Bundle, Fault, Finding, Hold, Job, Quantity, Snapshot
-from cockpit.usage import Owner, sample_usage
+from cockpit.model import PHASES, Activity, Actor, Bundle, Fault, Finding, Hold, Job, Quantity, Snapshot
+from cockpit.usage import CAUSES, Owner, sample_usage
 from tests.usage.worlds import JOB, empty, gpus, group, holder, placed, world
 from tests.world import GIB, NOW, actor, gpu, node, process, theirs
 
@@ -23,6 +23,7 @@ HUNG = Finding("job-hung", "critical", "job ppo-7b", "hung", about=("job:ppo-7b"
 WAITING = group(Bundle({"GPU": 8.0}), state="PENDING", wait="held")
 STARTING = actor(1, state="PENDING_CREATION", needs={"GPU": 1.0}, wait="starting")
 ENDED = (Job("ppo-7b", JOB, "ppo-7b", "FAILED"),)
+SYNCS, LOADS, UNKNOWN = ((Activity("job:ppo-7b", phase),) for phase in ("weight sync", "loading", None))
 LOST = (node(1, seen=NOW, gpus=(gpu(0, fault="lost"),)),)
 
 
@@ -32,6 +33,11 @@ LOST = (node(1, seen=NOW, gpus=(gpu(0, fault="lost"),)),)
         pytest.param([holder(0, 1)], {"groups": [group(placed(), placed())]}, 2, {}, id="all work"),
         pytest.param([], {"groups": [group(placed(4.0))], "nodes": empty()}, 0, {"unused": 4}, id="reserved and not held"),
         pytest.param([holder(0)], {"rates": (0.0,)}, 0, {"unseen": 1}, id="no known cause"),
+        pytest.param([holder(0)], {"rates": (0.0,), "activities": SYNCS}, 0, {"sync": 1}, id="in a phase"),
+        pytest.param([holder(0)], {"rates": (0.0,), "activities": UNKNOWN}, 0, {"unseen": 1}, id="in an unknown phase"),
+        pytest.param([holder(0)], {"rates": (0.0,), "activities": LOADS}, 0, {"loading": 1}, id="in the phase loading"),
+        pytest.param([holder(0)], {"rates": (0.0,), "activities": SYNCS, "groups": [WAITING]}, 0, {"placement": 1}, id="waits in a phase"),
+        pytest.param([holder(0, 1)], {"rates": (90.0, 0.0), "activities": SYNCS}, 1, {"turn": 1}, id="others work in a phase"),
         pytest.param([holder(0)], {"rates": (0.0,), "groups": [WAITING]}, 0, {"placement": 1}, id="a group has no place"),
         pytest.param([holder(0)], {"rates": (0.0,), "actors": [STARTING]}, 0, {"loading": 1}, id="an actor is being started"),
         pytest.param([holder(0, 1, 2, 3)], {"rates": (90.0, 90.0, 90.0, 0.0)}, 3, {"turn": 1}, id="most others work"),
@@ -50,6 +56,19 @@ def test_each_idle_gpu_has_a_cause(processes, more, busy, idle):
 def test_a_gpu_that_works_is_reserved_and_held():
     found = use(holder(0, 1), groups=[group(placed(), placed())])
     assert (found.reserved, found.held, found.busy, found.had) == (2, 2, 2, 2)
+
+
+def test_every_phase_has_its_cause_in_words():
+    for phase in PHASES:
+        (cause,) = use(holder(0), rates=(0.0,), activities=(Activity("job:ppo-7b", phase),)).idle
+        assert cause != "unseen"
+        assert CAUSES[cause] in (f"idle in phase {phase}", "starting or loading", "no worker runs a method")
+
+
+def test_nearly_all_idle_time_of_a_job_with_phases_is_in_a_named_one():
+    cycle = ["rollout"] * 50 + ["scoring"] * 20 + ["waiting"] * 3 + ["training"] * 25 + [None] * 2
+    named = [use(holder(0), rates=(0.0,), activities=(Activity("job:ppo-7b", phase),)).idle.get("unseen", 0) == 0 for phase in cycle]
+    assert sum(named) >= 0.95 * len(cycle)
 
 
 def test_an_actor_in_a_group_counts_with_its_group():

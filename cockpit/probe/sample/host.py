@@ -52,22 +52,32 @@ def lowest_limit(folders: Iterable[str]) -> MemoryUse | None:
 
 
 def _read_limit(folder: str) -> MemoryUse | None:
-    """The use and limit of one cgroup (version 2 or 1); `None`: no limit, which is also the meaning of `max` and 0.
+    """The use and limit of one cgroup (version 2 or 1); `None`: no limit, which is also the meaning of `max` and 0."""
+    for names in _CGROUP_FILES:
+        if read_or_nothing(f"{folder}/{names[0]}").strip():
+            return read_cgroup_use(folder, *names)
+    return None
+
+
+def read_cgroup_use(folder: str, limit_file: str, use_file: str, prefix: str) -> MemoryUse | None:
+    """The same by the files of one version; `prefix`: of its counters.
 
     The page cache does not count as used, since the kernel can take it back.
     """
-    for limit_file, use_file, prefix in _CGROUP_FILES:
-        limit, use = read_or_nothing(f"{folder}/{limit_file}").strip(), read_or_nothing(f"{folder}/{use_file}").strip()
-        if not limit:
-            continue
-        if not limit.isdigit() or not int(limit):
-            return None
-        counters = dict(line.split()[:2] for line in read_or_nothing(f"{folder}/memory.stat").splitlines() if " " in line)
-        known = [use, counters.get(f"{prefix}inactive_file"), counters.get(f"{prefix}active_file")]
-        current, *cache = (int(text) if text and text.isdigit() else None for text in known)
-        used = None if current is None or None in cache else max(0, min(current - sum(filter(None, cache)), int(limit)))
-        return MemoryUse(used, int(limit), shared=int(counters[f"{prefix}shmem"]) if f"{prefix}shmem" in counters else None)
-    return None
+    limit, use = (read_or_nothing(f"{folder}/{name}").strip() for name in (limit_file, use_file))
+    if not limit.isdigit() or not int(limit):
+        return None
+    counters = read_counters(folder)
+    known = [int(use) if use.isdigit() else None, counters.get(f"{prefix}inactive_file"), counters.get(f"{prefix}active_file")]
+    current, *cache = known
+    used = None if current is None or None in cache else max(0, min(current - sum(filter(None, cache)), int(limit)))
+    return MemoryUse(used, int(limit), shared=counters.get(f"{prefix}shmem"))
+
+
+def read_counters(folder: str) -> Dict[str, int]:
+    """The counters in memory.stat of a cgroup; empty if it can't be read."""
+    words = (line.split() for line in read_or_nothing(f"{folder}/memory.stat").splitlines())
+    return {word[0]: int(word[1]) for word in words if len(word) == 2 and word[1].isdigit()}
 
 
 def shared_memory(process: ScannedProcess) -> int | None:
@@ -80,28 +90,6 @@ def shared_memory(process: ScannedProcess) -> int | None:
         return min(process.rss, int(read(f"/proc/{process.pid}/statm").split()[2]) * PAGE_BYTES)
     except (OSError, IndexError, ValueError):
         return None
-
-
-def kill_at(total: int | None, raylet: ScannedProcess) -> int | None:
-    """The bytes in use above which this raylet kills workers; `None`: its memory monitor is off, or the limit is unknown.
-
-    `total` is the memory of the host. The limit is unknown for a raylet in another container, which counts other memory than we see; with
-    resource isolation, where the limit is a cgroup's memory.high; and with swap counted, where the sum is another one.
-    """
-    settings = raylet.details.environ
-    if not total or settings is None or raylet.details.apart or "--enable-resource-isolation=true" in raylet.details.argv:
-        return None
-    if settings.get("RAY_count_swap_in_memory_monitor", "0").lower() in ("1", "true"):
-        return None
-    try:
-        refresh = float(settings.get("RAY_memory_monitor_refresh_ms", 250))
-        threshold = float(settings.get("RAY_memory_usage_threshold", 0.95))
-        free = int(settings.get("RAY_min_memory_free_bytes", -1))
-    except ValueError:
-        return None
-    if refresh <= 0 or not 0 < threshold <= 1:
-        return None
-    return max(int(total * threshold), total - free) if free > -1 else int(total * threshold)
 
 
 class Cpu:

@@ -12,9 +12,11 @@ from . import host, infiniband
 from .classify import classify
 from .collector import REST_PER_CPU_S, Collector
 from .containers import find_container
+from .engines import EngineServers
 from .fillers import Fillers, describe_disk
 from .gpus import Gpu, GpuReading, Nvml
 from .kernel_log import Kernel, Kill
+from .kill_line import kill_line
 from .known_files import SHM
 from .oom_kills import KillScanner, session_of
 from .origin import SOCKET_INTERFACES
@@ -41,6 +43,10 @@ SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
 SLOW_PACE_S = 5.0
 """A source is slow if this many seconds or more pass between two of its answers: its facts are older than the facts of others."""
+ENGINES_EVERY = 30.0
+"""Many servers of engines write a line into their log for each request."""
+ENGINES_TIMEOUT = 60.0
+"""Seconds until it is a fault that the servers of engines don't answer: each of them may take `ASK_TIMEOUT_S`."""
 RARELY = 60.0
 CLOCK_SET = 1.5
 """Seconds. If the host's clock moved further than this, somebody has set it, and the kernel's boot time has moved with it."""
@@ -71,6 +77,7 @@ class Sampler:
         self._service_reader = ServiceReader()
         self._stuck_reader = StuckProcesses()
         self._title_reader = TitleReader()
+        self._engine_servers = EngineServers()
         self._scanner = SessionScanner(usual_temps())
         self._processes: Collector[ProcessTable] = Collector("processes", "/proc", ProcessScanner().scan, None)
         self._titles = Collector("titles", "The titles of Ray's workers", self._title_reader.read, EVERY_S, after=self._processes)
@@ -94,10 +101,14 @@ class Sampler:
             after=self._processes,
         )  # fmt: skip
         self._rdma = Collector("rdma", "An InfiniBand or RoCE port", infiniband.read_ports, RARELY)
+        self._engines: Collector[List[Sample]] = Collector(
+            "engines", "An inference engine", lambda: self._engine_servers.read(self._processes.facts or {}), ENGINES_EVERY,
+            ENGINES_TIMEOUT, after=self._processes,
+        )  # fmt: skip
         self._logs = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (
             self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._temps, self._logs,
-            self._stuck, self._rdma, self._titles,
+            self._stuck, self._rdma, self._titles, self._engines,
         )  # fmt: skip
 
     def start(self, patience: float) -> None:
@@ -148,7 +159,7 @@ class Sampler:
         parts = [pid for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in table and table[pid].origin.role in ROLES]
         parts.sort(key=lambda pid: table[pid].details.uid not in trust.own_uids())
         known = self._rays.facts or {}
-        services = [ray_fact(table[pid], verdicts[pid], known.get(table[pid].identity, {}), memory.total) for pid in parts[:MAX_SERVICES]]
+        services = [ray_fact(table[pid], verdicts[pid], known.get(table[pid].identity, {}), memory) for pid in parts[:MAX_SERVICES]]
 
         memory_users = [
             {
@@ -200,6 +211,7 @@ class Sampler:
             "written": written_to,
             "stuck": self._stuck.facts,
             "rdma_ports": self._rdma.facts,
+            "engines": self._engines.facts,
             "pid_digits": pids.digits,
             "pid_max": pids.most,
             "unanswered": unanswered,
@@ -351,9 +363,10 @@ def with_xids(reading: GpuReading, logged: Mapping[Bus, Sequence[Xid]] | None) -
     return reading.gpus and [{**gpu, "xids": xids(gpu["index"] // 1000 if gpu["index"] >= 1000 else gpu["index"])} for gpu in reading.gpus]
 
 
-def ray_fact(process: ScannedProcess, verdict: KindVerdict, known: Sample, memory: int | None) -> Sample:
-    """One raylet or GCS. `known`: what was read of it; `memory`: the memory of the host in bytes."""
+def ray_fact(process: ScannedProcess, verdict: KindVerdict, known: Sample, memory: host.MemoryUse) -> Sample:
+    """One raylet or GCS. `known`: what was read of it; `memory`: the memory of the host."""
     role = process.origin.role
+    line = kill_line(memory, process, known.get("isolation")) if role == "raylet" else None
     return {
         "role": role,
         "pid": process.pid,
@@ -362,7 +375,10 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, known: Sample, memor
         "state": process.state,
         "apart": process.details.apart,
         **known,
-        "kill_at": host.kill_at(memory, process) if role == "raylet" else None,
+        "kill_at": line and line.at,
+        "kill_used": line and line.used,
+        "kill_total": line and line.total,
+        "charged": line and line.charged,
     }
 
 

@@ -6,7 +6,7 @@ import fcntl
 import socket
 import struct
 from contextlib import suppress
-from typing import Iterator, NamedTuple, Tuple
+from typing import Iterator, NamedTuple, Sequence, Tuple
 
 from .origin import to_number
 from .proc import read, read_or_nothing
@@ -113,12 +113,28 @@ class ListeningSocket(NamedTuple):
 
 def listening_sockets(pid: int | str = "self") -> Iterator[ListeningSocket]:
     """All listening TCP sockets in the process's network namespace. A kernel without IPv6 has no table for it."""
+    for family, row in _tcp_rows(pid):
+        if row[3] == _LISTEN:
+            yield ListeningSocket(*_endpoint(family, row[1]), int(row[7]), f"socket:[{row[9]}]")
+
+
+def accepted_link(pid: int, server: Tuple[str, int], client: Tuple[str, int]) -> str | None:
+    """The server's socket of this connection in the process's network namespace, as in /proc/PID/fd; `None`: not accepted yet."""
+    for family, row in _tcp_rows(pid):
+        if row[9] != "0" and _endpoint(family, row[1]) == server and _endpoint(family, row[2]) == client:
+            return f"socket:[{row[9]}]"
+    return None
+
+
+def _tcp_rows(pid: int | str) -> Iterator[Tuple[socket.AddressFamily, Sequence[str]]]:
     for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
-        for row in map(str.split, read_or_nothing(f"/proc/{pid}/net/{table}").splitlines()[1:]):
-            if row[3] != _LISTEN:
-                continue
-            # `0100007F:1F41` is 127.0.0.1:8001: each word of four bytes is in the byte order of the processor, which is little-endian.
-            address, _, port = row[1].partition(":")
-            words = bytes.fromhex(address)
-            raw = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
-            yield ListeningSocket(socket.inet_ntop(family, raw), int(port, 16), int(row[7]), f"socket:[{row[9]}]")
+        for line in read_or_nothing(f"/proc/{pid}/net/{table}").splitlines()[1:]:
+            yield family, line.split()
+
+
+def _endpoint(family: socket.AddressFamily, text: str) -> Tuple[str, int]:
+    """`0100007F:1F41` is 127.0.0.1:8001: each word of four bytes is in the byte order of the processor, which is little-endian."""
+    address, _, port = text.partition(":")
+    words = bytes.fromhex(address)
+    raw = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
+    return socket.inet_ntop(family, raw), int(port, 16)

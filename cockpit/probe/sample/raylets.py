@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 from .. import trust
 from .cgroups import folders_above, parse_slurm_job
 from .host import lowest_limit
+from .kill_line import isolation_folder
 from .origin import flag
 from .port_ranges import read_ray_ports
 from .proc import has_capability, in_first_namespace, is_in_our_namespace, make_legible, read, read_or_nothing
@@ -121,6 +122,7 @@ def _read_service(process: ScannedProcess, started: Fact, table: ProcessTable) -
         # The lowest memory limit of its Slurm job or step (cgroup.conf: ConstrainRAMSpace). Ray does not know it.
         memory = lowest_limit(folders_above(pid, "memory")) if started.get("slurm") else None
         found["slurm_memory"] = memory and {"used": memory.used, "total": memory.total}
+        found["isolation"] = isolation_folder(process, started.get("ray"))
         found.update(read_surroundings(process, limits.get("Max locked memory")))
     return found
 

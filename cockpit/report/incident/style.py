@@ -10,12 +10,16 @@ LIGHT: Final[Mapping[str, str]] = {
     "critical": "#b3121d", "warning": "#8a5300", "info": "#0b5cad", "accent": "#0b5cad",
     "busy": "#1a7f4b", "idle": "#d98e1f", "unknown": "#9aa3ad", "dead": "#b3121d", "line": "#1b1f24",
     "placement": "#8250df", "loading": "#3d8fd1", "rank": "#c2410c", "turn": "#c9a227", "unused": "#b08968", "unseen": "#e0b25a",
+    "rollout": "#2f6fb3", "scoring": "#0f8b8d", "training": "#5f8d3b", "sync": "#a03e99", "checkpoint": "#7a6a53", "evaluation": "#c06c84",
+    "waiting": "#8c7a3d",
 }  # fmt: skip
 DARK: Final[Mapping[str, str]] = {
     "ground": "#14171b", "raised": "#1e2329", "text": "#e6e9ed", "dim": "#a3acb7", "rule": "#3a424c",
     "critical": "#ff8a80", "warning": "#f0b44c", "info": "#7ab8ff", "accent": "#7ab8ff",
     "busy": "#45c486", "idle": "#d98e1f", "unknown": "#6b7580", "dead": "#ff6b60", "line": "#e6e9ed",
     "placement": "#b794f6", "loading": "#5aa9e6", "rank": "#f4804f", "turn": "#d6b84a", "unused": "#a98d72", "unseen": "#b98f3f",
+    "rollout": "#6ba4e0", "scoring": "#4fc3c5", "training": "#9ccc65", "sync": "#d17fca", "checkpoint": "#b5a48a", "evaluation": "#e59bb0",
+    "waiting": "#c2ae63",
 }  # fmt: skip
 
 
@@ -24,7 +28,8 @@ def _variables(colours: Mapping[str, str]) -> str:
 
 
 _FILLS: Final = (
-    "busy", "idle", "unknown", "dead", "placement", "loading", "rank", "turn", "unused", "unseen", "critical", "warning", "info",
+    "busy", "idle", "unknown", "dead", "placement", "loading", "rank", "turn", "unused", "unseen", "rollout", "scoring",
+    "training", "sync", "checkpoint", "evaluation", "waiting", "critical", "warning", "info",
 )  # fmt: skip
 _RULES: Final = """
 *{box-sizing:border-box}

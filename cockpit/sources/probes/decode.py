@@ -16,6 +16,7 @@ from cockpit.model import (
     FilledDisk,
     Gpu,
     Host,
+    HostEngine,
     HostMemory,
     HttpProxy,
     Listener,
@@ -89,6 +90,7 @@ class Sample(msgspec.Struct):
     written: Mapping[str, Mapping[str, float]] = {}
     stuck: tuple[StuckProcess, ...] | None = None
     rdma_ports: tuple[RdmaPort, ...] | None = None
+    engines: tuple[HostEngine, ...] | None = None
     pid_digits: int | None = None
     pid_max: int | None = None
     unanswered: tuple[str, ...] = ()
@@ -107,6 +109,13 @@ class StackThread(msgspec.Struct):
     """The stack of one thread; the innermost call is first."""
 
     frames: tuple[StackFrame, ...]
+
+
+class NcclAnswer(msgspec.Struct):
+    """What the probe has learned from NCCL; without a report the version was the reason not to ask."""
+
+    version: str | None = None
+    report: str | None = None
 
 
 _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {kind: msgspec.json.Decoder(kind) for kind in (Hello, Sample)}
@@ -184,6 +193,7 @@ def make_host(sample: Sample, name: str, addresses: Sequence[str], taken: float,
         wrote={session: {job: moment + shift for job, moment in jobs.items()} for session, jobs in sample.written.items()},
         stuck=None if sample.stuck is None else tuple(_without_secrets(one, "source") for one in sample.stuck),
         rdma_ports=sample.rdma_ports,
+        engines=None if sample.engines is None else tuple(_without_secrets(one, "model", "error") for one in sample.engines),
         pid_digits=sample.pid_digits,
         pid_max=sample.pid_max,
         unanswered=sample.unanswered,

@@ -28,6 +28,8 @@ class NodeFacts(Value, frozen=True):
     nodes: tuple[Node, ...]
     workers: tuple[Worker, ...]
     holders: tuple[Holder, ...]
+    metrics_ports: Mapping[str, int] = {}
+    """By node id: the port at which its agent exports metrics."""
     growing: bool = False
     """Some of the nodes were started by an autoscaler, which may start more."""
 
@@ -124,6 +126,11 @@ class Nodes:
             nodes=tuple(self._node(node_id, record) for node_id, record in self._records.items()),
             workers=tuple(worker for node_id, record in living for worker in _workers(node_id, record)),
             holders=tuple(holder for node_id, record in living if record.figures for holder in _holders(node_id, record.figures.gpus)),
+            metrics_ports={
+                node_id: port
+                for node_id, record in living
+                if record.raylet and (port := plausible_int(record.raylet.metrics_export_port)) and 0 < port < 1 << 16
+            },
             growing=any(record.raylet and record.raylet.node_type_name for _, record in living),
         )
 
@@ -271,6 +278,7 @@ def _workers(node_id: str, record: _NodeRecord) -> list[Worker]:
             job=identifier(worker.job_id),
             actor=identifier(worker.actor_id),
             driver=worker.worker_type == "DRIVER",
+            id=identifier(worker.worker_id),
         )
         for worker in record.workers or ()
         if (pid := plausible_int(worker.pid)) and pid != agent

@@ -82,6 +82,7 @@ class CoreWorker(Camel, frozen=True):
     pid: float | None = None
     job_id: str | None = None
     actor_id: str | None = None
+    worker_id: str | None = None
     worker_type: str | None = None
 
 
@@ -103,6 +104,7 @@ class Raylet(Camel, frozen=True):
     node_name: str | None = None
     is_head_node: bool | None = None
     node_type_name: str | None = None
+    metrics_export_port: float | None = None
     start_time_ms: float | None = None
     end_time_ms: float | None = None
     resources_total: Resources | None = None

@@ -19,6 +19,7 @@ from cockpit.text import UNKNOWN, plural, size
 from cockpit.ui import cells
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, actor_search, number_column, process_search, reason_column
 from cockpit.ui.findings import POOLS
+from cockpit.ui.pages.engines import engines_section
 from cockpit.ui.pages.findings import about_section, finding_sections
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.presets import preset_sections
@@ -236,10 +237,11 @@ def job_sections(job: Job, view: View) -> Sequence[Section[Any]]:
         Column("BUNDLES", 24, lambda group, _: bundles_words(group), grow=True),
         reason_column(14, lambda group, _: group.why, rank=1),
     )
-    used = view.history.usage.of_job(job)
+    used, engines = view.history.usage.of_job(job), engines_section(job, view)
     return (
         facts("job", "JOB", pairs(), view.width),
         *([facts("job-usage", USAGE_TITLE, usage_pairs(used), view.width)] if used is not None and used.seen_s else ()),
+        *((engines,) if engines is not None else ()),
         Section("job-groups", "GROUPS", group_columns, groups, search=lambda group: group.name, unknown="unknown"),
         _actors("job-actors", actors and [actor for actor in actors if not actor.internal]),
         processes_section("job-processes", "PROCESSES", own(view.snapshot.processes) or [], "none seen"),

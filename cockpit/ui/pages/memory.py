@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cockpit.findings.memory import kill_order, newest_worker
-from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, MemoryOwner, kill_line, plausible_bytes
+from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, MemoryOwner, charge_left, kill_line, plausible_bytes
 from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Finding, HostMemory, Node, Snapshot
 from cockpit.model.about import find_things
@@ -80,7 +80,9 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     machine = view.cluster.machine(node)
     memory = machine.memory
     drawn = bar(ratio(memory.used, memory.total), 24, mark=ratio(line.at, memory.total) if line else None, ascii=view.ascii)
-    yield "in use", (*drawn, (f" {cells.used_of(memory)}", ""))
+    yield "in use", (*drawn, (f" {cells.used_of(memory)}", ""), (_counted_words(memory), "dim"))
+    if memory.whole:
+        yield "host", f"{cells.used_of(memory.whole)} in use"
     if memory.host_total:
         yield "limit", f"{size(memory.total)} by cgroup; the host has {size(memory.host_total)}"
     yield "kill line", kill_line_words(memory)
@@ -93,7 +95,14 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     if memory.shared is not None:
         store = size(node.object_store.used)
         yield "shared memory", f"{size(memory.shared)}, including {size(machine.shm.used)} in /dev/shm; Ray's object store uses {store}"
-    yield "HOLDS", f"memory of the processes; shared memory is counted once. All rows add up to {size(memory.total)}"
+    yield "HOLDS", f"memory of the processes; shared memory is counted once. All rows add up to {size((memory.whole or memory).total)}"
+
+
+def _counted_words(memory: HostMemory) -> str:
+    """What `in use` counts, if it is not the memory of the host."""
+    if memory.isolation is None:
+        return " with swap, which Ray counts" if memory.whole else ""
+    return f" by Ray's workers, which are isolated; {size(memory.charged)} with file cache"
 
 
 def kill_line_words(memory: HostMemory) -> str:
@@ -101,8 +110,9 @@ def kill_line_words(memory: HostMemory) -> str:
     line = kill_line(memory)
     if line is None:
         return UNKNOWN
-    left = plausible_bytes(memory.used)
-    room = "" if left is None or left >= line.at else f", {size(line.at - left)} left"
+    used, left_to_charge = plausible_bytes(memory.used), charge_left(memory)
+    left = None if used is None else line.at - used if left_to_charge is None else min(line.at - used, left_to_charge)
+    room = "" if left is None or left <= 0 else f", {size(left)} left"
     assumed = " (its default; the real setting is unknown)" if line.assumed else ""
     return f"Ray kills workers above {size(line.at)}{assumed}{room}"
 
@@ -227,7 +237,7 @@ def _holdings(node: Node, view: View) -> Sequence[Holding] | None:
 
 def share(key: str, used: int, memory: HostMemory) -> Cell:
     """The share of all memory. A high share is a warning, except for available memory."""
-    return cells.share(used, memory.total, *((2.0, 2.0) if key == AVAILABLE else (0.5, 0.9)))
+    return cells.share(used, (memory.whole or memory).total, *((2.0, 2.0) if key == AVAILABLE else (0.5, 0.9)))
 
 
 def memory_rest(memory: HostMemory, held: float) -> Iterator[tuple[str, str, int]]:
@@ -235,7 +245,8 @@ def memory_rest(memory: HostMemory, held: float) -> Iterator[tuple[str, str, int
 
     A part is below 0 if more is held than is in use: forked processes share pages, or some are outside the cgroup.
     """
-    used, total = plausible_bytes(memory.used), plausible_bytes(memory.total)
+    whole = memory.whole or memory
+    used, total = plausible_bytes(whole.used), plausible_bytes(whole.total)
     if used is not None:
         words = "not attributed: kernel, drivers, other processes" if used >= held else "counted twice: pages that forked processes share"
         yield "rest", words, int(used - held)

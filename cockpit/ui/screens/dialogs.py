@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -20,6 +20,9 @@ from cockpit.text import clean
 from cockpit.ui.folding import fold_text
 from cockpit.ui.marks import Piece, Tone
 from cockpit.ui.styles import draw_pieces
+
+READING_S: Final = 0.3
+"""Seconds for which a new text can be neither confirmed nor closed: keys typed ahead were meant for something else."""
 
 
 class FoldedText(ScrollView, can_focus=True):
@@ -116,6 +119,47 @@ class AddressDialog(ModalScreen["Address | None"]):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(self.addresses[event.option_index])
+
+
+class ConfirmDialog(ModalScreen[bool]):
+    """Asks before something that may do harm. Only `y` agrees, once the text has been on the screen for a moment."""
+
+    CSS = """
+    ConfirmDialog { align: center middle; }
+    ConfirmDialog Vertical { width: 80%; max-width: 90; height: 14; background: $panel; border: round $primary; padding: 0 1; }
+    ConfirmDialog Label { width: 100%; }
+    ConfirmDialog #title { text-style: bold; margin-bottom: 1; }
+    ConfirmDialog #hint { color: $text-muted; }
+    ConfirmDialog FoldedText { background: $panel; scrollbar-size: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,n", "refuse", "Cancel"), Binding("y", "agree", "Yes")]
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self._title, self._text = title, text
+        self._is_answerable = False
+        """Whether the text could be read: a key typed ahead was meant for something else."""
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Label(Content(clean(self._title)), id="title")
+            yield FoldedText(self._text, 2)
+            yield Label("y: ask it all the same   Esc: cancel", id="hint")
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self.set_timer, READING_S, self._allow_answer)
+
+    def _allow_answer(self) -> None:
+        self._is_answerable = True
+
+    def action_agree(self) -> None:
+        """Agree, unless the key was typed ahead."""
+        if self._is_answerable:
+            self.dismiss(True)
+
+    def action_refuse(self) -> None:
+        """Close without agreement."""
+        self.dismiss(False)
 
 
 class NameDialog(ModalScreen["str | None"]):

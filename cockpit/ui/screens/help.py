@@ -84,7 +84,7 @@ Times are shown as the log has them.
 """
 
 
-ROW_KEYS = ("log", "hide", "edit", "environment", "save", "stack", "row-action")
+ROW_KEYS = ("log", "hide", "edit", "environment", "save", "stack", "nccl", "row-action")
 TIME = ("Time: what was recorded", ("play", "moment", "now", "step", "event", "zoom"))
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Any row", ("memory", "raw", "copy", "open", "tag", "untag")),

@@ -21,6 +21,7 @@ from cockpit.actions.table import ACTION_KEYS, ACTIONS, actions_on
 from cockpit.check.preset_list import PresetEntry, check_presets
 from cockpit.config.address import Address
 from cockpit.config.document import InputError, abbreviate_home
+from cockpit.findings.nccl import report_lines
 from cockpit.model import Finding, Job, Process, Session, Snapshot
 from cockpit.model.about import find_things
 from cockpit.monitor.logs import Log
@@ -77,6 +78,7 @@ class LiveScreen(Screen[None]):
         Binding("w", "save", "Save preset"),
         Binding("e", "environment", "Env"),
         Binding("s", "stack", "Stack"),
+        Binding("N", "nccl", "NCCL"),
         Binding("a", "address", "Other cluster"),
         Binding("p", "pause", "Pause"),
         *TIME_BINDINGS,
@@ -446,6 +448,32 @@ class LiveScreen(Screen[None]):
         stacks = await await_with_notice(self, read_stacks(self.services.monitor.stack, processes, view), notice)
         heading = f"Stacks of {plural(len(stacks), 'process', 'processes')}" if len(stacks) > 1 else f"Stack of {stacks[0].title}"
         self._show_text(heading, stacks_text(stacks, self.app.size.width - 2, ascii=view.ascii))
+
+    @work(group="nccl", exclusive=True)
+    async def action_nccl(self) -> None:
+        """Ask NCCL which rank of the job is behind. An old NCCL is asked only after a confirmation: its report can harm the job."""
+        from cockpit.monitor.nccl_asker import RISK, OldNcclError
+        from cockpit.ui.screens.dialogs import ConfirmDialog
+        from cockpit.ui.screens.stacks import running_job_of
+
+        job, asker = running_job_of(self.page_view.selected, self.snapshot), self.services.monitor.nccl
+        if job is None:
+            show_notice(self, "NCCL needs one running job: put the cursor on it")
+            return
+        with showing_failures(self):
+            try:
+                report = await await_with_notice(self, asker.ask(job), f"Asking NCCL about job {job.id} …")
+            except OldNcclError as error:
+                config = self.services.config
+                if config.readonly:
+                    show_notice(self, f"NCCL: {error}, whose report can harm its process: not asked, {config.readonly_reason}")
+                    return
+                if not self.is_active or not await self.app.push_screen_wait(ConfirmDialog("Ask an old NCCL?", f"{error}.\n\n{RISK}")):
+                    return
+                work = asker.ask(job, even_old=True)
+                report = await await_with_notice(self, work, f"Asking NCCL about job {job.id} …")
+            lines = report_lines(report, self.services.monitor.poller.snapshot, self.services.clock())
+            self._show_text(f"NCCL's own report about job {job.id}", "\n".join(lines))
 
     def _show_text(self, title: str, text: str) -> None:
         if not self.is_active:  # help or a dialog may have been opened meanwhile

@@ -26,13 +26,11 @@ from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
 from cockpit.ui.marks import Tone
-from cockpit.ui.screens.dialogs import FoldedText
+from cockpit.ui.screens.dialogs import READING_S, FoldedText
 
 if TYPE_CHECKING:
     from cockpit.actions.executor import ActionExecutor
 
-READING_S: Final = 0.3
-"""Seconds for which a new text can be neither confirmed nor closed: keys typed ahead were meant for something else."""
 MIN_LINES, LINES_AROUND = 16, 10
 """Lines of the dialog, and its lines beside the text."""
 Stage = Literal["looking", "plan", "nothing", "doing", "receipt", "failed"]

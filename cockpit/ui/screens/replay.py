@@ -16,6 +16,7 @@ from textual.timer import Timer
 from textual.worker import Worker
 
 from cockpit.actions.table import ACTION_KEYS, actions_on
+from cockpit.findings.nccl import find_report, report_lines
 from cockpit.model import Snapshot
 from cockpit.text import plural
 from cockpit.times.moments import EXAMPLES, format_time, parse_moment
@@ -67,6 +68,7 @@ class ReplayScreen(Screen[PageView | None]):
         Binding("plus", "zoom(-1)", "Zoom in", show=False),
         Binding("minus", "zoom(1)", "Zoom out", show=False),
         Binding("escape", "leave", "Now", show=False),
+        Binding("N", "nccl", "NCCL", show=False),
         *(
             Binding(key, f"not_recorded('{label}', '{why}')", show=False)
             for key, label, why in (
@@ -174,6 +176,21 @@ class ReplayScreen(Screen[PageView | None]):
             self.action_not_recorded(key.upper(), "actions are not possible in the past")
 
     # Keys
+
+    def action_nccl(self) -> None:
+        """Show what NCCL had reported about the job until this moment."""
+        from cockpit.ui.screens.dialogs import TextScreen
+        from cockpit.ui.screens.stacks import running_job_of
+
+        job, past = running_job_of(self.page_view.selected, self._snapshot), self.past
+        report = find_report(job, self._snapshot) if job is not None else None
+        if job is None or report is None or past is None:
+            show_notice(
+                self, "NCCL: put the cursor on one running job" if job is None else "NCCL: it was not asked about this job until then"
+            )
+            return
+        lines = report_lines(report, self._snapshot, past.at)
+        self.app.push_screen(TextScreen(f"NCCL's own report about job {job.id}", "\n".join(lines)))
 
     def action_step(self, steps: int) -> None:
         """Go 10 s back or forward; jumps over gaps."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from rich.cells import set_cell_size
 
-from cockpit.model import Actor, Finding, Job, Process
+from cockpit.model import Actor, Finding, Job, Process, Snapshot
 from cockpit.model.about import find_things
 from cockpit.model.titles import whole_name
 from cockpit.sources.probes.decode import StackFrame, StackThread
@@ -91,6 +91,19 @@ def processes_of(rows: Iterable[Any], view: View) -> list[Process]:
                 own = [Process(host=view.node_title(row.node), pid=row.pid, node=row.node, actor=row.id, job=row.job)]
             found += own
     return list({process.key: process for process in found}.values())
+
+
+def running_job_of(rows: Iterable[Any], snapshot: Snapshot) -> Job | None:
+    """The one running job that these rows are, belong to or are about; `None`: there is none, or there are several."""
+    found: dict[str, Job] = {}
+    for row in rows:
+        jobs = [row] if isinstance(row, Job) else []
+        if isinstance(row, Finding):
+            jobs = [thing for thing in find_things(row, snapshot) if isinstance(thing, Job)]
+        elif isinstance(row, (Actor, Process)):
+            jobs = [job for job in (snapshot.index.jobs.get(row.job or ""),) if job is not None]
+        found.update({job.key: job for job in jobs if job.running})
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _title(process: Process, view: View) -> str:

@@ -8,7 +8,6 @@ import pytest
 
 from cockpit.probe.sample import host
 from cockpit.probe.sample.network import addresses
-from tests.probe.process_tables import raylet
 
 GIB = 1 << 30
 MEMINFO = f"MemTotal: {64 * GIB // 1024} kB\nMemFree: 1 kB\nMemAvailable: {40 * GIB // 1024} kB\nSwapTotal: 999 kB\n"
@@ -97,32 +96,6 @@ def test_use_that_cannot_be_read_is_unknown(machine):
     v2(machine, str(32 * GIB))
     (machine / "cgroup" / "memory.stat").write_text("anon 5\n")
     assert look(machine)[:2] == (None, 32 * GIB)
-
-
-@pytest.mark.parametrize(
-    ("settings", "limit"),
-    [
-        ({}, 95),
-        ({"RAY_memory_usage_threshold": "0.8"}, 80),
-        ({"RAY_min_memory_free_bytes": "2"}, 98),
-        ({"RAY_min_memory_free_bytes": "50"}, 95),
-        ({"RAY_memory_usage_threshold": "0.5", "RAY_min_memory_free_bytes": "10"}, 90),
-        ({"RAY_memory_monitor_refresh_ms": "0"}, None),
-        ({"RAY_memory_monitor_refresh_ms": "1000"}, 95),
-        ({"RAY_memory_usage_threshold": "much"}, None),
-        ({"RAY_memory_usage_threshold": "nan"}, None),
-        ({"RAY_memory_usage_threshold": "inf"}, None),
-        ({"RAY_memory_usage_threshold": "-1"}, None),
-        ({"RAY_count_swap_in_memory_monitor": "1"}, None),
-    ],
-)
-def test_ray_kills_above_its_own_threshold(settings, limit):
-    assert host.kill_at(100, raylet(**settings)) == limit
-
-
-@pytest.mark.parametrize("unknown", [{"readable": False}, {"apart": True}], ids=["unreadable", "in another container"])
-def test_a_raylet_that_is_not_seen_whole_has_an_unknown_threshold(unknown):
-    assert host.kill_at(100, raylet(**unknown)) is None
 
 
 def test_each_file_system_is_counted_once_by_the_first_folder_on_it(tmp_path):

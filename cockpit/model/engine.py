@@ -1,0 +1,80 @@
+"""Defines inference engines (vLLM, SGLang) as their metrics describe them."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from cockpit.model.value import Value
+
+SOFTWARE_NAMES: Final = {"vllm": "vLLM", "sglang": "SGLang"}
+
+
+class HostEngine(Value, frozen=True, kw_only=True):
+    """What an engine's own server has answered to the probe of its host, in raw numbers."""
+
+    pid: int
+    """The process that listens."""
+    port: int
+    error: str | None = None
+    """Why it has not answered; the other facts are then its last ones."""
+    software: str = ""
+    number: str = ""
+    model: str | None = None
+    running: float | None = None
+    waiting: float | None = None
+    kv_cache: float | None = None
+    tokens: float | None = None
+    throughput: float | None = None
+    preemptions: float | None = None
+
+
+class Engine(Value, frozen=True, kw_only=True):
+    """One inference engine of a job. A data-parallel server has several."""
+
+    software: str
+    """`vllm` or `sglang`."""
+    number: str = ""
+    """Its number beside others of the same server."""
+    model: str | None = None
+    node: str | None = None
+    """Ray's id of its node."""
+    pid: int | None = None
+    """Its Ray worker, or the process that serves it, as Ray counts pids on that node."""
+    worker: str | None = None
+    """Ray's id of its worker, if it reports through Ray."""
+    job: str | None = None
+    """As `Process.job`."""
+    actor: str | None = None
+    by: Literal["node", "server", "processes"]
+    """Who reports it: the metrics endpoint of its node (`node`), its own `/metrics` (`server`), or only its processes."""
+    port: int | None = None
+    """Of its own `/metrics`."""
+    running: int | None = None
+    waiting: int | None = None
+    """Requests."""
+    kv_cache: float | None = None
+    """The share of its KV cache in use, 0 to 1."""
+    tokens_per_second: float | None = None
+    """Generated in the last minute."""
+    preemptions_per_minute: float | None = None
+    preemptions: int | None = None
+    """All so far."""
+    read: float | None = None
+    """When it reported these numbers."""
+    unanswered: float | None = None
+    """Since when whoever reports it does not answer, though its process lives."""
+    why: str | None = None
+    """The reason of `unanswered`."""
+    ended: float | None = None
+    """Since when the processes in which it computes are gone, though the process of its actor lives. `None`: they live, or are not seen."""
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"engine:{self.node}:{self.worker or self.pid}:{self.software}:{self.number}:{self.model or ''}"
+
+    @property
+    def title(self) -> str:
+        """`vLLM 1 (pid 4711)`; the number only if there are several."""
+        number = f" {self.number}" if self.number not in ("", "0") else ""
+        return f"{SOFTWARE_NAMES.get(self.software, self.software)}{number} (pid {self.pid})"
