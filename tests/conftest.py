@@ -106,18 +106,10 @@ ROWS = {
         "test_act.py", "test_attacks.py", "test_attacks_words.py", "test_clean.py", "test_launch.py", "test_ray_acts.py",
         "test_recover.py",
     ),
-    "places": (
-        "test_placement.py", "test_containers.py", "test_endings.py", "test_engines.py", "test_full_disk.py", "test_incidents_compared.py",
-        "test_incidents_hosts.py", "test_incidents_limits.py", "test_incidents_ray.py", "test_incidents_recorded.py",
-        "test_incidents_surroundings.py", "test_incidents_waits.py", "test_isolation.py", "test_kubernetes.py", "test_many_hosts.py",
-        "test_nccl.py", "test_reach.py", "test_remedies.py", "test_several_rays.py", "test_silent_sources.py", "test_slurm.py",
-        "test_step_lines.py", "test_slurm_memory.py", "test_slurm_names.py", "test_slurm_shared.py", "test_slurm_start.py",
-        "test_slurm_user.py", "test_starts.py", "test_stop.py",
-        "test_cluster.py", "test_models.py", "test_nvml.py", "test_phases.py", "test_preset.py", "test_processes.py",
-    ),
     "looks": ("test_endurance.py", "test_lab.py", "test_screen.py", "test_see.py", "test_trouble.py"),
 }  # fmt: skip
-"""Those that act come first, in two rows. The last are also about how soon something is seen: no other cluster starts meanwhile."""
+"""Those that act come first; all others are the row `places`. The last are also about how soon something is seen: no other cluster starts
+meanwhile."""
 LOOK_ALIKES = "processes"
 """Probes see all processes of a machine: raylets that one test makes up would be another one's."""
 
@@ -125,7 +117,7 @@ LOOK_ALIKES = "processes"
 def row_of(item: pytest.Item) -> str | None:
     """Tests of a row run one after the other; `None`: beside everything."""
     if "lab" in item.path.parts or "demo" in item.path.parts[-2:]:
-        return next(name for name, files in ROWS.items() if item.path.name in files)
+        return next((name for name, files in ROWS.items() if item.path.name in files), "places")
     if item.get_closest_marker("unit") or item.get_closest_marker("screen"):
         return None
     return LOOK_ALIKES if "probe" in item.path.parts or item.path.parts[-2:] == ("cli", "test_actions.py") else None
@@ -136,7 +128,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         mark_lane(item)
     rows = {item: row_of(item) for item in items}
-    order = [*ROWS, LOOK_ALIKES, None]
+    order = ["acts", "places", "looks", LOOK_ALIKES, None]
     items.sort(key=lambda item: order.index(rows[item]))
     for item, row in rows.items():
         if row:

@@ -57,12 +57,12 @@ ORCHESTRATOR_FIRST_TIMEOUT_S = 2.0
 """How long a single sample waits for Slurm or Kubernetes."""
 FAILURES_TIMEOUT_S = 5.0
 """How long a single sample waits for the logs of failed jobs, and of actors that don't start."""
-STEPS_TIMEOUT_S = 2.0
-"""How long a single sample waits for the logs of running jobs."""
 CLOSE_TIMEOUT_S = 1.0
 """How long a single sample waits until the pipeline has been cancelled, which takes a moment."""
 ENGINES_TIMEOUT_S = 2.0
 """How long a single sample waits for the metrics of inference engines; on nodes that let nobody in, for nothing."""
+STEPS_TIMEOUT_S = 2.0
+"""How long a single sample waits for the logs of running jobs."""
 PORTS_TIMEOUT_S = 2.0
 """How long a single sample waits for who listens on a port that a failed job wanted."""
 
@@ -103,10 +103,10 @@ class ClusterMonitor:
         self.nccl = NcclAsker(self.poller, self.pool, self.selection, by_itself=config.ask_nccl)
         self.failures = FailureReader(self.poller, self.logs, config.limits.job_failed)
         self.starts = StartReader(self.poller, self.logs, self.stack)
-        self.steps = StepReader(self.poller, self.logs)
-        self.workers = WorkerReader(self.poller, lambda node: self.choice.followed_ray().node_processes(node))
         self._node_metrics = NodeMetrics()
         self.engines = EngineReader(self.poller, self._node_metrics.read)
+        self.steps = StepReader(self.poller, self.logs)
+        self.workers = WorkerReader(self.poller, lambda node: self.choice.followed_ray().node_processes(node))
         self.poller.subscribe(self.choice.on_snapshot)
         self.poller.subscribe(self.selection.on_snapshot)
         if not once:
@@ -167,10 +167,10 @@ class ClusterMonitor:
     def _close_readers(self) -> None:
         self.failures.close()
         self.starts.close()
-        self.steps.close()
-        self.workers.close()
         self.nccl.close()
         self.engines.close()
+        self.steps.close()
+        self.workers.close()
 
     def refresh(self, *, is_awaited: bool = False) -> None:
         """Poll Ray and all hosts again now; `is_awaited`: a person waits for it."""

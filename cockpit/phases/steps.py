@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from statistics import median, quantiles
 from typing import Final
 
@@ -23,10 +24,13 @@ class UsualTime(msgspec.Struct, frozen=True):
     count: int
 
 
-def seconds_by_phase(spans: Iterable[PhaseSpan], began: float, ended: float) -> Mapping[Phase | None, float]:
-    """The seconds of each phase between two moments; of time without a span nothing."""
+def seconds_by_phase(spans: Sequence[PhaseSpan], began: float, ended: float) -> Mapping[Phase | None, float]:
+    """The seconds of each phase between two moments; of time without a span nothing. `spans`: of one job, in order."""
     found: dict[Phase | None, float] = {}
-    for span in spans:
+    for number in range(max(0, bisect_right(spans, began, key=lambda span: span.began) - 1), len(spans)):
+        span = spans[number]
+        if span.began >= ended:
+            break
         seconds = min(span.ended if span.ended is not None else ended, ended) - max(span.began, began)
         if seconds > 0:
             found[span.phase] = found.get(span.phase, 0.0) + seconds

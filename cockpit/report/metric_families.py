@@ -10,6 +10,7 @@ import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import LEFT_OVER, LEVELS, Engine, Machine, Node, NodeState, Quantity, Snapshot, Wait
+from cockpit.report.phases import phases_by_job
 from cockpit.report.status import NO_ANSWER
 from cockpit.usage import Owner, sample_usage
 
@@ -175,6 +176,22 @@ def _job_states(facts: MetricFacts) -> Iterator[Sample]:
     return (((job.id, job.status), 1) for job in facts.snapshot.jobs or () if job.running)
 
 
+def _job_phases(facts: MetricFacts) -> Iterator[Sample]:
+    """The phases that each running job is in; none if its phase is unknown."""
+    jobs = {job.key: job.id for job in facts.snapshot.jobs or () if job.running}
+    for activity in facts.snapshot.activities:
+        if activity.job in jobs and activity.phase is not None:
+            yield from (((jobs[activity.job], phase), 1) for phase in (activity.phase, *activity.also))
+
+
+def _step_seconds(facts: MetricFacts) -> Iterator[Sample]:
+    phases = phases_by_job(facts.snapshot)
+    for job in facts.snapshot.jobs or ():
+        if job.running and (known := phases.get(job.key)) is not None and known.steps:
+            yield (job.id, "last"), known.steps[-1].seconds
+            yield (job.id, "median"), known.usual_step.median if known.usual_step else None
+
+
 def _waits(facts: MetricFacts) -> Iterator[Sample]:
     """Waiting actors and placement groups by reason. If Ray has cut its list of actors, their number is unknown."""
     snapshot = facts.snapshot
@@ -229,6 +246,13 @@ FAMILIES = (
     ),
     Family("cockpit_job_state", "The state of a job that has not ended; always 1.", ("ray_job", "state"), _job_states),
     _of_job("gpus_reserved", "GPUs that a job that has not ended has reserved in Ray.", lambda gpus: gpus),
+    Family("cockpit_job_phase", "The phase that a running job is in; 1 for each if it is in several.", ("ray_job", "phase"), _job_phases),
+    Family(
+        "cockpit_job_step_seconds",
+        "How long the last training step took, and the median of the last ones.",
+        ("ray_job", "which"),
+        _step_seconds,
+    ),
     Family("cockpit_actors", "Actors by state in Ray.", ("state",), _of_counts(lambda snapshot: snapshot.actor_counts)),
     Family("cockpit_waiting", "Actors, placement groups and jobs that wait, by reason.", ("kind", "reason"), _waits),
     Family(

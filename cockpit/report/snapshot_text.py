@@ -14,6 +14,7 @@ from cockpit.recording.changes import events_between
 from cockpit.report.commands import remedy_command
 from cockpit.report.faults import also_down, by_cause
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
+from cockpit.report.phases import activity_words, phases_by_job, wait_words
 from cockpit.text import UNKNOWN, age, clean, count, join_first, percent, plural, ratio, share_percent, size
 from cockpit.text.grouping import group_by
 
@@ -252,7 +253,11 @@ def _job_lines(snapshot: Snapshot) -> Iterator[str]:
         return
     states = Counter(job.status for job in snapshot.jobs)
     yield "Jobs: " + (", ".join(f"{number} {status}" for status, number in states.items()) or "none")
+    phases = phases_by_job(snapshot)
     for job in snapshot.jobs:
         if job.running:
             lasted = age(None if job.started is None else (job.ended or snapshot.taken) - job.started)
             yield f"  {job.status} {job.id} for {lasted}: {(job.entrypoint or UNKNOWN)[:120]}"
+            if (known := phases.get(job.key)) is not None and known.activity is not None:
+                waits = wait_words(job, known.activity, snapshot)
+                yield f"    {activity_words(known, snapshot.taken)}" + (f": {waits}" if waits else "")

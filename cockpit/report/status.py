@@ -26,12 +26,15 @@ from cockpit.model import (
     Machine,
     NcclReport,
     Node,
+    Phase,
     PlacementGroup,
     Quantity,
     Snapshot,
     Xid,
 )
+from cockpit.phases import Rank, ranks_of, seconds_by_phase
 from cockpit.report.faults import by_cause
+from cockpit.report.phases import JobPhases, activity_words, phases_by_job, wait_words
 
 OK, WARNING, CRITICAL, NO_ANSWER = 0, 1, 2, 3
 Shape = TypeVar("Shape", bound=msgspec.Struct)
@@ -148,6 +151,80 @@ class FailureStatus(msgspec.Struct, frozen=True):
     """The log that was read for it; `null`: none was, so it stands in Ray's message."""
 
 
+class PhaseStatus(msgspec.Struct, frozen=True):
+    """`jobs[].phase`."""
+
+    name: Phase | None
+    """`null`: unknown."""
+    also: tuple[Phase, ...]
+    """Other phases at the same time, as of asynchronous trainers."""
+    method: str | None
+    """`Class.method` that runs, if the phase is unknown and the method has no phase that cockpit knows."""
+    since: float | None
+    """Since when it is in this phase, or since cockpit sees it."""
+    framework: str | None
+    text: str
+    """The phase, the step and their usual times in one line."""
+    waits: str | None
+    """Who waits for whom, in one sentence; `null`: the titles of its workers don't show it."""
+
+
+class UsualStatus(msgspec.Struct, frozen=True):
+    """`jobs[].steps.usual{}`."""
+
+    median: float
+    spread: float
+    """Half of the distance between the quartiles."""
+
+
+class StepStatus(msgspec.Struct, frozen=True):
+    """`jobs[].steps.ended[]`."""
+
+    number: int | None
+    began: float
+    ended: float
+    longer: bool
+    """It had a checkpoint or an evaluation, so it does not count for the usual time."""
+    phases: Mapping[str, float]
+    """The seconds of each phase; `unknown` is one of them."""
+
+
+class StepsStatus(msgspec.Struct, frozen=True):
+    """`jobs[].steps`."""
+
+    number: int | None
+    """The number of the running step; `null`: unknown, as when cockpit has not seen the first one."""
+    total: int | None
+    """How many there will be, as the log says."""
+    began: float | None
+    phases: Mapping[str, float]
+    """The seconds of each phase in the running step."""
+    seen: int
+    """Steps that have ended while cockpit watched."""
+    usual: Mapping[str, UsualStatus]
+    """The usual seconds of each phase in a step, and of a whole `step`; empty before three steps have ended."""
+    per_hour: float | None
+    left: float | None
+    """The seconds until the last step ends, if all take as long as the last ones."""
+    ended: tuple[StepStatus, ...]
+    """The last steps, at most 50, in order."""
+
+
+class RankStatus(msgspec.Struct, frozen=True):
+    """`jobs[].ranks[]`: a worker of a running job."""
+
+    class_: str = msgspec.field(name="class")
+    host: str
+    pid: int
+    actor: str | None
+    gpus: tuple[int, ...]
+    method: str | None
+    """`null`: its title is idle, which does not mean that an asynchronous actor is."""
+    phase: Phase | None
+    behind: float | None
+    """Since when it is still in a method that the other workers of its class have ended; `null`: it is not behind."""
+
+
 class JobStatus(msgspec.Struct, frozen=True):
     """`jobs[]`."""
 
@@ -161,6 +238,12 @@ class JobStatus(msgspec.Struct, frozen=True):
     """Why a failed job failed, in one sentence, as its finding begins with it; `null`: unknown, or it has not failed."""
     failure: FailureStatus | None
     """The error that caused its failure; `null`: unknown, or it has not failed."""
+    phase: PhaseStatus | None
+    """What it does; `null`: it does not run, or none of its workers was seen."""
+    steps: StepsStatus | None
+    """Its training steps; `null`: nothing is known of its phases."""
+    ranks: tuple[RankStatus, ...] | None
+    """Its workers by class, node and GPU; `null`: it does not run, or none of them was seen."""
 
 
 class HoldStatus(msgspec.Struct, frozen=True):
@@ -315,7 +398,7 @@ class Status(msgspec.Struct, frozen=True):
 
 def status_of(snapshot: Snapshot) -> Status:
     """A snapshot in the shape of the contract."""
-    now, not_given = snapshot.taken, find_all_not_given(snapshot)
+    now, not_given, phases = snapshot.taken, find_all_not_given(snapshot), phases_by_job(snapshot)
     pending: tuple[PendingActor, ...] | None = None
     if snapshot.actors is not None:
         waiting = (actor for actor in snapshot.actors if actor.pending or actor.state == "RESTARTING")
@@ -326,7 +409,7 @@ def status_of(snapshot: Snapshot) -> Status:
         nodes=_each(snapshot.nodes, lambda node: _node(node, snapshot.index.machine(node), now, not_given.get(node.key))),
         actors=ActorsStatus(snapshot.actor_counts, snapshot.actors_complete, pending),
         placement_groups=_each(snapshot.placement_groups, lambda group: _as(GroupStatus, group, waiting=_waiting_time(group, now))),
-        jobs=_each(snapshot.jobs, lambda job: _job(job, snapshot)),
+        jobs=_each(snapshot.jobs, lambda job: _job(job, phases.get(job.key), snapshot)),
         processes=_each(
             snapshot.processes, lambda process: _as(ProcessStatus, process, gpus=_each(process.gpus, lambda hold: _as(HoldStatus, hold)))
         ),
@@ -358,10 +441,58 @@ def _each(values: tuple[Any, ...] | None, make: Any) -> Any:
     return None if values is None else tuple(map(make, values))
 
 
-def _job(job: Job, snapshot: Snapshot) -> JobStatus:
+def _job(job: Job, phases: JobPhases | None, snapshot: Snapshot) -> JobStatus:
     failure = failure_of(job, snapshot) if job.status == "FAILED" else None
     reason = reason_of(failure) if failure is not None else None
-    return _as(JobStatus, job, reason=reason, failure=_as(FailureStatus, failure) if failure is not None and reason else None)
+    activity = phases.activity if phases is not None else None
+    behind = {one.process: one.since for one in activity.laggards} if activity is not None else {}
+    return _as(
+        JobStatus,
+        job,
+        reason=reason,
+        failure=_as(FailureStatus, failure) if failure is not None and reason else None,
+        phase=_phase(job, phases, snapshot) if phases is not None else None,
+        steps=_steps(phases, snapshot.taken) if phases is not None else None,
+        ranks=None if activity is None else tuple(_rank(rank, behind.get(rank.process.key)) for rank in ranks_of(job, snapshot)),
+    )
+
+
+def _phase(job: Job, phases: JobPhases, snapshot: Snapshot) -> PhaseStatus | None:
+    if (activity := phases.activity) is None:
+        return None
+    text, waits = activity_words(phases, snapshot.taken), wait_words(job, activity, snapshot) or None
+    return _as(PhaseStatus, activity, name=activity.phase, text=text, waits=waits)
+
+
+def _steps(phases: JobPhases, now: float) -> StepsStatus:
+    activity = phases.activity
+    usual = {str(what or "unknown"): UsualStatus(round(time.median, 1), round(time.spread, 1)) for what, time in phases.usual.items()}
+    rate, left = phases.steps_per_hour, phases.seconds_left(now)
+    ended: list[StepStatus] = []
+    for step in phases.steps:
+        seconds = _seconds(seconds_by_phase(phases.spans, step.began, step.ended))
+        ended.append(StepStatus(step.number, step.began, step.ended, step.is_longer, seconds))
+    return StepsStatus(
+        number=activity.step if activity is not None else None,
+        total=activity.total_steps if activity is not None else None,
+        began=activity.step_began if activity is not None else None,
+        phases=_seconds(phases.running_seconds(now)),
+        seen=activity.steps_seen if activity is not None else len(ended),
+        usual=usual,
+        per_hour=None if rate is None else round(rate, 2),
+        left=None if left is None else round(left, 1),
+        ended=tuple(ended),
+    )
+
+
+def _seconds(by_phase: Mapping[Phase | None, float]) -> Mapping[str, float]:
+    return {phase or "unknown": round(seconds, 1) for phase, seconds in by_phase.items()}
+
+
+def _rank(rank: Rank, behind: float | None) -> RankStatus:
+    process, title = rank.process, rank.title
+    gpus = tuple(hold.index for hold in process.gpus)
+    return RankStatus(title.class_, process.host, process.pid, process.actor, gpus, title.method or None, rank.phase, behind)
 
 
 def _node(node: Node, machine: Machine, now: float, not_given: Sequence[Gpu] | None) -> NodeStatus:

@@ -8,7 +8,7 @@ from typing import Literal
 
 Tone = Literal[
     "", "dim", "faint", "ok", "warn", "bad", "accent", "bold", "low", "mid", "high", "kill", "stale", "reserved", "here", "past", "cursor",
-    "title",
+    "title", "loading", "rollout", "scoring", "training", "sync", "checkpoint", "evaluation", "behind",
 ]  # fmt: skip
 """The meaning of a piece of text; `tones` and the theme have its style."""
 Piece = tuple[str, Tone]

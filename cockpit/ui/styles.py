@@ -34,6 +34,14 @@ _LOOKS: Final[Mapping[str, str]] = {
     "reserved": "color: $reserved",
     "here": "color: $primary; text-style: bold reverse",
     "past": "color: $warning; text-style: bold reverse",
+    "loading": "color: $stale; text-style: reverse",
+    "rollout": "color: $heat-low; text-style: reverse",
+    "scoring": "color: $reserved; text-style: reverse",
+    "training": "color: $heat-mid; text-style: reverse",
+    "sync": "color: $heat-high; text-style: reverse",
+    "checkpoint": "color: $kill-line; text-style: reverse",
+    "evaluation": "color: $secondary; text-style: reverse",
+    "behind": "color: $text-error; text-style: bold reverse",
 }
 TONE_CSS: Final = " ".join(f"& > .tone--{name} {{ {look}; }}" for name, look in _LOOKS.items())
 _BOLD_IN_LINES: Final = ("warn", "cursor")

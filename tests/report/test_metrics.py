@@ -14,6 +14,7 @@ from cockpit.report import metrics
 from cockpit.report.metric_families import FAMILIES
 from cockpit.report.metrics import LEFT_OUT, metrics_text
 from tests.fakes.shapes import HOSTILE
+from tests.report.phase_worlds import JOB, phased
 from tests.world import GIB, NOW, actor, engine, finding, gpu, node, process, snapshot
 
 DASHBOARD = Path(__file__).parents[2] / "packaging" / "grafana-dashboard.json"
@@ -42,7 +43,9 @@ def of(found, name):
 
 def test_every_family_has_a_help_text_and_a_unique_name():
     hosts = {"node1": Host("node1", processes=())}
-    text = metrics_text(snapshot(findings=(finding(),), faults=(Fault("ray.oom", "late", NOW),), hosts=hosts, engines=(engine(),)))
+    watched = phased()
+    more = {"activities": watched.activities, "spans": watched.spans, "steps": watched.steps, "engines": (engine(),)}
+    text = metrics_text(snapshot(findings=(finding(),), faults=(Fault("ray.oom", "late", NOW),), hosts=hosts, **more))
     names = [family.name for family in FAMILIES]
     assert len({*names, LEFT_OUT}) == len(names) + 1
     for family in FAMILIES:
@@ -176,6 +179,18 @@ def test_the_grafana_dashboard_uses_existing_families():
             assert set(re.findall(r"(\w+)=", selected)) <= labels[name], query
     for kind in ("nodes", "gpu_utilization_ratio", "gpu_memory_used_bytes", "node_memory_kill_bytes", "waiting", "findings"):
         assert f"cockpit_{kind}" in names
+
+
+def test_a_running_job_has_its_phases_and_the_length_of_its_steps():
+    found = parse(metrics_text(phased(phase="training", also=("rollout",))))
+    assert of(found, "cockpit_job_phase") == {("training", JOB.id): 1, ("rollout", JOB.id): 1}
+    assert of(found, "cockpit_job_step_seconds") == {(JOB.id, "last"): 120, (JOB.id, "median"): 120}
+
+
+def test_an_unknown_phase_and_a_median_of_too_few_steps_have_no_sample():
+    found = parse(metrics_text(phased(phase=None, steps=2)))
+    assert of(found, "cockpit_job_phase") == {}
+    assert of(found, "cockpit_job_step_seconds") == {(JOB.id, "last"): 120}
 
 
 def test_engines_have_numbers_only_while_these_are_true():

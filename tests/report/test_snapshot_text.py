@@ -27,6 +27,7 @@ from cockpit.model import (
 )
 from cockpit.report.snapshot_text import MAX_ROWS, changes, plain_changes, status_text
 from cockpit.report.status import status_of
+from tests.report.phase_worlds import lagging, phased
 from tests.world import NOW, OTHER_RAY, actor, gpu, node, process, snapshot, theirs
 
 LOOKED_AT = {"node1": Host("node1", processes=())}
@@ -306,3 +307,13 @@ def test_plain_changes_are_printed_once_each():
     assert "0 actors wait, 4 before" in told
     assert any(line.startswith("job ppo-7b ended: FAILED") for line in told)
     assert list(plain_changes(now, now)) == []
+
+
+def test_a_running_job_has_a_line_with_its_phase_and_who_waits():
+    job, phase = status_text(lagging()).splitlines()[-2:]
+    assert job.startswith("  RUNNING ppo-7b")
+    assert phase == (
+        "    step 412 · training (usual 20s ± 0s) · 30.0 steps/h: "
+        "7 of 8 PolicyModelActor have waited for 4m00s; node1 GPU 3 (pid 2003) is still in fit"
+    )
+    assert status_text(phased(activities=())).splitlines()[-1].startswith("  RUNNING"), "nothing is known of what it does"

@@ -30,6 +30,7 @@ from cockpit.model import (
 )
 from cockpit.report import status
 from cockpit.report.status import CRITICAL, NO_ANSWER, OK, WARNING, Status, exit_code, export, status_json
+from tests.report.phase_worlds import lagging, phased
 from tests.world import GIB, NOW, actor, engine, node, process, snapshot
 
 TEXT, NUMBER, WHOLE, TRUTH, MANY = str, (int, float), int, bool, list
@@ -53,7 +54,7 @@ CONTRACT = {
                          "why": TEXT, "wait": TEXT},
     "placement_groups.bundles": {"needs": dict, "node": (str, type(None))},
     "jobs": {"id": TEXT, "status": TEXT, "entrypoint": TEXT, "started": NUMBER, "ended": NUMBER, "message": TEXT, "reason": TEXT,
-             "failure": (dict, type(None))},
+             "failure": (dict, type(None)), "phase": (dict, type(None)), "steps": (dict, type(None)), "ranks": (list, type(None))},
     "processes": {"host": TEXT, "pid": WHOLE, "started": NUMBER, "parent": WHOLE, "user": TEXT, "command": TEXT, "rss": WHOLE,
                   "gpus": MANY, "kind": TEXT, "why": MANY, "job": TEXT, "actor": TEXT, "session": TEXT},
     "processes.gpus": {"index": WHOLE, "memory": WHOLE},
@@ -147,6 +148,42 @@ def test_pending_lists_waiting_and_restarting_actors_only():
     states = [each["state"] for each in told()["actors"]["pending"]]
     assert sorted(set(states)) == ["PENDING_CREATION", "RESTARTING"]
     assert len(states) == 5
+
+
+def test_a_running_job_has_its_phase_steps_and_ranks():
+    job = told(lagging())["jobs"][0]
+    assert job["phase"] == {
+        "name": "training",
+        "also": [],
+        "method": None,
+        "since": NOW - 40,
+        "framework": None,
+        "text": "step 412 · training (usual 20s ± 0s) · 30.0 steps/h",
+        "waits": "7 of 8 PolicyModelActor have waited for 4m00s; node1 GPU 3 (pid 2003) is still in fit",
+    }
+    steps = job["steps"]
+    assert (steps["number"], steps["total"], steps["began"], steps["seen"]) == (412, None, NOW - 40, 4)
+    assert steps["phases"] == {"rollout": 40}
+    assert steps["usual"]["step"] == {"median": 120, "spread": 0}
+    assert steps["usual"]["scoring"] == {"median": 30, "spread": 0}
+    assert (steps["per_hour"], steps["left"]) == (30, None)
+    assert [each["number"] for each in steps["ended"]] == [408, 409, 410, 411]
+    assert steps["ended"][-1]["phases"] == {"rollout": 60, "scoring": 30, "training": 20, "weight sync": 10}
+    assert len(job["ranks"]) == 8
+    assert [(each["pid"], each["behind"]) for each in job["ranks"] if each["method"] == "fit"] == [(2003, NOW - 240)]
+    assert job["ranks"][0] == {
+        "class": "PolicyModelActor", "host": "node1", "pid": 2000, "actor": None, "gpus": [0], "method": None, "phase": None,
+        "behind": None,
+    }  # fmt: skip
+
+
+def test_what_is_unknown_of_phases_is_null():
+    unknown = told(phased(activities=(), spans=(), steps=0))["jobs"][0]
+    assert unknown["phase"] is unknown["steps"] is unknown["ranks"] is None
+    ended = told(phased(activities=()))["jobs"][0]
+    assert ended["phase"] is ended["ranks"] is None
+    assert len(ended["steps"]["ended"]) == 4, "the steps of a job that has ended are kept"
+    assert told(phased(phase=None))["jobs"][0]["phase"]["name"] is None
 
 
 def test_a_failed_job_has_its_reason_and_the_error_that_caused_it():

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from tests.report.phase_worlds import lagging
 from tests.ui.conftest import FakeExecutor
 from tests.world import snapshot
 
@@ -53,3 +54,9 @@ def test_a_page_looks_as_it_was_agreed_in_the_light_theme(make, snap_compare, pa
 
 def test_a_page_looks_as_it_was_agreed_without_colours_and_signs(make, snap_compare):
     assert snap_compare(make(snapshot(), ascii=True), press=["1"], terminal_size=SMALL)
+
+
+@SIZES
+@pytest.mark.parametrize("keys", [("1",), ("5",), ("5", "enter")], ids=["overview", "jobs", "job"])
+def test_the_phases_of_a_job_look_as_they_were_agreed(make, snap_compare, keys, size):
+    assert snap_compare(make(lagging(steps=12)), press=keys, terminal_size=size)

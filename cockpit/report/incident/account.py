@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cockpit.model import Level
+from cockpit.model import Level, Phase
 from cockpit.usage import IdleCause
 
 
@@ -85,6 +85,29 @@ class JobSpan(msgspec.Struct, frozen=True):
     """Ray's message; for a failed job with the end of its log."""
     error: str | None = None
     """The most important line of a failed job's message."""
+
+
+class PhasePart(msgspec.Struct, frozen=True):
+    """`phases[].parts[]`: a time in which one phase of a job took the most."""
+
+    phase: Phase
+    begin: float
+    end: float
+
+
+class JobCourse(msgspec.Struct, frozen=True):
+    """`phases[]`: the phases of one job over time."""
+
+    job: str
+    session: str | None
+    parts: tuple[PhasePart, ...]
+    """In order; a time that is left out is unknown."""
+    seconds: Mapping[str, float]
+    """The seconds of each phase; `unknown` is one of them."""
+    steps: int
+    """Training steps that ended."""
+    step_seconds: float | None
+    """How long one of them took, on average."""
 
 
 class MemoryStatus(msgspec.Struct, frozen=True):
@@ -186,6 +209,8 @@ class Account(msgspec.Struct, frozen=True):
     faults: tuple[FaultEpisode, ...]
     actions: tuple[ActionDone, ...] = msgspec.field(name="acts")
     jobs: tuple[JobSpan, ...]
+    phases: tuple[JobCourse, ...]
+    """Of jobs whose phases are known, in the order of `jobs`."""
     usage: tuple[UsageRow, ...]
     users: tuple[UserRow, ...]
     fleet: FleetHours

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from cockpit.model import LEVELS
+from cockpit.model import LEVELS, PHASES, Phase
 from cockpit.report.incident import words
 from cockpit.report.incident.account import Account, Hours, Point
 from cockpit.report.incident.markup import Html, join, tag
@@ -68,10 +68,45 @@ def timeline(account: Account, clock: words.MomentFormatter) -> Html:
     """A lane for each job and each finding, and one for actions; times without a recording are hatched."""
     title = "What happened when"
     description = f"From {clock.at(account.begin)} to {clock.at(account.end)}: {words.summary(account)} The tables below say the same."
-    charts = []
+    charts = _lane_charts(title, description, account, clock, lambda scale: _lanes(account, scale))
+    return join((tag("h3", title), *charts, _legend(_LANE_KEYS, "; hatched: nothing is recorded")))
+
+
+def phase_chart(account: Account, clock: words.MomentFormatter) -> Html | None:
+    """A lane for each job with its phases, and their shares in words."""
+    courses = [course for course in account.phases if course.parts][:MAX_PHASE_LANES]
+    if not courses:
+        return None
+
+    def lanes(scale: _Scale) -> Iterator[Lane]:
+        for course in courses:
+            yield (
+                f"job {course.job}",
+                [_bar(scale, part.begin, part.end, _phase_kind(part.phase), f"{course.job}: {part.phase}") for part in course.parts],
+            )
+
+    title = "Phases of jobs"
+    texts = [f"{course.job}{words.session_words(account, course.session)}: {words.phases_words(course)}." for course in courses]
+    there = {part.phase for course in courses for part in course.parts}
+    keys = {_phase_kind(phase): phase for phase in PHASES if phase in there}
+    charts = _lane_charts(title, " ".join(texts), account, clock, lanes)
+    legend = _legend(keys, "; each part of the time has the phase that took the most of it; blank: unknown")
+    return join((tag("h3", title), *charts, legend, *(tag("p", text) for text in texts)))
+
+
+def _phase_kind(phase: Phase) -> str:
+    """The class of its bars, the same as of idle GPUs in that phase."""
+    return "sync" if phase == "weight sync" else phase
+
+
+def _lane_charts(
+    title: str, description: str, account: Account, clock: words.MomentFormatter, make_lanes: Callable[[_Scale], Iterable[Lane]]
+) -> Sequence[Html]:
+    """A chart of lanes in each layout."""
+    charts: list[Html] = []
     for layout in LAYOUTS:
         scale = _Scale(account.begin, account.end, layout, layout.lane_label)
-        lanes = list(_lanes(account, scale))
+        lanes = list(make_lanes(scale))
         height = layout.lane * max(1, len(lanes))
         rows: list[Html] = []
         for number, (name, bars) in enumerate(lanes):
@@ -81,7 +116,7 @@ def timeline(account: Account, clock: words.MomentFormatter) -> Html:
             rows.append(tag("g", line, text, *bars, transform=f"translate(0 {number * layout.lane})"))
         drawn = [*rows, *_gaps(account, scale, height), *_axis(scale, clock, height)]
         charts.append(_chart(title, description, layout, height + 24, drawn))
-    return join((tag("h3", title), *charts, _legend(_LANE_KEYS, "; hatched: nothing is recorded")))
+    return charts
 
 
 _LANE_KEYS: Mapping[str, str] = {
@@ -93,6 +128,7 @@ _LANE_KEYS: Mapping[str, str] = {
 
 
 Lane = tuple[str, Sequence[str]]
+MAX_PHASE_LANES = 12
 
 
 def _lanes(account: Account, scale: _Scale) -> Iterator[Lane]:

@@ -14,9 +14,10 @@ from cockpit.model import Actor, Fault, Job, PlacementGroup, Process, Snapshot
 from cockpit.recording.events import Event
 from cockpit.recording.recording import Recording
 from cockpit.report.faults import by_cause
-from cockpit.report.incident.account import Account, ActionDone, Episode, FaultEpisode, JobSpan
+from cockpit.report.incident.account import Account, ActionDone, Episode, FaultEpisode, JobCourse, JobSpan
 from cockpit.report.incident.downsampling import Course, point_of
 from cockpit.report.incident.episodes import Span, Spans, complete_spans, event_spans, worse_finding
+from cockpit.report.incident.phase_course import PhaseCourses
 from cockpit.report.incident.session_usage import SessionUsages
 from cockpit.secrets import redact_within
 from cockpit.text import clean
@@ -36,9 +37,10 @@ MAX_TEXT_CHARS = 4_000
 class _Gatherer:
     """Everything gathered from the snapshots so far."""
 
-    def __init__(self, job: str | None) -> None:
+    def __init__(self, job: str | None, begin: float, end: float) -> None:
         self.job = job
         self.usage = SessionUsages()
+        self.phases = PhaseCourses(begin, end)
         self.course = Course()
         self.findings, self.faults = Spans(worse_finding), Spans[Fault]()
         self.titles: dict[str, str] = {}
@@ -53,6 +55,7 @@ class _Gatherer:
     def add(self, snapshot: Snapshot) -> None:
         if self.usage.add(snapshot):
             self.course.add(point_of(snapshot, self.usage.last.fleet))
+        self.phases.add(snapshot, self.usage.last.session)
         now = snapshot.taken
         self.findings.see(now, {each.key: (each, each.since or now) for each in snapshot.findings})
         self.titles.update({fault.host: snapshot.index.titles.of_host(fault.host) for fault in snapshot.faults if fault.host})
@@ -92,9 +95,10 @@ def make_account(recording: Recording, begin: float | None = None, end: float | 
     """The report of a recording between two moments, perhaps of one job; without secrets and terminal control characters."""
     begin = max(recording.begin, recording.begin if begin is None else begin)
     end = min(recording.end, recording.end if end is None else end)
-    seen, step = _Gatherer(job), min(MAX_STEP_S, max(LEAST_STEP_S, (end - begin) / STEPS))
+    seen, step = _Gatherer(job, begin, end), min(MAX_STEP_S, max(LEAST_STEP_S, (end - begin) / STEPS))
     for snapshot in recording.walk(begin, end, step):
         seen.add(snapshot)
+    seen.phases.finish()
 
     # Only events know findings that began and ended between two steps. The snapshot of their beginning has evidence and remedy.
     usage, events = seen.usage, recording.events(begin, end)
@@ -129,6 +133,7 @@ def make_account(recording: Recording, begin: float | None = None, end: float | 
         faults=tuple(faults),
         actions=tuple(_actions(events, seen.job_names)),
         jobs=tuple(_jobs(seen, begin)),
+        phases=tuple(_courses(seen)),
         usage=tuple(usage.rows(seen.job)),
         users=tuple(usage.user_rows()) if seen.job is None else (),
         fleet=usage.fleet(),
@@ -201,6 +206,13 @@ def _jobs(seen: _Gatherer, begin: float) -> Sequence[JobSpan]:
         error = seen.reasons.get((session, job.key)) if job.status == "FAILED" else None
         spans.append(JobSpan(job.id, session, job.status, job.started, ended, job.entrypoint, job.message, error))
     return sorted(spans, key=lambda span: span.started or begin)
+
+
+def _courses(seen: _Gatherer) -> Iterator[JobCourse]:
+    """The phases of the jobs of the report."""
+    for (session, _), job in sorted(seen.jobs.items(), key=lambda pair: pair[1].started or 0.0):
+        if seen.job in (None, job.id, job.job, job.submission) and (course := seen.phases.of(job, session)) is not None:
+            yield course
 
 
 def make_safe(account: Account) -> Account:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from cockpit.report.commands import remedy_command
 from cockpit.report.incident import words
 from cockpit.report.incident.account import Account, Episode
-from cockpit.report.incident.charts import gpu_chart, memory_chart, share_bar, timeline
+from cockpit.report.incident.charts import gpu_chart, memory_chart, phase_chart, share_bar, timeline
 from cockpit.report.incident.markup import Html, tag
 from cockpit.report.incident.style import CSS
 from cockpit.report.usage import hours_words
@@ -43,7 +43,8 @@ def _sections(account: Account, clock: words.MomentFormatter) -> Iterator[Html |
     )
     still, over = words.open_findings(account), words.closed_findings(account)
     yield _findings("Findings that were open at the end", still, clock)
-    yield tag("section", tag("h2", "Timeline"), timeline(account, clock), gpu_chart(account, clock), memory_chart(account, clock))
+    charts = (timeline(account, clock), phase_chart(account, clock), gpu_chart(account, clock), memory_chart(account, clock))
+    yield tag("section", tag("h2", "Timeline"), *charts)
     yield _findings("Findings that had cleared", over, clock)
     actions = [
         (clock.at(one.at), words.action_words(one), one.user or UNKNOWN, one.host or UNKNOWN, words.duration_words(one.at, one.end))

@@ -56,11 +56,14 @@ def _rest(account: Account, clock: words.MomentFormatter) -> Iterator[str]:
         actions.append(f"{clock.at(action.at)} {_plain(words.action_words(action))} ({by})")
     yield from _list_section("Actions", actions, "acts")
     jobs: list[str] = []
+    courses = {(course.job, course.session): course for course in account.phases}
     for job in account.jobs:
         begun = f"{clock.at(job.started)} started" if job.started is not None and job.started >= account.begin else "ran before"
         ended = "" if job.ended is None else f", {clock.at(job.ended)} ended"
         why = f": {_plain(job.error)}" if job.error else ""
-        jobs.append(f"{_plain(job.id + words.session_words(account, job.session))} {_plain(job.status)}, {begun}{ended}{why}")
+        course = courses.get((job.id, job.session))
+        phases = f" ({words.phases_words(course)})" if course is not None else ""
+        jobs.append(f"{_plain(job.id + words.session_words(account, job.session))} {_plain(job.status)}, {begun}{ended}{why}{phases}")
     yield from _list_section("Jobs", jobs, "jobs")
     faults = [f"{clock.span(one.begin, one.end)} {_plain(words.fault_words(one))}" for one in account.faults]
     yield from _list_section("Failing sources", faults, "faults")

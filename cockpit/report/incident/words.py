@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from cockpit.model import LEVELS
-from cockpit.report.incident.account import Account, ActionDone, Episode, FaultEpisode, Hours, MemoryStatus, UsageRow, UserRow
+from cockpit.report.incident.account import Account, ActionDone, Episode, FaultEpisode, Hours, JobCourse, MemoryStatus, UsageRow, UserRow
 from cockpit.report.usage import hours_words
 from cockpit.text import UNKNOWN, age, count, plural, ratio, share_percent, size
 from cockpit.usage import CAUSES, IdleCause
@@ -164,6 +164,15 @@ def memory_words(memory: MemoryStatus | None) -> str:
 def times_words(episode: Episode) -> str:
     """`, 3 times`; empty if it began only once."""
     return f", {episode.times} times" if episode.times > 1 else ""
+
+
+def phases_words(course: JobCourse) -> str:
+    """`rollout 45%, training 31%, scoring 24%; 412 steps of 6m35s`."""
+    whole = sum(course.seconds.values())
+    most = sorted(course.seconds.items(), key=lambda item: -item[1])
+    shares = ", ".join(f"{phase} {_share(seconds, whole)}" for phase, seconds in most if seconds >= 0.01 * whole)
+    steps = f"{plural(course.steps, 'step')} of {age(course.step_seconds)}" if course.steps else ""
+    return "; ".join(filter(None, (shares, steps)))
 
 
 MAX_TARGETS = 3

@@ -21,6 +21,7 @@ from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, actor_search, numb
 from cockpit.ui.findings import POOLS
 from cockpit.ui.pages.engines import engines_section
 from cockpit.ui.pages.findings import about_section, finding_sections
+from cockpit.ui.pages.job_phases import phase_facts, phase_sections
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.presets import preset_sections
 from cockpit.ui.section import VALUE_COLUMN, Cell, Column, FactRow, Item, Page, PageRow, Pairs, Section, facts, paragraphs
@@ -104,10 +105,10 @@ class DetailPage(Page):
             known = "its last known state" if view.ago is None else "its state at another time"
             gone = facts("gone", "GONE", [("", f"This {self._name.lower()} {cells.say_unlisted(view)}. Below: {known}.")], view.width)
             first, *rest = self._make(self.thing, view)
-            return (gone, first, *log_sections(self.thing, view), *rest)
+            return (gone, first, *phase_sections(self.thing, view), *log_sections(self.thing, view), *rest)
         self.thing = now
         first, *rest = self._make(now, view)
-        return (first, *about_section(now.key, view), *log_sections(now, view), *rest)
+        return (first, *about_section(now.key, view), *phase_sections(now, view), *log_sections(now, view), *rest)
 
 
 def has_log(thing: Any) -> TypeGuard[Actor | Job | Process]:
@@ -214,6 +215,7 @@ def job_sections(job: Job, view: View) -> Sequence[Section[Any]]:
         yield "status", cells.state(job.status, view)
         if job.status == "FAILED":
             yield from _failure_pairs(job, view)
+        yield from phase_facts(job, view)
         yield "id in Ray", f"{job.job or 'no driver has connected yet'}{'' if job.submission else '  (not submitted)'}"
         yield "entrypoint", job.entrypoint or UNKNOWN
         yield "started", cells.moment(job.started, view)

@@ -8,6 +8,7 @@ from typing import Any
 from cockpit.findings.failures import last_reason
 from cockpit.model import Job
 from cockpit.model.titles import shorten_command
+from cockpit.report.phases import JobPhases, phase_words, phases_by_job, step_words
 from cockpit.report.usage import gpu_hours, idle_words
 from cockpit.text import UNKNOWN, age, count, ratio, share_percent
 from cockpit.ui import cells
@@ -25,10 +26,10 @@ class JobsPage(Page):
     def sections(self, view: View) -> Sequence[Section[Any]]:
         jobs = view.snapshot.jobs
         rows = None if jobs is None else sorted(jobs, key=lambda job: (not job.running, -(job.started or 0)))
-        return (_jobs_section(rows), _users_section(view))
+        return (_jobs_section(rows, has_phases=bool(view.snapshot.activities)), _users_section(view))
 
 
-def _jobs_section(rows: list[Job] | None) -> Section[Job]:
+def _jobs_section(rows: list[Job] | None, *, has_phases: bool) -> Section[Job]:
     def sums(job: Job, view: View) -> HourSums:
         return known.sums if (known := view.history.usage.of_job(job)) else HourSums()
 
@@ -48,20 +49,47 @@ def _jobs_section(rows: list[Job] | None) -> Section[Job]:
     def reason(job: Job, view: View) -> Cell:
         return ((last_reason(job, view.snapshot), "" if job.status == "FAILED" else "dim"),)
 
+    def phases(job: Job, view: View) -> JobPhases | None:
+        """`None`: it does not run."""
+        return view.index.of(phases_by_job).get(job.key, JobPhases()) if job.status == "RUNNING" else None
+
+    def phase(job: Job, view: View) -> str:
+        return phase_words(known.activity) if (known := phases(job, view)) else ""
+
+    def step(job: Job, view: View) -> str:
+        return step_words(known.activity) if (known := phases(job, view)) else ""
+
+    def step_number(job: Job, view: View) -> int | None:
+        return known.activity.step if (known := phases(job, view)) and known.activity else None
+
+    def step_seconds(job: Job, view: View) -> float | None:
+        return known.step_seconds if (known := phases(job, view)) else None
+
+    def step_time(job: Job, view: View) -> str:
+        return age(step_seconds(job, view)) if job.status == "RUNNING" else ""
+
     # Where nothing failed or waits, a narrow screen has the room for the entrypoints.
     has_reasons = any(job.status in ("FAILED", "PENDING") for job in rows or ())
-    reasons: tuple[Column[Job], ...] = (Column("REASON", 22, reason, rank=1, grow=True, fold=MAX_TEXT_LINES),) if has_reasons else ()
+    reasons: tuple[Column[Job], ...] = (
+        (Column("REASON", 18 if has_phases else 22, reason, rank=1, grow=True, fold=MAX_TEXT_LINES),) if has_reasons else ()
+    )
+    phase_columns: tuple[Column[Job], ...] = (
+        Column("PHASE", 11, phase, sort=phase, grow=True),
+        Column("STEP", 5, step, sort=step_number, right=True, rank=2),
+        Column("STEP TIME", 9, step_time, sort=step_seconds, right=True, rank=4),
+    )
     columns: tuple[Column[Job], ...] = (
-        text_column("JOBS", 22, lambda job, _: job.id, name=True),
+        text_column("JOBS", 20 if has_phases else 22, lambda job, _: job.id, name=True),
         Column("STATUS", 11, lambda job, view: cells.state(job.status, view), sort=lambda job, _: job.status),
-        age_column("STARTED", 7, lambda job, _: job.started, rank=4),
+        age_column("STARTED", 7, lambda job, _: job.started, rank=7),
         number_column("RUNTIME", 7, cells.run_seconds, age),
-        Column("GPU MEM", 7, gpu_memory, sort=cells.job_memory_bytes, right=True, rank=3),
-        Column("GPUS", 5, gpus, sort=gpus_now, right=True),
-        number_column("GPU-H", 6, lambda job, view: sums(job, view).had, lambda seconds: gpu_hours(seconds) if seconds else "", rank=5),
-        _busy_column(sums, rank=6),
+        *(phase_columns if has_phases else ()),
+        Column("GPU MEM", 7, gpu_memory, sort=cells.job_memory_bytes, right=True, rank=6),
+        Column("GPUS", 5, gpus, sort=gpus_now, right=True, rank=3 if has_phases else 0),
+        number_column("GPU-H", 6, lambda job, view: sums(job, view).had, lambda seconds: gpu_hours(seconds) if seconds else "", rank=8),
+        _busy_column(sums, rank=9),
         *reasons,
-        text_column("ENTRYPOINT", 18, entrypoint, rank=2, grow=True, fold=MAX_TEXT_LINES),
+        text_column("ENTRYPOINT", 18, entrypoint, rank=5, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section(
         "jobs",

@@ -14,6 +14,7 @@ from cockpit.model.titles import shorten_command
 from cockpit.monitor.history import STEP_S, STEPS_KEPT
 from cockpit.placement import needs_words
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
+from cockpit.report.phases import JobPhases, activity_words, phases_by_job
 from cockpit.report.snapshot_text import unjudged_words
 from cockpit.text import UNKNOWN, age, count, percent, plural, ratio
 from cockpit.ui import cells
@@ -21,12 +22,18 @@ from cockpit.ui.block import CUTS, fit_text
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, age_column, number_column, process_search, reason_column, text_column
 from cockpit.ui.marks import spark
 from cockpit.ui.pages.findings import worst_section
+from cockpit.ui.phase_cells import phase_band
 from cockpit.ui.section import MAX_TEXT_LINES, NO_ANSWER, Cell, Column, Page, PageRow, Section
 from cockpit.ui.view import View, sum_gpu_memory
 
 MAX_ROWS = 200
 """The overview lists so many waiting things and orphans; other pages list all."""
 
+PHASE_BAND_WIDTH = 140
+"""On a terminal of this width the phases of the last hour are shown, in a cell for each minute."""
+PHASE_BAND_CELLS = 60
+PHASE_CELLS, JOB_COLUMNS_CELLS = (24, 50), 52
+"""Cells of a running job's phase in words, at least and at most; and of the columns before it."""
 JOB_PAST_WIDTH = 180
 """On a terminal of this width the past of running jobs is shown."""
 JOB_PAST_CELLS = 30
@@ -227,7 +234,7 @@ def _left_over(snapshot: Snapshot) -> Sequence[Process]:
 
 
 def running_jobs_section(view: View) -> Section[Job]:
-    """Running jobs with their GPUs and actors; on a wide screen also how their GPUs were used."""
+    """Running jobs with their phase, GPUs and actors; on a wide screen also their last phases, and how their GPUs were used."""
     jobs = view.snapshot.jobs
     actors = view.index.of(_living_actors_by_job)
     rows = None if jobs is None else [job for job in jobs if job.status == "RUNNING"]
@@ -238,11 +245,27 @@ def running_jobs_section(view: View) -> Section[Job]:
         values = view.history.job_tail(job.job or "", what, JOB_PAST_CELLS * each)
         return [cells.mean_known(values[at : at + each]) for at in range(0, len(values), each)]
 
+    def phase(job: Job, view: View) -> str:
+        return activity_words(view.index.of(phases_by_job).get(job.key, JobPhases()), view.now)
+
+    def last_hour(job: Job, view: View) -> Cell:
+        spans = view.index.of(phases_by_job).get(job.key, JobPhases()).spans
+        end = (view.now // 60 + 1) * 60  # whole minutes: a cell keeps its phase once its minute is over
+        return phase_band(spans, end - 60 * PHASE_BAND_CELLS, end, PHASE_BAND_CELLS, ascii=view.ascii)
+
+    has_phases, has_band = bool(view.snapshot.activities), view.width >= PHASE_BAND_WIDTH
+    room = view.width - JOB_COLUMNS_CELLS - (PHASE_BAND_CELLS + 1 if has_band else 0)
+    phase_columns: tuple[Column[Job], ...] = (
+        Column("PHASE", max(PHASE_CELLS[0], min(PHASE_CELLS[1], room)), phase, fold=2),
+        *((Column("PHASES OF THE LAST HOUR", PHASE_BAND_CELLS, last_hour),) if has_band else ()),
+    )
     minutes = f"{STEPS_KEPT * STEP_S / 60:.0f} MIN"
     past_columns: tuple[Column[Job], ...] = (
-        Column(f"GPU UTIL {minutes}", JOB_PAST_CELLS, lambda job, view: spark(past(job, "gpu"), JOB_PAST_CELLS, ascii=view.ascii)),
-        Column(f"GPU MEM {minutes}", JOB_PAST_CELLS, lambda job, view: spark(past(job, "memory"), JOB_PAST_CELLS, ascii=view.ascii)),
-        Column("BUSY OR IDLE", JOB_PAST_CELLS, lambda job, view: cells.phases(past(job, "gpu"), past(job, "memory"), view)),
+        Column(f"GPU UTIL {minutes}", JOB_PAST_CELLS, lambda job, view: spark(past(job, "gpu"), JOB_PAST_CELLS, ascii=view.ascii), rank=3),
+        Column(
+            f"GPU MEM {minutes}", JOB_PAST_CELLS, lambda job, view: spark(past(job, "memory"), JOB_PAST_CELLS, ascii=view.ascii), rank=4
+        ),
+        Column("BUSY OR IDLE", JOB_PAST_CELLS, lambda job, view: cells.phases(past(job, "gpu"), past(job, "memory"), view), rank=2),
     )
     columns: tuple[Column[Job], ...] = (
         text_column("RUNNING JOBS", 20, lambda job, _: job.id, name=True),
@@ -250,8 +273,9 @@ def running_jobs_section(view: View) -> Section[Job]:
         Column("GPUS", 4, lambda job, view: cells.job_gpus(job, view)[1], right=True),
         Column("GPU MEM", 7, lambda job, view: cells.job_gpus(job, view)[0], sort=cells.job_memory_bytes, right=True),
         Column("ACTORS", 6, lambda job, view: str(actors[job.job]) if view.snapshot.actors is not None else UNKNOWN, right=True),
+        *(phase_columns if has_phases else ()),
         *(past_columns if view.width >= JOB_PAST_WIDTH else ()),
-        Column("ENTRYPOINT", 16, lambda job, _: shorten_command(job.entrypoint or UNKNOWN), grow=True, fold=MAX_TEXT_LINES),
+        Column("ENTRYPOINT", 16, lambda job, _: shorten_command(job.entrypoint or UNKNOWN), rank=1, grow=True, fold=MAX_TEXT_LINES),
     )
     return Section("runs", "RUNNING JOBS", columns, rows, search=lambda job: f"{job.id} {job.entrypoint}", is_old=cells.is_listed_long_ago)
 

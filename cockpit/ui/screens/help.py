@@ -48,6 +48,13 @@ actors   20/23: 20 of 23 are alive, the others pending or restarting
 
 BUSY OR IDLE  mean use of a running job's GPUs: █ 50% and more, ▄ less, ▁ idle, · idle and no memory in use (--ascii: # = _ .)
 
+Phases of jobs, each in its colour
+R rollout   S scoring: log-probabilities, reference, reward, values   T training   W weight sync   C checkpoint   E evaluation   L loading
+·        waiting: no worker works, by its title and its GPUs        –  unknown        blank  nothing is known of that time
+STEP, STEP TIME  the number of the running step, and how long one usually takes
+RANKS    a cell for each worker: the phase of its method; · idle by its title; m a method without a phase;
+         ! still in a method that the others of its class have ended
+
 The timeline of a recording
 ◆ ▲ i    a finding starts or gets worse     ◇  it clears, or a source works again     ✖  a source fails
 ● ○      a job starts, ends   »  an action  ·  nothing is recorded     ┃  the moment shown

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from cockpit.report.incident.episodes import event_spans
 from cockpit.report.incident.gather import make_account
 from cockpit.report.incident.html import account_html
 from cockpit.report.incident.markdown import account_markdown
+from tests.report.incident.phase_recordings import long_run, two_sessions
 from tests.report.incident.recordings import ACTION, DISK, EVENTS, HUNG, Made, at, night
 from tests.usage.worlds import world
 from tests.world import NOW
@@ -176,3 +178,28 @@ def test_a_failed_job_has_the_most_important_line_of_its_log():
 def test_the_json_of_a_report_follows_its_schema(account):
     assert msgspec.json.decode(account_json(account), type=Account) == account
     assert json_schema(Account)["$defs"]["Account"]["properties"].keys() == json.loads(account_json(account)).keys()
+
+
+def test_the_phases_of_a_job_are_summed_over_the_whole_recording():
+    (course,) = make_account(long_run(steps=100)).phases
+    assert (course.job, course.steps, course.step_seconds) == ("ppo-7b", 100, 120)
+    assert course.seconds == {"rollout": 6000, "scoring": 3000, "training": 2000, "weight sync": 1000}
+    assert len(course.parts) <= 240
+    assert all(one.end <= other.begin + 1e-3 for one, other in pairwise(course.parts))
+
+
+def test_a_part_of_a_recording_has_its_own_phases_only():
+    recording = long_run(steps=100)
+    (course,) = make_account(recording, recording.begin + 1200, recording.begin + 2400).phases
+    assert course.steps == 10
+    assert sum(course.seconds.values()) == pytest.approx(1200)
+
+
+def test_a_phase_that_lasts_ends_with_its_session():
+    before, after = make_account(two_sessions()).phases
+    assert before.session != after.session
+    assert (before.seconds, after.seconds) == ({"rollout": 100}, {"training": 50})
+
+
+def test_a_job_without_phases_has_none(account):
+    assert account.phases == ()

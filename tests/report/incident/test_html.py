@@ -15,6 +15,7 @@ from cockpit.report.incident.html import account_html
 from cockpit.report.incident.markdown import account_markdown
 from cockpit.report.incident.markup import VOID, tag
 from cockpit.report.incident.style import DARK, LIGHT
+from tests.report.incident.phase_recordings import long_run, two_sessions
 from tests.report.incident.recordings import night
 
 HOSTILE = "\"'><script>alert(1)</script><img src=http://evil/ onerror=x>&amp;</style></svg>"
@@ -94,6 +95,30 @@ def test_the_latest_point_is_inside_each_chart_in_every_layout(page, layout):
     assert "min-width:680px" not in page
 
 
+def test_the_phases_of_a_job_are_a_lane_and_a_sentence():
+    page = account_html(make_account(long_run(steps=5)))
+    assert Outline(page).open == []
+    wide = re.search(r'<svg[^>]*aria-labelledby="t-phases-of-jobs-wide.*?</svg>', page)
+    assert wide is not None
+    assert {kind: wide[0].count(f'class="bar {kind}"') for kind in ("rollout", "scoring", "training", "sync")} == dict.fromkeys(
+        ("rollout", "scoring", "training", "sync"), 5
+    )
+    assert 'aria-label="ppo-7b: weight sync"' in wide[0]
+    assert "<p>ppo-7b: rollout 50%, scoring 25%, training 16%, weight sync 8%; 5 steps of 2m00s.</p>" in page
+
+
+def test_jobs_of_one_name_are_told_apart_by_their_session():
+    page = account_html(make_account(two_sessions()))
+    assert "<p>ppo-7b (Ray of Nov 21 01:17): rollout 100%.</p><p>ppo-7b: training 100%.</p>" in page
+    text = account_markdown(make_account(two_sessions()))
+    assert "(rollout 100%)" in text
+    assert "(training 100%)" in text
+
+
+def test_without_phases_there_is_no_chart_of_them(page):
+    assert "Phases of jobs" not in page
+
+
 def test_every_table_has_a_caption_and_headings(page):
     tables = re.findall(r"<table>.*?</table>", page)
     assert len(tables) == 6
@@ -117,6 +142,7 @@ def test_foreign_text_is_escaped(account):
         faults=spoil(account.faults, text=HOSTILE, source=HOSTILE),
         usage=spoil(account.usage, name=HOSTILE, user=HOSTILE),
         users=spoil(account.users, user=HOSTILE),
+        phases=spoil(make_account(two_sessions()).phases, job=HOSTILE, session=HOSTILE),
         damage=(HOSTILE,),
     )
     outline = Outline(account_html(spoiled))

@@ -1,0 +1,212 @@
+"""Writes what a job does in words: its phase and step, how long that usually takes, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from cockpit.model import Activity, Job, Laggard, Phase, PhaseSpan, Process, Snapshot, Step
+from cockpit.phases import Rank, UsualTime, ranks_of, seconds_by_phase, usual_seconds
+from cockpit.phases.methods import find_method, is_known_sync
+from cockpit.text import UNKNOWN, age, clean, join_first
+from cockpit.text.grouping import group_by
+
+MAX_NAMED: Final = 3
+"""Classes and ranks that are named in a sentence; the rest are counted."""
+
+
+class JobPhases(msgspec.Struct, frozen=True, dict=True):
+    """What is known of the phases and steps of one job."""
+
+    activity: Activity | None = None
+    """`None`: it has ended, or none of its workers was seen."""
+    spans: Sequence[PhaseSpan] = ()
+    """In order."""
+    steps: Sequence[Step] = ()
+    """In order."""
+
+    @cached_property
+    def usual(self) -> Mapping[Phase | str | None, UsualTime]:
+        """As `usual_seconds`."""
+        return usual_seconds(self.steps, self.spans)
+
+    @cached_property
+    def usual_step(self) -> UsualTime | None:
+        """How long a step usually takes, without the work for its phases: lists of jobs need only this."""
+        return usual_seconds(self.steps, ()).get("step")
+
+    @property
+    def step_seconds(self) -> float | None:
+        """How long a step takes: the median, or the last one if there are too few for it."""
+        return self.usual_step.median if self.usual_step else self.steps[-1].seconds if self.steps else None
+
+    @property
+    def steps_per_hour(self) -> float | None:
+        """The mean of the steps that are kept, those with a checkpoint or an evaluation too."""
+        seconds = sum(step.seconds for step in self.steps)
+        return 3600 * len(self.steps) / seconds if seconds > 0 and self.usual_step else None
+
+    @cached_property
+    def shares(self) -> Mapping[Phase | None, float]:
+        """The share of each phase in the steps that are kept, from 0 to 1; empty before the first has ended."""
+        sums: Counter[Phase | None] = Counter()
+        for step in self.steps:
+            sums.update(seconds_by_phase(self.spans, step.began, step.ended))
+        whole = sum(sums.values())
+        return {phase: seconds / whole for phase, seconds in sums.items()} if whole > 0 else {}
+
+    def running_seconds(self, now: float) -> Mapping[Phase | None, float]:
+        """The seconds of each phase in the running step; before the first step those of the present phase."""
+        activity = self.activity
+        if activity is None or (activity.step_began is None and activity.since is None):
+            return {}
+        if activity.step_began is None:
+            return {activity.phase: max(0.0, now - (activity.since or now))}
+        return seconds_by_phase(self.spans, activity.step_began, now)
+
+    def seconds_left(self, now: float) -> float | None:
+        """In how many seconds the last step will end, if all take as long as the mean."""
+        activity, rate = self.activity, self.steps_per_hour
+        if activity is None or activity.step is None or activity.total_steps is None or not rate or activity.step_began is None:
+            return None
+        left = (activity.total_steps - activity.step + 1) * 3600 / rate - (now - activity.step_began)
+        return left if activity.step <= activity.total_steps and left > 0 else None
+
+
+def phases_by_job(snapshot: Snapshot) -> Mapping[str, JobPhases]:
+    """By key of the job; a job of which nothing is known is left out."""
+    activities = {activity.job: activity for activity in snapshot.activities}
+    spans, steps = group_by(snapshot.spans, lambda span: span.job), group_by(snapshot.steps, lambda step: step.job)
+    return {key: JobPhases(activities.get(key), spans.get(key, ()), steps.get(key, ())) for key in {**activities, **spans, **steps}}
+
+
+def phase_words(activity: Activity | None) -> str:
+    """`training + rollout`; the method if the phase is unknown; `–` if that is unknown too."""
+    if activity is None or activity.phase is None:
+        return clean(activity.method) if activity is not None and activity.method else UNKNOWN
+    return " + ".join((activity.phase, *activity.also))
+
+
+def step_words(activity: Activity | None) -> str:
+    """`412/1000`; `412` if it is unknown how many there will be; `–`."""
+    if activity is None or activity.step is None:
+        return UNKNOWN
+    return f"{activity.step}/{activity.total_steps}" if activity.total_steps is not None else str(activity.step)
+
+
+def usual_words(usual: UsualTime | None) -> str:
+    """`2m58s ± 20s`."""
+    return UNKNOWN if usual is None else f"{age(usual.median)} ± {age(usual.spread)}"
+
+
+def activity_words(phases: JobPhases, now: float) -> str:
+    """`step 412 · rollout 3m12s (usual 2m58s ± 20s) · 9.1 steps/h`; with a known end also `ends in about 2d17h`."""
+    activity = phases.activity
+    if activity is None:
+        return UNKNOWN
+    parts = [f"step {step_words(activity)}"] if activity.step is not None else []
+    words = phase_words(activity)
+    if activity.phase is not None or activity.method:
+        seconds = phases.running_seconds(now).get(activity.phase)
+        # The first phase that was seen began before.
+        mark = ">" if activity.step_began is None and len(phases.spans) < 2 else ""
+        words += f" {mark}{age(seconds)}" if seconds is not None and seconds >= (1 if mark else 0) else ""
+        usual = phases.usual.get(activity.phase) if activity.phase is not None and activity.step_began is not None else None
+        words += f" (usual {usual_words(usual)})" if usual else ""
+    parts.append(words)
+    if (rate := phases.steps_per_hour) is not None:
+        parts.append(f"{rate:.{2 if rate < 1 else 1 if rate < 100 else 0}f} steps/h")
+    if (left := phases.seconds_left(now)) is not None:
+        parts.append(f"ends in about {age(left)}")
+    return " · ".join(parts)
+
+
+def wait_words(job: Job, activity: Activity, snapshot: Snapshot) -> str:
+    """Who waits for whom, by the titles of the job's workers; empty if they don't show it."""
+    ranks = ranks_of(job, snapshot)
+    if activity.laggards:
+        return "; ".join(_laggard_words(activity.laggards, ranks, snapshot))
+    waiting, working = list[str](), list[str]()
+    for class_, members in group_by((rank for rank in ranks if rank.title.class_), lambda rank: rank.title.class_).items():
+        methods = Counter(rank.title.method for rank in members if rank.title.method)
+        if methods:
+            method, count = methods.most_common(1)[0]
+            row = find_method(class_, method)
+            if row is None or row.kind != "whole":
+                of = "" if count == len(members) else f" of {len(members)}"
+                working.append(clean(f"{count}{of} {class_} {'is' if count == 1 else 'are'} in {method}"))
+        elif is_known_sync(class_):
+            waiting.append(clean(f"{len(members)} {class_}"))
+    if not waiting or activity.phase == "waiting":
+        return ""
+    many = len(waiting) > 1 or not waiting[0].startswith("1 ")
+    words = f"{join_first(waiting, MAX_NAMED)} {'wait' if many else 'waits'}"
+    return "; ".join((words, *([join_first(working, MAX_NAMED)] if working else [])))
+
+
+def _laggard_words(laggards: Sequence[Laggard], ranks: Sequence[Rank], snapshot: Snapshot) -> Iterator[str]:
+    """`7 of 8 PolicyModelActor have waited for 4m10s; w1 GPU 3 (pid 123) is still in fit`, for each class and method."""
+    by_process = {rank.process.key: rank for rank in ranks}
+    for method, group in group_by((one for one in laggards if one.process in by_process), lambda one: one.method).items():
+        found = [by_process[one.process] for one in group]
+        class_ = found[0].title.class_
+        others = [rank for rank in ranks if rank.title.class_ == class_ and rank.title.method != found[0].title.method]
+        total, seconds = len(others) + len(found), max(0.0, snapshot.taken - min(one.since for one in group))
+        name = found[0].title.method or method
+        waited = f"{'have' if len(others) > 1 else 'has'} waited for {age(seconds)}"
+        if any(rank.title.method for rank in others):  # they have gone on to another method
+            waited = f"ended {name} {age(seconds)} ago"
+        who = join_first([rank_place(rank.process, snapshot) for rank in found], MAX_NAMED)
+        verb = "is" if len(found) == 1 else "are"
+        yield clean(f"{len(others)} of {total} {class_} {waited}; {who} {verb} still in {name}")
+
+
+def rank_place(process: Process, snapshot: Snapshot) -> str:
+    """`w1 GPU 3 (pid 123)`."""
+    gpus = ",".join(str(hold.index) for hold in process.gpus)
+    return f"{snapshot.index.place_title(process)}{f' GPU {gpus}' if gpus else ''} (pid {process.pid})"
+
+
+class Band:
+    """Sums up the seconds of each phase in equal parts of a time."""
+
+    def __init__(self, begin: float, end: float, cells: int) -> None:
+        self.begin, self.end = begin, end
+        self._width = (end - begin) / max(1, cells)
+        self._sums: list[dict[Phase | None, float]] = [{} for _ in range(cells if end > begin else 0)]
+
+    def add(self, phase: Phase | None, first: float, last: float) -> None:
+        """Add a time in which the job was in this phase."""
+        first, last = max(self.begin, first), min(self.end, last)
+        if last <= first or not self._sums:
+            return
+        for cell in range(int((first - self.begin) / self._width), min(len(self._sums), int((last - self.begin) / self._width) + 1)):
+            begin = self.begin + cell * self._width
+            seconds = min(last, begin + self._width) - max(first, begin)
+            self._sums[cell][phase] = self._sums[cell].get(phase, 0.0) + max(0.0, seconds)
+
+    @property
+    def phases(self) -> list[Phase | None]:
+        """The phase that took the most of each part; `None`: unknown."""
+        return [max(seconds, key=lambda phase: seconds[phase]) if seconds else None for seconds in self._sums]
+
+    @property
+    def seconds(self) -> Mapping[Phase | None, float]:
+        """The seconds of each phase in all parts."""
+        found: dict[Phase | None, float] = {}
+        for sums in self._sums:
+            for phase, seconds in sums.items():
+                found[phase] = found.get(phase, 0.0) + seconds
+        return found
+
+
+def band(spans: Sequence[PhaseSpan], begin: float, end: float, cells: int) -> list[Phase | None]:
+    """The phase that took the most of each of so many equal parts of a time; `None`: unknown. A span that lasts counts to the end."""
+    sums = Band(begin, end, cells)
+    for span in spans:
+        sums.add(span.phase, span.began, end if span.ended is None else span.ended)
+    return sums.phases
