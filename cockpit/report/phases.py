@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from cockpit.model import Activity, Job, Laggard, Phase, PhaseSpan, Process, Snapshot, Step
-from cockpit.phases import Rank, UsualTime, ranks_of, seconds_by_phase, usual_seconds
+from cockpit.phases import Rank, UsualTime, ranks_of, seconds_by_phase, seconds_left, usual_seconds
 from cockpit.phases.methods import find_method, is_known_sync
 from cockpit.text import UNKNOWN, age, clean, join_first
 from cockpit.text.grouping import group_by
@@ -64,17 +64,13 @@ class JobPhases(msgspec.Struct, frozen=True, dict=True):
         activity = self.activity
         if activity is None or (activity.step_began is None and activity.since is None):
             return {}
-        if activity.step_began is None:
+        if activity.step_began is None or activity.is_phase_logged:  # the spans have what the titles say
             return {activity.phase: max(0.0, now - (activity.since or now))}
         return seconds_by_phase(self.spans, activity.step_began, now)
 
     def seconds_left(self, now: float) -> float | None:
-        """In how many seconds the last step will end, if all take as long as the mean."""
-        activity, rate = self.activity, self.steps_per_hour
-        if activity is None or activity.step is None or activity.total_steps is None or not rate or activity.step_began is None:
-            return None
-        left = (activity.total_steps - activity.step + 1) * 3600 / rate - (now - activity.step_began)
-        return left if activity.step <= activity.total_steps and left > 0 else None
+        """In how many seconds the last step will end, if all take as long as usual; `None`: unknown."""
+        return seconds_left(self.activity, self.steps, now) if self.activity is not None else None
 
 
 def phases_by_job(snapshot: Snapshot) -> Mapping[str, JobPhases]:
@@ -116,11 +112,12 @@ def activity_words(phases: JobPhases, now: float) -> str:
         mark = ">" if activity.step_began is None and len(phases.spans) < 2 else ""
         words += f" {mark}{age(seconds)}" if seconds is not None and seconds >= (1 if mark else 0) else ""
         usual = phases.usual.get(activity.phase) if activity.phase is not None and activity.step_began is not None else None
-        words += f" (usual {usual_words(usual)})" if usual else ""
+        words += f" (usual {usual_words(usual)})" if usual and not activity.is_phase_logged else ""
+        words += " (as its log says)" if activity.is_phase_logged else ""
     parts.append(words)
     if (rate := phases.steps_per_hour) is not None:
         parts.append(f"{rate:.{2 if rate < 1 else 1 if rate < 100 else 0}f} steps/h")
-    if (left := phases.seconds_left(now)) is not None:
+    if left := phases.seconds_left(now):
         parts.append(f"ends in about {age(left)}")
     return " · ".join(parts)
 

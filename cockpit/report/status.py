@@ -163,6 +163,8 @@ class PhaseStatus(msgspec.Struct, frozen=True):
     since: float | None
     """Since when it is in this phase, or since cockpit sees it."""
     framework: str | None
+    is_phase_logged: bool = msgspec.field(name="logged")
+    """Its log says so; the titles of its workers can't."""
     text: str
     """The phase, the step and their usual times in one line."""
     waits: str | None
@@ -205,7 +207,9 @@ class StepsStatus(msgspec.Struct, frozen=True):
     """The usual seconds of each phase in a step, and of a whole `step`; empty before three steps have ended."""
     per_hour: float | None
     left: float | None
-    """The seconds until the last step ends, if all take as long as the last ones."""
+    """The seconds until the last step ends, if all take as long as usual."""
+    disagree: bool
+    """The titles of the workers end steps in another pace than the log, so that only the log's count is given."""
     ended: tuple[StepStatus, ...]
     """The last steps, at most 50, in order."""
 
@@ -481,6 +485,7 @@ def _steps(phases: JobPhases, now: float) -> StepsStatus:
         usual=usual,
         per_hour=None if rate is None else round(rate, 2),
         left=None if left is None else round(left, 1),
+        disagree=activity is not None and activity.steps_disagree,
         ended=tuple(ended),
     )
 

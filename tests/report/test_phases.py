@@ -21,7 +21,7 @@ def test_the_line_has_step_phase_usual_time_and_speed():
 
 
 def test_with_a_known_number_of_steps_the_line_says_when_it_ends():
-    of = phased(total_steps=1000)
+    of = phased(total_steps=1000, steps_left=589)
     left = 589 * STEP_S - 40
     assert phases_by_job(of)[JOB.key].seconds_left(NOW) == pytest.approx(left)
     assert told(of).startswith("step 412/1000 · ")
@@ -29,7 +29,12 @@ def test_with_a_known_number_of_steps_the_line_says_when_it_ends():
 
 
 def test_a_job_beyond_its_last_step_has_no_end():
-    assert "ends" not in told(phased(total_steps=411))
+    assert "ends" not in told(phased(total_steps=411, steps_left=0))
+
+
+def test_a_phase_that_only_the_log_says_is_said_to_be_of_the_log():
+    of = phased(phase="evaluation", since=NOW - 15, is_phase_logged=True)
+    assert told(of) == "step 412 · evaluation 15s (as its log says) · 30.0 steps/h"
 
 
 def test_the_end_counts_long_steps_too():

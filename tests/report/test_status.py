@@ -158,6 +158,7 @@ def test_a_running_job_has_its_phase_steps_and_ranks():
         "method": None,
         "since": NOW - 40,
         "framework": None,
+        "logged": False,
         "text": "step 412 · training (usual 20s ± 0s) · 30.0 steps/h",
         "waits": "7 of 8 PolicyModelActor have waited for 4m00s; node1 GPU 3 (pid 2003) is still in fit",
     }
