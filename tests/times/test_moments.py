@@ -6,12 +6,18 @@ from datetime import datetime
 
 import pytest
 
-from cockpit.times.clock import CLOCK
+from cockpit.times.clock import Clock
 from cockpit.times.moments import format_time, parse_moment, parse_span
 
 
+@pytest.fixture(autouse=True)
+def shift(monkeypatch):
+    """The wall clock was not set since cockpit's start, whatever happens on this machine."""
+    monkeypatch.setattr(Clock, "shift", lambda _: 0.0)
+
+
 def at(*parts):
-    return datetime(*parts).timestamp() + CLOCK.shift()
+    return datetime(*parts).timestamp()
 
 
 def on(*parts):
@@ -19,7 +25,7 @@ def on(*parts):
 
 
 NOW = on(22, 9, 0)
-WITH_ZONE = 1795144200.0 + CLOCK.shift()
+WITH_ZONE = 1795144200.0
 
 
 @pytest.mark.parametrize(
@@ -48,6 +54,12 @@ def test_a_time_means_its_last_occurrence_and_a_duration_counts_back(typed, mean
 def test_a_second_can_be_read_as_its_end_and_a_duration_can_not():
     assert parse_moment("03:10:20", NOW, at_its_end=True) == pytest.approx(on(22, 3, 10, 20) + 0.999, abs=1e-4)
     assert parse_moment("-20m", NOW, at_its_end=True) == parse_moment("-20m", NOW)
+
+
+def test_after_the_wall_clock_was_set_a_typed_time_is_that_of_the_wall_clock(monkeypatch):
+    monkeypatch.setattr(Clock, "shift", lambda _: 100.0)
+    assert parse_moment("03:10", NOW) == on(22, 3, 10) + 100.0
+    assert format_time(on(22, 3, 10, 20) + 100.0, NOW) == "03:10:20"
 
 
 INVALID = """
