@@ -12,6 +12,7 @@ from cockpit.failures.known.data_hub import DATA_HUB
 from cockpit.failures.known.data_sets import DATA_SETS
 from cockpit.failures.known.driver import DRIVER
 from cockpit.failures.known.engines import ENGINES
+from cockpit.failures.known.errno import ERRNO
 from cockpit.failures.known.error import KnownError
 from cockpit.failures.known.error_kinds import ERROR_KINDS
 from cockpit.failures.known.files import FILES
@@ -54,6 +55,7 @@ _KINDS: Final = (
     OTHER_ACCELERATORS,
     PYTHON_ERRORS,
     SERVICES,
+    ERRNO,
     ERROR_KINDS,
 )
 KNOWN_ERRORS: Final[tuple[KnownError, ...]] = tuple(
