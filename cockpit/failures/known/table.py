@@ -26,6 +26,7 @@ from cockpit.failures.known.python_errors import PYTHON_ERRORS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
 from cockpit.failures.known.services import SERVICES
 from cockpit.failures.known.software import SOFTWARE
+from cockpit.failures.known.statuses import STATUSES
 from cockpit.failures.known.tensors import TENSORS
 from cockpit.failures.known.timeouts import TIMEOUTS
 from cockpit.failures.known.trainers import TRAINERS
@@ -56,6 +57,7 @@ _KINDS: Final = (
     PYTHON_ERRORS,
     SERVICES,
     ERRNO,
+    STATUSES,
     ERROR_KINDS,
 )
 KNOWN_ERRORS: Final[tuple[KnownError, ...]] = tuple(

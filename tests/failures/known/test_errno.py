@@ -1,4 +1,4 @@
-"""Lists that have an end, such as all error numbers, are answered completely."""
+"""Every error number of Linux is explained."""
 
 from __future__ import annotations
 
