@@ -17,7 +17,7 @@ def _errno(
 ) -> KnownError:
     """A row for one error number. `elsewhere`: the languages (P, R, J) whose text another row answers."""
     words = f"[{text[0].upper()}{text[0].lower()}]{re.escape(text[1:])}"
-    before = r"(?<!slurmstepd: )(?:Exception|[Ee]rror|ERROR|FATAL|[Ff]atal|panic"
+    before = r"(?<!slurmstepd: )(?<!CUDA )(?<!CUDA driver )(?:Exception|[Ee]rror|ERROR|FATAL|[Ff]atal|panic"
     before += ")" if consequence else "|[Ff]ailed|[Cc]annot|[Cc]ould not)"
     texts = {
         "P": f"OSError: [Errno {number}] {text}",
@@ -30,12 +30,12 @@ def _errno(
         name=f"errno-{name.lower()}",
         marker=text[1:],
         pattern=rf"(?:\[Errno {number}\] {words}|\b{words} \(os error {number}\)|\bOs \{{ code: {number}, kind: \w{{1,40}}, message: \"{words}"
-        rf"|{before}\b[^\n]{{0,250}}?: {words}(?![\w-]))",
+        rf"|{before}\b(?![^\n]{{0,250}}(?:CUDA|cuda|HIP))[^\n]{{0,250}}?: {words}(?![\w-]))",
         cause=f"{cause} ({name})",
         remedy=remedy,
         source="Linux include/uapi/asm-generic/errno.h; glibc strerror; Rust std::io::ErrorKind",
         matches=tuple(each for language, each in texts.items() if language not in elsewhere),
-        differs=(f"INFO the retry after {text} was successful",),
+        differs=(f"INFO the retry after {text} was successful", f"RuntimeError: CUDA error: {text[0].lower()}{text[1:]} when capturing"),
         is_general=True,
         explains_only_kind=not certain and not consequence,
         is_consequence=consequence,

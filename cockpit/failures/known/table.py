@@ -8,6 +8,7 @@ from cockpit.failures.known.collectives import COLLECTIVES
 from cockpit.failures.known.configuration import CONFIGURATION
 from cockpit.failures.known.containers import CONTAINERS
 from cockpit.failures.known.crashes import CRASHES
+from cockpit.failures.known.cuda_codes import CUDA_CODES
 from cockpit.failures.known.data_hub import DATA_HUB
 from cockpit.failures.known.data_sets import DATA_SETS
 from cockpit.failures.known.driver import DRIVER
@@ -58,6 +59,7 @@ _KINDS: Final = (
     SERVICES,
     ERRNO,
     STATUSES,
+    CUDA_CODES,
     ERROR_KINDS,
 )
 KNOWN_ERRORS: Final[tuple[KnownError, ...]] = tuple(
