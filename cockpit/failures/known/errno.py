@@ -125,14 +125,6 @@ ERRNO: tuple[KnownError, ...] = (
         consequence=True,
     ),
     _errno(
-        "EAGAIN",
-        11,
-        "Resource temporarily unavailable",
-        "The system could not give a thread, process or lock, or an operation would have to wait",
-        "When threads or processes are started: the limit is reached: `ulimit -u`, `cat /sys/fs/cgroup/pids.max`, and set OMP_NUM_THREADS=1. "
-        "When a file is locked: another process holds it (`lsof PATH`)",
-    ),
-    _errno(
         "ENOMEM",
         12,
         "Cannot allocate memory",

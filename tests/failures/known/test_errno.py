@@ -28,7 +28,9 @@ NOT_IN_JOBS |= {"EBADSLT", "EBFONT", "ENOSTR", "ENOSR", "ENONET", "ENOPKG", "EAD
 NOT_IN_JOBS |= {"EBADFD", "EREMCHG", "ELIBACC", "ELIBBAD", "ELIBSCN", "ELIBMAX", "ELIBEXEC", "ERESTART", "ESTRPIPE", "ENOTNAM", "ENAVAIL"}
 NOT_IN_JOBS |= {"EISNAM", "EMEDIUMTYPE", "EREMOTE", "ESOCKTNOSUPPORT", "EPFNOSUPPORT", "ERFKILL", "EHWPOISON", "EQFULL", "ENOTCAPABLE"}
 """Numbers of streams, floppy drives and old networks."""
-NUMBERS = sorted(number for number, name in errno.errorcode.items() if name not in NOT_IN_JOBS)
+AMBIGUOUS = {"EAGAIN"}
+"""Its words alone do not say what was lacking: a thread, a lock, or data that has not come yet."""
+NUMBERS = sorted(number for number, name in errno.errorcode.items() if name not in NOT_IN_JOBS | AMBIGUOUS)
 
 
 def known_in(text: str) -> str | None:
