@@ -31,8 +31,8 @@ def describe(error: RootError) -> Failure:
         about="",
         text="\n".join(filter(None, _safe_lines(error.text.split("\n")[:MAX_LINES]))),
         known=known.error.name if known else None,
-        cause=safe_line(known.cause) if known else None,
-        remedy=safe_line(known.remedy, 2 * MAX_CHARS) if known else None,
+        cause=_sentence(known.cause, known.error.cause) if known else None,
+        remedy=_sentence(known.remedy, known.error.remedy, 2 * MAX_CHARS) if known else None,
         action=known.error.action if known else None,
         look_up=known.error.look_up if known else None,
         is_consequence=error.is_consequence,
@@ -55,6 +55,12 @@ def _safe_parts(known: Match) -> dict[str, str]:
     line = redact(_clean_line(known.text))
     safe = {name: redact(_clean_line(part)) for name, part in known.parts.items()}
     return {name: _cut(part) if part in line or HIDDEN in part else HIDDEN for name, part in safe.items()}
+
+
+def _sentence(filled: str, words: str, most: int = MAX_CHARS) -> str:
+    """A sentence of the table, filled with safe parts. Its own words stay: after `export HF_TOKEN=` even these look like a secret."""
+    looks_secret = redact(words) != words
+    return _cut(_clean_line(filled), most) if looks_secret else safe_line(filled, most)
 
 
 def _safe_lines(lines: Iterable[str]) -> Iterator[str]:

@@ -28,7 +28,10 @@ _NAMED: Final = re.compile(
 """The line that names an exception. The three words belong to a logger that failed."""
 _NCCL_NAME: Final = re.compile(r"nccl[A-Z]\w{1,40}: ")
 """torch writes NCCL's own name of an error below the line of the exception: `ncclSystemError: `."""
-_EXCEPTION: Final = re.compile(r"Error$|Exception$|\..{0,80}(?:Exit|Interrupt|Timeout|Fault|Refused|Unavailable|Died|Crashed|Full)$")
+_EXCEPTION: Final = re.compile(
+    r"Error$|Exception$|\..{0,80}(?:Exit|Interrupt|Timeout|Fault|Refused|Unavailable|Died|Crashed|Full)$|(?:^|[._])exceptions\.[A-Z]\w{1,80}$|"
+    r"socket\.(?:gai|h)error$"
+)
 """These names are an exception even without a traceback above them."""
 _NATIVE: Final = re.compile(
     r"(?:\[[EF]\S{0,20} [^\]\n]{0,120}\] |.{1,400}?(?=terminate called after throwing an instance of))?"

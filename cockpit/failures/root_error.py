@@ -23,6 +23,8 @@ MAX_LINES_AFTER: Final = 100
 """A process that writes more lines than this after an error has survived it."""
 MAX_LINES_BETWEEN: Final = 20
 """Two errors with more lines between them were not printed together by one launcher."""
+MAX_LINES_ABOVE: Final = 5
+"""Of an error that says nothing, in which a warning may name its cause."""
 MAX_TAIL_LINES: Final = 400
 """If no error was raised, a known text counts only in so many lines at the end of the log."""
 MAX_LINES: Final = 100_000
@@ -81,7 +83,7 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
         # A process that was killed wrote nothing; unknown errors of the others follow from it.
         return RootError(first.text, first, table, others=chosen.first_line, others_count=len(fatal))
     if chosen is not None:
-        return _root(chosen, burst)
+        return _warned_above(chosen, lines) or _root(chosen, burst)
 
     # Only wrappers were raised, or nothing, or errors that their processes survived.
     reports = [error for error in burst if error.is_consequence]
@@ -106,6 +108,19 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     return RootError(plain[1].text, plain[0], plain[1]) if plain else None
 
 
+def _warned_above(error: RaisedError, lines: Sequence[LogLine]) -> RootError | None:
+    """The known cause that a line of the same process names directly above an error that says nothing, such as a bare `AssertionError`."""
+    if error.is_certain or error.cause is not None or re.fullmatch(r"[\w.]{1,200}:?\s{0,9}", error.first_line) is None:
+        return None
+    above = [line for line in lines if error.begin - MAX_LINES_ABOVE <= line.number < error.begin and line.stream == error.line.stream]
+    found = [each for each in _known_lines(above) if each[1].error.is_certain]
+    if not found:
+        return None
+    # Of several rows that know the last of these lines, the most special one stands first.
+    line, match = next(each for each in found if each[0] is found[-1][0])
+    return RootError(match.text, line, match)
+
+
 def _in_plain_lines(
     known: Sequence[tuple[LogLine, Match]], lines: Sequence[LogLine], first: LogLine | None, table: Match | None
 ) -> RootError | None:
@@ -122,7 +137,12 @@ def _in_plain_lines(
 def _find_known(error: RaisedError) -> Match | None:
     """The row that matches the message together with the line of code; else that of the message; else that of the line of code."""
     if not error.source:
-        return find_known(error.text)
+        known = find_known(error.text)
+        is_below = known is not None and known.error.is_consequence and error.text.count("\n", 0, known.begin) > 1
+        if is_below and not error.is_wrapper and "Last error:" not in error.text:
+            # Such a report far below in the message is of another process, and must not hide this error. NCCL's own words do stand there.
+            return find_known("\n".join(error.text.split("\n")[:2]))
+        return known
     with_source = f"{error.source}\n{error.text}"
     whole = (each for each in find_all_known(with_source) if each.begin == 0 and "\n" in each.text)
     both = [each for each in whole if not each.error.explains_only_kind]

@@ -12,6 +12,7 @@ from cockpit.failures.known import Match
 from cockpit.failures.log_lines import LogLine
 from cockpit.failures.root_error import RootError
 from cockpit.model import Failure
+from cockpit.secrets import HIDDEN, redact
 
 SIZE = 2 << 20
 MAX_SECONDS = 2.0
@@ -138,3 +139,16 @@ def test_an_error_at_the_end_of_a_long_log_is_found():
     assert time.process_time() - begun < MAX_SECONDS
     assert root is not None
     assert (root.text, root.line.number) == ("ValueError: at last", 300_000)
+
+
+def test_the_words_of_a_row_are_never_hidden():
+    damaged = []
+    for row in known_errors():
+        for text in row.matches:
+            error = find_root_error(text.split("\n"))
+            if error is None or HIDDEN in redact(text):
+                continue
+            failure = describe(error)
+            if HIDDEN in f"{failure.cause} {failure.remedy}":
+                damaged.append((row.name, failure.remedy))
+    assert damaged == []

@@ -846,3 +846,34 @@ def test_torchruns_prefix_and_torchs_own_are_both_taken_off():
     log = 'loading\n[default3]:[rank3]: Traceback (most recent call last):\n[default3]:[rank3]:   File "/app/a.py", line 1, in f\n[default3]:[rank3]: MyError: no\n'
     root = root_of(log)
     assert (root.text, root.line.rank, root.raised_at) == ("MyError: no", 3, "a.py:1 in f")
+
+
+def test_a_bare_assertion_gives_way_to_a_known_warning_directly_above_it():
+    warning = "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized"
+    error = find_root_error(["step 1", warning, "Traceback (most recent call last):", '  File "/x/a.py", line 5, in f', "AssertionError:"])
+    assert error is not None
+    assert error.known is not None
+    assert "802" in error.text
+    other = find_root_error(
+        ["step 1", warning, "Traceback (most recent call last):", '  File "/x/a.py", line 5, in f', "ValueError: x < y"]
+    )
+    assert other is not None
+    assert other.text == "ValueError: x < y"
+
+
+def test_a_report_of_another_process_far_below_in_a_message_does_not_hide_the_error():
+    report = "Received sigquit from a child process. It usually means the child failed."
+    error = find_root_error(["step 1", "RuntimeError: the table has no rows", "of the", "first kind", report])
+    assert error is not None
+    assert error.known is None or error.known.error.name != "sglang-child-failed"
+    assert error.text.startswith("RuntimeError: the table has no rows")
+
+
+def test_an_engine_that_was_told_to_stop_did_not_die_by_itself():
+    dead = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."
+    error = find_root_error(
+        ["INFO [shutdown] EngineCore received signal=SIGTERM", "Traceback (most recent call last):", '  File "/x/a.py", line 5, in f', dead]
+    )
+    assert error is not None
+    assert error.known is not None
+    assert error.known.error.name == "engine-told-to-stop"

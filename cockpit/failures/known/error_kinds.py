@@ -310,7 +310,7 @@ ERROR_KINDS: tuple[KnownError, ...] = (
     KnownError(
         name="cuda-error-other",
         marker="CUDA ",
-        pattern=r"(?:RuntimeError|AcceleratorError): CUDA (?:driver )?error: (?P<what>[^\n]{1,120})",
+        pattern=r"(?:RuntimeError|AcceleratorError): CUDA (?:driver )?error(?: \(\d{1,3}\))?: (?P<what>[^\n]{1,120})",
         cause="A call of CUDA failed: {what}",
         remedy="The traceback may name a later call than the one that failed: run once with CUDA_LAUNCH_BLOCKING=1 to see the right one; `nvidia-smi` and `dmesg -T | grep -i xid` on that node "
         "show whether the GPU or its driver is at fault",

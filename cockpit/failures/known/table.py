@@ -8,10 +8,12 @@ from cockpit.failures.known.collectives import COLLECTIVES
 from cockpit.failures.known.configuration import CONFIGURATION
 from cockpit.failures.known.containers import CONTAINERS
 from cockpit.failures.known.crashes import CRASHES
+from cockpit.failures.known.cuda_codes import CUDA_CODES
 from cockpit.failures.known.data_hub import DATA_HUB
 from cockpit.failures.known.data_sets import DATA_SETS
 from cockpit.failures.known.driver import DRIVER
 from cockpit.failures.known.engines import ENGINES
+from cockpit.failures.known.errno import ERRNO
 from cockpit.failures.known.error import KnownError
 from cockpit.failures.known.error_kinds import ERROR_KINDS
 from cockpit.failures.known.files import FILES
@@ -25,6 +27,7 @@ from cockpit.failures.known.python_errors import PYTHON_ERRORS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
 from cockpit.failures.known.services import SERVICES
 from cockpit.failures.known.software import SOFTWARE
+from cockpit.failures.known.statuses import STATUSES
 from cockpit.failures.known.tensors import TENSORS
 from cockpit.failures.known.timeouts import TIMEOUTS
 from cockpit.failures.known.trainers import TRAINERS
@@ -54,6 +57,9 @@ _KINDS: Final = (
     OTHER_ACCELERATORS,
     PYTHON_ERRORS,
     SERVICES,
+    ERRNO,
+    STATUSES,
+    CUDA_CODES,
     ERROR_KINDS,
 )
 KNOWN_ERRORS: Final[tuple[KnownError, ...]] = tuple(
