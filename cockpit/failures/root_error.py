@@ -137,20 +137,24 @@ def _in_plain_lines(
 def _find_known(error: RaisedError) -> Match | None:
     """The row that matches the message together with the line of code; else that of the message; else that of the line of code."""
     if not error.source:
-        known = find_known(error.text)
-        is_below = known is not None and known.error.is_consequence and error.text.count("\n", 0, known.begin) > 1
-        if is_below and not error.is_wrapper and "Last error:" not in error.text:
-            # Such a report far below in the message is of another process, and must not hide this error. NCCL's own words do stand there.
-            return find_known("\n".join(error.text.split("\n")[:2]))
-        return known
+        return _find_in_message(error)
     with_source = f"{error.source}\n{error.text}"
     whole = (each for each in find_all_known(with_source) if each.begin == 0 and "\n" in each.text)
     both = [each for each in whole if not each.error.explains_only_kind]
     if both:
         return min(both, key=lambda each: not each.error.is_certain)
-    of_message, of_source = find_known(error.text), find_known(with_source)
+    of_message, of_source = _find_in_message(error), find_known(with_source)
     is_better = of_source is not None and of_source.error.is_certain and (of_message is None or of_message.error.explains_only_kind)
     return of_source if is_better else of_message or of_source
+
+
+def _find_in_message(error: RaisedError) -> Match | None:
+    """The row of an error's message. A report of another process far below must not hide this error; NCCL's own words do stand there."""
+    known = find_known(error.text)
+    is_below = known is not None and known.error.is_consequence and error.text.count("\n", 0, known.begin) > 1
+    if is_below and not error.is_wrapper and "Last error:" not in error.text:
+        return find_known("\n".join(error.text.split("\n")[:2]))
+    return known
 
 
 def _choose(burst: Sequence[RaisedError], fatal: Sequence[RaisedError], first: LogLine | None) -> RaisedError | None:
