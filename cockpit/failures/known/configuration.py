@@ -79,6 +79,18 @@ CONFIGURATION: tuple[KnownError, ...] = (
         differs=("line 315:25 mismatched input '=' expecting ')'",),
     ),
     KnownError(
+        name="hydra-override-letters",
+        marker="LexerNoViableAltException: ",
+        pattern=r"LexerNoViableAltException: (?P<argument>[^\n]{1,200})",
+        cause="Hydra cannot parse the argument {argument}: it has letters or signs that Hydra allows only in quotes, and the shell has taken the quotes away",
+        remedy="Quote the value twice, for the shell and for Hydra: `'key=\"value\"'`; long or foreign texts are better in a YAML file",
+        source="hydra-ecosystem/hydra issue 2891",
+        matches=(
+            "LexerNoViableAltException: data.prefix=Überlege genau\n                         ^\nSee https://hydra.cc/docs/1.2/advanced/override_grammar/basic for details",
+        ),
+        differs=("hydra.errors.OverrideParseException: Error when parsing index: 1",),
+    ),
+    KnownError(
         name="hydra-group-missing",
         marker="In '",
         pattern=r"In '(?P<config>[^'\n]{1,200})': Could not (?:load|find) '(?P<missing>[^'\n]{1,200})'",

@@ -130,13 +130,15 @@ DRIVER: tuple[KnownError, ...] = (
     KnownError(
         name="driver-library-mismatch",
         marker="Driver/library version mismatch",
-        pattern=r"[Ff]ailed to initialize NVML: Driver/library version mismatch",
+        pattern=r"(?:[Ff]ailed to initialize NVML|NVMLError_LibRmVersionMismatch): Driver/library version mismatch",
         cause="The NVIDIA driver's libraries have another version than the module in the node's kernel, as after an update of the driver without a reboot",
         remedy="Drain that node and reboot it. If `nvidia-smi` works on the host and fails only in the container, restart the container. Hold the driver's packages, so that automatic updates do not repeat it",
         source="NVML's text of the error, in public logs",
         matches=(
             "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.126",
             "failed to initialize NVML: Driver/library version mismatch",
+            "pynvml.NVMLError_LibRmVersionMismatch: Driver/library version mismatch",
+            "vllm.third_party.pynvml.NVMLError_LibRmVersionMismatch: Driver/library version mismatch",
         ),
         differs=("A common cause is a Driver/library version mismatch after a kernel update.",),
         look_up="driver",

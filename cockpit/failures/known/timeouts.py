@@ -274,8 +274,8 @@ TIMEOUTS: tuple[KnownError, ...] = (
         name="vllm-engines-silent",
         marker="Timed out waiting for engines to send",
         pattern=r"Timed out waiting for engines to send ?initial message on input socket",
-        cause="vLLM's front end waited in vain for the first message of its engine processes: they failed, hang, or cannot reach it",
-        remedy="Read the log of the EngineCore processes for the first error; if they run: with data parallel over nodes, --data-parallel-address must be reachable from all nodes; loading a model from a slow file system can take longer than the limit",
+        cause="vLLM's front end waited in vain for the first message of its engine processes: they failed, hang, still load the model, or cannot reach it",
+        remedy="Read the log of the EngineCore processes for the first error; if they run: with data parallel over nodes, --data-parallel-address must be reachable from all nodes; a model that still loads from a slow file system needs `export VLLM_ENGINE_READY_TIMEOUT_S=3600` or a local copy",
         source="vllm-project/vllm vllm/v1/engine/core_client.py",
         matches=(
             "(ApiServer_0 pid=25528) TimeoutError: Timed out waiting for engines to sendinitial message on input socket.",
