@@ -11,7 +11,7 @@ import pytest
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.observe import Facts, Watcher, once
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
 ENGINES = """
 import http.server, os, subprocess, sys, threading, time

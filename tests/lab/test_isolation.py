@@ -13,7 +13,7 @@ from tests.lab.conftest import RAY
 from tests.lab.hosts import Host, Lab
 from tests.lab.observe import once
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
 CGROUPS = Path("/sys/fs/cgroup")
 SETTINGS = {

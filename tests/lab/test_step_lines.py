@@ -18,7 +18,7 @@ from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.hosts import Lab
 from tests.lab.observe import COCKPIT
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).with_name("step_line_job.py")
 PRINTED = re.compile(r"step:(\d+) .*? perf/time_per_step:([\d.]+)")
