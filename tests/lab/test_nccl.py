@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'ray[default]'"),
     pytest.mark.lab,
+    pytest.mark.incident,
 ]
 JOB = Path(__file__).with_name("nccl_job.py")
 NEW, OLD = "2.29.7", "2.27.5"
