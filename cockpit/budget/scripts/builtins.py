@@ -35,7 +35,8 @@ def _source(call: Call) -> bool | None:
     said = call.run.streams.read(call.words[0]) if call.words else None
     if said is None:
         if call.words and not re.search(r"(?:activate|conda\.sh|\.bashrc|\.bash_profile|\.profile)$", call.words[0]):
-            call.run.unread[f"{show(call.words[0])} can't be read, so what it sets is unknown"] = None
+            if not call.run.streams.unsure:  # under `[ -f file ]` it may not be there
+                call.run.unread[f"{show(call.words[0])} can't be read, so what it sets is unknown"] = None
             call.scope.all_told = False
         return None
     kept = call.scope.arguments
@@ -115,6 +116,24 @@ def _leave_loop(kind: Leaving) -> Callable[[Call], bool | None]:
     return leave
 
 
+def _sed(call: Call) -> bool | None:
+    """`… | sed s/plain/text/`; any other is not followed."""
+    said = call.run.streams.input
+    found = re.fullmatch(r"s(.)([\w./ -]+)\1([\w./ -]*)\1(g?)", call.words[0]) if len(call.words) == 1 else None
+    if said is None or found is None:
+        return _change_files(call)
+    call.run.streams.write(said.replace(found[2], found[3], -1 if found[4] else 1))
+    return True
+
+
+def _realpath(call: Call) -> bool | None:
+    path = call.words[-1] if call.words else UNKNOWN
+    folder = call.run.streams.folder
+    known = UNKNOWN not in path and (folder is not None or path.startswith("/"))
+    call.run.streams.write(posixpath.join(folder or "", path) + "\n" if known else None)
+    return True
+
+
 def _change_files(call: Call) -> bool | None:
     """`cp`, `mv`, `tee`, `sed -i`: what lies in the files that they name isn't known after it."""
     for word in call.words:
@@ -130,6 +149,8 @@ BUILTINS: dict[str, Callable[[Call], bool | None]] = {
     **dict.fromkeys(("[", "test"), _test),
     **dict.fromkeys(("read", "mapfile", "readarray", "getopts", "let", "unset"), _set_by_input),
     "printf": _printf,
+    "sed": _sed,
+    **dict.fromkeys(("realpath", "readlink"), _realpath),
     "pwd": _pwd,
     "false": lambda _: False,
     "set": _set,
@@ -139,5 +160,5 @@ BUILTINS: dict[str, Callable[[Call], bool | None]] = {
     "return": _leave("return"),
     "break": _leave_loop("break"),
     "continue": _leave_loop("continue"),
-    **dict.fromkeys(("cp", "mv", "ln", "sed", "tee"), _change_files),
+    **dict.fromkeys(("cp", "mv", "ln", "tee"), _change_files),
 }

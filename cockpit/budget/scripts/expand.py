@@ -91,7 +91,8 @@ def count(sum_text: str, scope: Scope) -> str:
         return UNKNOWN
     if not _CHANGES_SOMETHING.search(expression):
         return evaluate_sum(expression, scope.one_value)
-    scope.variables |= dict.fromkeys(re.findall(r"[A-Za-z_]\w*", expression), UNKNOWN)
+    changed = re.findall(r"([A-Za-z_]\w*)\s*(?:\+\+|--|[-+*/%]?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)", expression)
+    scope.variables |= dict.fromkeys((one or other for one, other in changed), UNKNOWN)
     return UNKNOWN
 
 
@@ -142,7 +143,11 @@ def _sublist(items: tuple[str, ...], rest: str, first: int) -> Value:
 
 
 def _default(name: str, value: Value | None, sign: str, rest: str, scope: Scope) -> Value:
-    unset = _is_unset(name, value, scope) if value is None or value == UNKNOWN or ":" not in sign else not value
+    if value is None and "?" not in sign and "+" not in sign and name.isidentifier():
+        scope.assumed[name] = None  # also what a scheduler or a file that can't be read may set: the default counts
+        unset: bool | None = True
+    else:
+        unset = _is_unset(name, value, scope) if value is None or value == UNKNOWN or ":" not in sign else not value
     if unset is None or (isinstance(value, str) and value != UNKNOWN and UNKNOWN in value and not value.strip(UNKNOWN)):
         return UNKNOWN
     if "+" in sign:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal, NoReturn
 
@@ -25,6 +25,10 @@ class ScriptCommand(msgspec.Struct, frozen=True):
     """`UNKNOWN` within a word: a piece that can't be known; `UNKNOWN` alone: one word, or any number of them."""
     maybe: bool = False
     """Only under a condition that can't be known."""
+    folder: str | None = None
+    """Where it runs: the folder in which all begins is `streams.START`; `None`: nobody knows."""
+    env: Mapping[str, str] = {}
+    """What is exported to it, as far as that is known."""
 
 
 class LeftError(Exception):
@@ -68,7 +72,7 @@ class Flow(ABC):
         """Runs one command with its words expanded."""
 
     @abstractmethod
-    def emit(self, argv: list[str]) -> None:
+    def emit(self, argv: list[str], scope: Scope) -> None:
         """Notes a command that the shell would start."""
 
     def leave(self, kind: Leaving, status: bool | None = True) -> NoReturn:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+from cockpit.budget.scripts.batch import slurm_variables
 from cockpit.budget.scripts.builtins import BUILTINS, Call, show
 from cockpit.budget.scripts.flow import Flow
 from cockpit.budget.scripts.scope import Scope
@@ -16,10 +17,24 @@ _SHELLS = {"bash", "sh", "zsh", "dash"}
 _PROGRAMS = re.compile(r"(?!-)(?:.*/)?(?:bash|sh|zsh|dash|ray|torchrun|deepspeed|accelerate|python[\d.]*|[\w.-]+\.sh)")
 _LAUNCHERS = {
     "srun", "apptainer", "singularity", "numactl", "taskset", "nohup", "exec", "env", "sudo", "setsid", "nice", "stdbuf", "timeout", "time",
+    "uv", "screen", "poetry", "conda", "pixi", "xvfb-run",
 }  # fmt: skip
 """They start one of `_PROGRAMS` somewhere behind their own flags."""
 _ASCEND = ["-c", "import torch_npu"]
 """How scripts ask Python whether they are on Ascend's accelerators: what is counted here are GPUs."""
+_SLURM_VALUED = {
+    "--nodes",
+    "--ntasks",
+    "--gpus",
+    "--gres",
+    "--time",
+    "--partition",
+    "--account",
+    "--job-name",
+    "--output",
+    "--error",
+    "--mem",
+}
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 
 
@@ -30,7 +45,15 @@ def _echo(words: list[str]) -> str | None:
 
 
 def _part(cut: Callable[[str], str]) -> Callable[[list[str]], str | None]:
-    return lambda words: None if len(words) != 1 or UNKNOWN in words[0] else cut(words[0]) + "\n"
+    """`basename path .sh` too."""
+
+    def show(words: list[str]) -> str | None:
+        words = [word for word in words if word != "--"]
+        if not words or UNKNOWN in "".join(words):
+            return None
+        return cut(words[0]).removesuffix(words[1] if len(words) > 1 else "") + "\n"
+
+    return show
 
 
 PRINTERS: dict[str, Callable[[list[str]], str | None]] = {
@@ -53,11 +76,17 @@ def run_program(run: Flow, argv: list[str], scope: Scope) -> bool | None:
         return True if name == "echo" else None
     if name in _SHELLS:
         return _shell(run, argv[1:], scope)
+    if name == "sbatch":
+        return _sbatch(run, argv[1:], scope)
+    if name == "tmux" and any(" " in word for word in argv):
+        for typed in (word for word in argv if " " in word):
+            run.run_in_subshell(partial(run.script, typed), scope)
+        return True
     if name in _LAUNCHERS:
         return _launch(run, name, argv, scope)
     if "/" in argv[0] and (argv[0].endswith(".sh") or re.match(r"#!.*sh\b", run.streams.read(argv[0]) or "")):
         return _shell(run, argv, scope)
-    run.emit(argv)
+    run.emit(argv, scope)
     return None
 
 
@@ -69,13 +98,23 @@ def _launch(run: Flow, name: str, argv: list[str], scope: Scope) -> bool | None:
     for found in filter(None, map(_VARIABLE.fullmatch, argv[1:place])):
         inner.assign(found[1], found[2])
         inner.exported.add(found[1])
-    status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else lambda _: run.emit(argv), inner)
+    status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else lambda _: run.emit(argv, inner), inner)
     if name == "exec" and len(argv) > 1:
         run.leave("exit")
     return status
 
 
-def _shell(run: Flow, words: list[str], scope: Scope) -> bool | None:
+def _sbatch(run: Flow, words: list[str], scope: Scope) -> bool | None:
+    """`sbatch flags script words`: its flags go before the script's `#SBATCH` lines."""
+    wrapped = next((word.partition("=")[2] for word in words if word.startswith("--wrap=")), None)
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        takes_next = "=" not in words[at] and (len(words[at]) == 2 or words[at] in _SLURM_VALUED)
+        at += 2 if takes_next else 1
+    return _shell(run, ["-c", wrapped] if wrapped else words[at:], scope, sbatch=words[:at])
+
+
+def _shell(run: Flow, words: list[str], scope: Scope, sbatch: list[str] | None = None) -> bool | None:
     """`bash script words` and `bash -c text words`; what a shell is given on standard input is not read."""
     text_follows = False
     while words and words[0][:1] in {"-", "+"} and words[0] != "-":
@@ -90,5 +129,9 @@ def _shell(run: Flow, words: list[str], scope: Scope) -> bool | None:
     name, arguments = (words[1] if len(words) > 1 else UNKNOWN, words[2:]) if text_follows else (words[0], words[1:])
     exported = {key: value for key, value in scope.variables.items() if key in scope.exported}
     exported["BASH_SOURCE"] = (name,)
-    inner = Scope(exported, set(scope.exported), tuple(arguments), name, scope.output, scope.assumed)
+    if slurm := slurm_variables(said, sbatch or ()):
+        if sbatch is None and "SLURM_" in said and not slurm.keys() <= exported.keys():
+            run.unread[f"the #SBATCH lines of {show(name)} are counted, which only sbatch applies"] = None
+        exported = {**slurm, **exported} if sbatch is None else {**exported, **slurm}
+    inner = Scope(exported, {*scope.exported, *slurm}, tuple(arguments), name, scope.output, scope.assumed, shell=scope.shell)
     return run.run_in_subshell(partial(run.script, said), inner)

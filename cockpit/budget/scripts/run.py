@@ -10,7 +10,7 @@ from typing import Any
 from cockpit.budget.scripts import tree
 from cockpit.budget.scripts.conditions import holds, matches
 from cockpit.budget.scripts.expand import count, fields, text
-from cockpit.budget.scripts.flow import Flow, ScriptCommand, StopError, nothing
+from cockpit.budget.scripts.flow import Flow, LeftError, ScriptCommand, StopError, nothing
 from cockpit.budget.scripts.programs import run_program
 from cockpit.budget.scripts.scope import Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN
@@ -19,6 +19,12 @@ from cockpit.budget.scripts.words import ShellError, Word, read_keyword
 
 MAX_STEPS = 20_000
 MAX_TURNS = 500
+MAX_KNOWN_TURNS = 60
+"""Turns of `while` that are followed one by one: more than a script has arguments."""
+
+
+class _GuardError(Exception):
+    """A branch that would end the script with a failure was left out."""
 
 
 class ScriptRun(Flow):
@@ -38,9 +44,11 @@ class ScriptRun(Flow):
             return None
         return self.deeper(lambda: self.run_until_left(lambda: self.sequence(parsed, scope), scope, "return").status)
 
-    def emit(self, argv: list[str]) -> None:
+    def emit(self, argv: list[str], scope: Scope) -> None:
         """Notes a command; what it prints nobody knows."""
-        self.found.append(ScriptCommand(tuple(argv), bool(self.streams.unsure)))
+        known = {name: value for name, value in scope.variables.items() if name in scope.exported and isinstance(value, str)}
+        env = {name: value for name, value in {**scope.shell, **known}.items() if UNKNOWN not in value}
+        self.found.append(ScriptCommand(tuple(argv), bool(self.streams.unsure), self.streams.folder, env))
         self.streams.write(None)
 
     def output(self, said: str, scope: Scope) -> str:
@@ -66,8 +74,13 @@ class ScriptRun(Flow):
         before, doubt = "\n", False
         for item, sign in node.items:
             doubt = doubt and before in {"&&", "||"}
-            if before not in {"&&", "||"} or (not doubt and status is (before == "&&")):
+            if before not in {"&&", "||"}:
                 status = self._apart_if(sign == "&", item, scope)
+            elif not doubt and status is (before == "&&"):
+                try:
+                    status = self._past_guard(partial(self._apart_if, sign == "&", item), scope)
+                except _GuardError:
+                    status = None
             elif status is None or doubt:
                 doubt = True
                 self.walk_branches([nothing, partial(self.node, item)], scope)
@@ -87,8 +100,10 @@ class ScriptRun(Flow):
             status = self.node(node.parts[0], scope)
             return None if status is None else not status
         for part in node.parts[:-1]:
-            self.streams.capture_output(partial(self.run_in_subshell, partial(self.node, part), scope))
+            said, _ = self.streams.capture_output(partial(self.run_in_subshell, partial(self.node, part), scope))
+            self.streams.input = said
         status = self.run_in_subshell(partial(self.node, node.parts[-1]), scope)
+        self.streams.input = None
         return None if status is None else status is not node.denied
 
     def redirected(self, node: tree.Redirected, scope: Scope) -> bool | None:
@@ -110,13 +125,35 @@ class ScriptRun(Flow):
         """`if`: all branches from the first whose condition can't be known."""
         for number, (condition, body) in enumerate(node.branches):
             status = True if condition is None else self.sequence(condition, scope)
-            if status:
+            if status and condition is None:
                 return self.sequence(body, scope)
+            if status:
+                try:
+                    return self._past_guard(partial(self.sequence, body), scope)
+                except _GuardError:
+                    continue
             if status is None:
                 rest = tree.If(node.branches[number + 1 :])
                 self.walk_branches([partial(self.sequence, body), partial(self.conditional, rest)], scope)
                 return None
         return True
+
+    def _past_guard(self, body: Callable[[Scope], bool | None], scope: Scope) -> bool | None:
+        """Runs what a condition leads to. Where that ends the script with a failure, the launch that is meant goes on instead."""
+        inner, found, folder = scope.copy(), len(self.found), self.streams.folder
+        try:
+            status = body(inner)
+        except LeftError as left:
+            starts = any(word.endswith(".py") or word in ("-m", "submit") for command in self.found[found:] for word in command.argv)
+            if left.kind != "exit" or left.status is not False or starts:
+                scope.merge([inner])
+                raise
+            del self.found[found:]
+            self.streams.folder = folder
+            self.unread["as written the script ends with an error before the training command: counted as if it went on"] = None
+            raise _GuardError from None
+        scope.merge([inner])
+        return status
 
     def each(self, node: tree.For, scope: Scope) -> bool | None:
         """`for`, turn by turn."""
@@ -138,11 +175,21 @@ class ScriptRun(Flow):
         return True
 
     def loop(self, node: tree.While, scope: Scope) -> bool | None:
-        """`while` and `until`: how often isn't known, unless it is never."""
-        if self.node(node.condition, scope) is not node.until:
-            self.walk_unknown_turns(partial(self._once, node), scope)
-            return None
-        return True
+        """`while` and `until`, turn by turn as long as the condition is known; then any number of turns."""
+        for _ in range(MAX_KNOWN_TURNS):
+            status = self.node(node.condition, scope)
+            if status is node.until:
+                return True
+            if status is None:
+                break
+            end = self.run_until_left(lambda: self.sequence(node.body, scope), scope, "break", "continue")
+            if end.left == "break":
+                return True
+            if end.broken:
+                scope.merge([scope.copy(), *end.broken])
+                break
+        self.walk_unknown_turns(partial(self._once, node), scope)
+        return None
 
     def _once(self, node: tree.While, scope: Scope) -> bool | None:
         self.sequence(node.body, scope)
