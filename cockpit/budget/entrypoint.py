@@ -78,8 +78,7 @@ def _budget_without_training(search: Search, own: tuple[Group, ...]) -> Budget:
     groups = own or (search.jobs[0] if len(search.jobs) == 1 else ())
     if groups:
         return Budget("Ray", groups=groups, lines=search.stop_lines(), doubts=tuple(search.unread))
-    unread = tuple(search.unread)
-    if not unread:
-        names = ", ".join(list(search.programs)[-3:])
-        unread = (f"no training command that cockpit knows was found{f' (it runs {names})' if names else ''}",)
+    names = ", ".join(list(search.programs)[-3:])
+    nothing = f"no training command that cockpit knows was found{f' (it runs {names})' if names else ''}"
+    unread = (nothing, *search.unread) if search.programs or not search.unread else tuple(search.unread)
     return Budget(None, unread=unread, lines=search.stop_lines())

@@ -102,7 +102,14 @@ class Search:
 
     def stop_lines(self) -> tuple[Line, ...]:
         """Commands that end what others run; a script that starts a Ray of its own stops that one."""
-        return tuple(line for line in self._stops if line is not RAY_STOP or not self._starts_ray)
+        by_name = [line for line in self._stops if line is not RAY_STOP]
+        lines = [RAY_STOP] if RAY_STOP in self._stops and not self._starts_ray else []
+        if by_name:
+            commands = ", ".join(line.text.partition(" in the command ")[0] for line in by_name)
+            lines.append(
+                msgspec.structs.replace(by_name[0], text=f"{commands} in the command {by_name[0].text.partition(' in the command ')[2]}")
+            )
+        return tuple(lines)
 
     def _command(self, command: ScriptCommand, place: Place, *, maybe: bool) -> None:
         argv = command.argv

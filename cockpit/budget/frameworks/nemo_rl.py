@@ -16,10 +16,11 @@ _DEFAULT = "configs/grpo_math_1B.yaml"
 
 def is_mine(command: TrainingCommand) -> bool:
     """A program that imports it, or one of its examples with a file of settings."""
-    if not _PROGRAM.fullmatch(command.module):
+    if not command.module.rpartition(".")[2].startswith("run_"):
         return False
-    found = command.source()
-    return "nemo_rl" in found[1] if found else any(word.startswith(("--config", "cluster.", "policy.")) for word in command.argv)
+    if found := command.source():
+        return "nemo_rl" in found[1]
+    return _PROGRAM.fullmatch(command.module) is not None and any(word.startswith(("--config", "cluster.")) for word in command.argv)
 
 
 def budget_of(command: TrainingCommand) -> Budget:

@@ -56,7 +56,6 @@ _TELLING: Mapping[str, str] = {
     "agent_func_path": "0.8.0",
 }
 """Since when there is a flag."""
-_ESTIMATORS: Mapping[str, str] = {"rloo": "0.5.3", "reinforce_baseline": "0.6.0", "group_norm": "0.6.0", "dr_grpo": "0.6.3.post2"}
 _GENERATIONS = ("0.5.7", "0.5.9", "0.6.3", "0.10.1")
 """A release of each way to make groups, for commands before 0.10.2 whose release nobody knows."""
 
@@ -111,8 +110,7 @@ def _without_release(settings: Settings, words: Words, dotted: bool, name: str) 
     """As the newest release does that takes these flags; others are a doubt, if they reserve something else."""
     if dotted:
         return _result(_Placement(settings, _NEWEST), name, f"{_DOTTED_SINCE} and later", words)
-    estimator = settings.text("advantage_estimator", "gae")
-    oldest = max([Version(_ESTIMATORS.get(estimator, "0")), *(Version(since) for flag, since in _TELLING.items() if settings.is_set(flag))])
+    oldest = max([Version("0"), *(Version(since) for flag, since in _TELLING.items() if settings.is_set(flag))])
     made = [(release, _Placement(settings, release)) for release in _GENERATIONS if Version(release) >= oldest]
     _, newest = made[-1]
     found = _result(newest, name, f"before {_DOTTED_SINCE}", words)
