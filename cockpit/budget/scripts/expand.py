@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN, evaluate_sum
-from cockpit.budget.scripts.words import ShellError, Word, WordPart, read_word, unquoted_text
+from cockpit.budget.scripts.syntax import read_word, unquoted_text
+from cockpit.budget.scripts.tree import Word, WordPart
+from cockpit.budget.scripts.words import ShellError
 
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?(.*)", re.DOTALL | re.ASCII)
 _CHANGES_SOMETHING = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)")
@@ -151,12 +153,12 @@ def _default(name: str, value: Value | None, sign: str, rest: str, scope: Scope)
     if unset is None or (isinstance(value, str) and value != UNKNOWN and UNKNOWN in value and not value.strip(UNKNOWN)):
         return UNKNOWN
     if "+" in sign:
-        return "" if unset else UNKNOWN if isinstance(value, tuple) else text(_rest(rest), scope)
+        return "" if unset else UNKNOWN if isinstance(value, tuple) else text(read_word(rest), scope)
     if not unset:
         return UNKNOWN if value is None else value
     if "?" in sign:
         return UNKNOWN
-    given = text(_rest(rest), scope)
+    given = text(read_word(rest), scope)
     if "=" in sign:
         scope.assign(name, given)
     return given
@@ -167,8 +169,3 @@ def _is_unset(name: str, value: Value | None, scope: Scope) -> bool | None:
     if value is None or value == UNKNOWN or own is None or own[0] == name:
         return scope.unset(own[0] if own and own[0] else name)
     return not value
-
-
-def _rest(inside: str) -> Word:
-    word, _ = read_word(inside, 0, frozenset())
-    return word

@@ -15,7 +15,8 @@ from cockpit.budget.scripts.programs import run_program
 from cockpit.budget.scripts.scope import Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN
 from cockpit.budget.scripts.syntax import DECLARATIONS, parse
-from cockpit.budget.scripts.words import ShellError, Word, read_keyword
+from cockpit.budget.scripts.tree import Word
+from cockpit.budget.scripts.words import ShellError, read_keyword
 
 MAX_STEPS = 20_000
 MAX_TURNS = 500
