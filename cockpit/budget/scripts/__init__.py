@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from cockpit.budget.scripts.batch import slurm_variables
-from cockpit.budget.scripts.flow import LeftError, ScriptCommand, StopError
-from cockpit.budget.scripts.run import ScriptRun
+from cockpit.budget.scripts.programs import run_program
+from cockpit.budget.scripts.run import LeftError, ScriptCommand, ScriptRun, StopError
 from cockpit.budget.scripts.scope import Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN
 
@@ -31,7 +31,7 @@ def commands(text: str, *, env: Mapping[str, str | None], read: Callable[[str], 
     `env`: what is exported to it, `None` where nobody knows the value; what Slurm would set by its `#SBATCH` lines comes below it.
     `shell`: exported in the shell that runs all this, where nothing else sets it.
     """
-    run = ScriptRun(read)
+    run = ScriptRun(read, run_program)
     variables: dict[str, Value] = {key: UNKNOWN if value is None else value for key, value in env.items()}
     slurm = slurm_variables(text)
     scope = Scope({**slurm, **variables}, {*slurm, *env}, output=run.output, shell=shell)

@@ -10,7 +10,7 @@ from typing import NoReturn
 import msgspec
 
 from cockpit.budget.scripts.conditions import holds
-from cockpit.budget.scripts.flow import Flow, Leaving, StopError
+from cockpit.budget.scripts.run import Leaving, ScriptRun, StopError, leave
 from cockpit.budget.scripts.scope import Scope
 from cockpit.budget.scripts.sums import UNKNOWN
 
@@ -21,7 +21,7 @@ _QUIET = (":", "true", "trap", "wait", "umask", "ulimit", "shopt", "alias", "sle
 class Call(msgspec.Struct, frozen=True):
     """What one of the shell's own commands is called with."""
 
-    run: Flow
+    run: ScriptRun
     words: list[str]
     scope: Scope
 
@@ -104,16 +104,16 @@ def _test(call: Call) -> bool | None:
 
 
 def _leave(kind: Leaving) -> Callable[[Call], bool | None]:
-    return lambda call: call.run.leave(kind, {"0": True, UNKNOWN: None}.get(call.words[0], False) if call.words else None)
+    return lambda call: leave(kind, {"0": True, UNKNOWN: None}.get(call.words[0], False) if call.words else None)
 
 
 def _leave_loop(kind: Leaving) -> Callable[[Call], bool | None]:
-    def leave(call: Call) -> NoReturn:
+    def leave_one(call: Call) -> NoReturn:
         if call.words and call.words[0] != "1":
             raise StopError  # of several loops
-        call.run.leave(kind)
+        leave(kind)
 
-    return leave
+    return leave_one
 
 
 def _sed(call: Call) -> bool | None:

@@ -9,7 +9,7 @@ from functools import partial
 
 from cockpit.budget.scripts.batch import slurm_variables
 from cockpit.budget.scripts.builtins import BUILTINS, Call, show
-from cockpit.budget.scripts.flow import Flow
+from cockpit.budget.scripts.run import ScriptRun, leave
 from cockpit.budget.scripts.scope import Scope
 from cockpit.budget.scripts.sums import UNKNOWN
 
@@ -64,7 +64,7 @@ PRINTERS: dict[str, Callable[[list[str]], str | None]] = {
 """What a program prints for its words; `None`: that can't be known."""
 
 
-def run_program(run: Flow, argv: list[str], scope: Scope) -> bool | None:
+def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
     """What a command does to the shell; whatever else it is, it is noted."""
     name = argv[0].rpartition("/")[2]
     if name in BUILTINS:
@@ -90,7 +90,7 @@ def run_program(run: Flow, argv: list[str], scope: Scope) -> bool | None:
     return None
 
 
-def _launch(run: Flow, name: str, argv: list[str], scope: Scope) -> bool | None:
+def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> bool | None:
     place = next((place for place, word in enumerate(argv) if place and _PROGRAMS.fullmatch(word)), len(argv))
     inner = scope.copy()
     if name == "sudo" or (name == "env" and any(word.startswith("-") for word in argv[1:place])):
@@ -100,11 +100,11 @@ def _launch(run: Flow, name: str, argv: list[str], scope: Scope) -> bool | None:
         inner.exported.add(found[1])
     status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else lambda _: run.emit(argv, inner), inner)
     if name == "exec" and len(argv) > 1:
-        run.leave("exit")
+        leave("exit")
     return status
 
 
-def _sbatch(run: Flow, words: list[str], scope: Scope) -> bool | None:
+def _sbatch(run: ScriptRun, words: list[str], scope: Scope) -> bool | None:
     """`sbatch flags script words`: its flags go before the script's `#SBATCH` lines."""
     wrapped = next((word.partition("=")[2] for word in words if word.startswith("--wrap=")), None)
     at = 0
@@ -114,7 +114,7 @@ def _sbatch(run: Flow, words: list[str], scope: Scope) -> bool | None:
     return _shell(run, ["-c", wrapped] if wrapped else words[at:], scope, sbatch=words[:at])
 
 
-def _shell(run: Flow, words: list[str], scope: Scope, sbatch: list[str] | None = None) -> bool | None:
+def _shell(run: ScriptRun, words: list[str], scope: Scope, sbatch: list[str] | None = None) -> bool | None:
     """`bash script words` and `bash -c text words`; what a shell is given on standard input is not read."""
     text_follows = False
     while words and words[0][:1] in {"-", "+"} and words[0] != "-":
