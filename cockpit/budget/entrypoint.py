@@ -81,4 +81,5 @@ def _budget_without_training(search: Search, own: tuple[Group, ...]) -> Budget:
     names = ", ".join(list(search.programs)[-3:])
     nothing = f"no training command that cockpit knows was found{f' (it runs {names})' if names else ''}"
     unread = (nothing, *search.unread) if search.programs or not search.unread else tuple(search.unread)
+    unread = tuple(sorted(unread, key=lambda sentence: "is not shell code" not in sentence))
     return Budget(None, unread=unread, lines=search.stop_lines())

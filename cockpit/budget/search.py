@@ -25,7 +25,7 @@ _COPIES = re.compile(r"--?(?:nproc[-_]per[-_]node|nnodes|num[-_](?:processes|nod
 _PIN = re.compile(r"['\"]?(openrlhf|verl|skyrl|skyrl-train|slime|areal)(?:\[[\w,]*\])?==([\w.]+)['\"]?")
 _TAG = re.compile(r"(?:.*[ @'\"])?git\+\S+/(OpenRLHF|verl|SkyRL|slime|AReaL)(?:\.git)?@v?([0-9][\w.]*)(?:#.*)?['\"]?", re.IGNORECASE)
 """A release, as pip is told: by its number, or by its tag in git."""
-_PLACEHOLDER = re.compile(r"(?i)<[\w /.-]+>|(?:^|.*[/=])(?:path/to|your)(?:[/_-].*|$)|your[ _].*")
+_PLACEHOLDER = re.compile(r"(?i)<[\w /.-]+>|(?:^|.*[/=])(?:path/to|your)(?:[/_-].*|$)|your[ _].*|to_be_filled")
 _MAX_DEPTH = 3
 _NOT_READ = {"xargs", "parallel"}
 """They add words that are not read here."""
@@ -132,15 +132,17 @@ class Search:
             known = {name: None if UNKNOWN in value else value for name, value in job.env.items()}
             self.script(job.entrypoint, known, place.within(job), maybe=maybe)
             return
-        at = _program_at(argv)
-        program = TrainingCommand(
-            argv[at], argv[at + 1 :], place.in_folder(command.folder), self._finder(place), dict(self._pins), self._installed, command.env
-        )
-        budget = budget_of_command(program)
-        if budget is not None:
-            self.lines |= dict.fromkeys((*_copies_lines(argv, at), *_placeholder_lines(program.argv)))
-            self.found.append(Found(program, budget, place.groups, maybe))
-        elif any(" " in word and _MENTIONED.search(word) for word in argv[1:]):
+        read, find, pins = place.in_folder(command.folder), self._finder(place), dict(self._pins)
+        programs = _programs_at(argv)
+        for at in programs:
+            program = TrainingCommand(argv[at], argv[at + 1 :], read, find, pins, self._installed, command.env)
+            budget = budget_of_command(program)
+            if budget is not None:
+                self.lines |= dict.fromkeys((*_copies_lines(argv, at), *_placeholder_lines(program.argv)))
+                self.found.append(Found(program, budget, place.groups, maybe))
+                return
+        at = programs[0]
+        if any(" " in word and _MENTIONED.search(word) for word in argv[1:]):
             self.unread[f"cockpit does not read what {name} starts"] = None
         elif at and (argv[at].endswith(".py") or argv[at - 1] in ("-m", "--module")):
             self.programs[argv[at].replace(UNKNOWN, "…")] = None
@@ -153,14 +155,11 @@ class Search:
         return find
 
 
-def _program_at(argv: Sequence[str]) -> int:
-    """Where the program stands that a command runs: behind `-m`, or a Python file; else it is the command itself."""
-    for at, word in enumerate(argv):
-        if word in ("-m", "--module") and 0 < at < len(argv) - 1:
-            return at + 1
-        if word.endswith(".py"):
-            return at
-    return 0
+def _programs_at(argv: Sequence[str]) -> list[int]:
+    """Where the program may stand that a command runs: behind `-m`, or a Python file, perhaps behind a launcher's; else at the start."""
+    last = len(argv) - 1
+    modules = [at + 1 for at, word in enumerate(argv) if word in ("-m", "--module") and 0 < at < last]
+    return sorted({*modules, *(at for at, word in enumerate(argv) if word.endswith(".py"))}) or [0]
 
 
 def find_pins(words: Sequence[str]) -> dict[str, str]:

@@ -253,6 +253,7 @@ def test_scoring_what_was_generated_asks_for_nothing():
         ('python3 -u "$DIR/train_async.py" --actor-num-nodes 1 --rollout-num-gpus 6', "slime", 14),
         ("uv run --isolated --extra fsdp -m examples.my_main generator.inference_engine.num_engines=4", "SkyRL", 4),
         ("torchrun --nproc_per_node=1 open_instruct/grpo_fast.py --num_learners_per_node 4 --vllm_num_engines 2", "open-instruct", 6),
+        ("python mason.py --cluster a --num_nodes 2 -- python open_instruct/grpo_fast.py --num_learners_per_node 4", "open-instruct", 5),
         ("python3 train.py rollout.backend=sglang:d4 actor.backend=fsdp:d4 scheduler.type=ray", "AReaL", 8),
     ],
 )
