@@ -156,6 +156,16 @@ class Settings:
         self._open_because = open_because
         """Where a count that is set nowhere may be set: then its default says nothing."""
 
+    @classmethod
+    def of_words(cls, command: TrainingCommand, words: Words, *layers: Mapping[str, object], open_because: str | None = None) -> Settings:
+        """Those of a command's words over lower layers; words that are known only at run time leave open what is set nowhere."""
+        if words.loose and open_because is None:
+            open_because = "and may be among the words that are known only at run time"
+        settings = cls(command, *layers, open_because=open_because)
+        if words.loose:
+            settings.doubts["some words of the command are known only at run time, and may set what counts"] = None
+        return settings
+
     def value(self, key: str, depth: int = 0) -> object:
         """A value, or a `Gap`."""
         found = next((layer[key] for layer in self.layers if key in layer), Gap.ABSENT)

@@ -34,7 +34,7 @@ def budget_of(command: TrainingCommand) -> Budget:
     path = words.flag("--config")
     tree = read_yaml(command.read, path) if path else {}
     because = f"and {str(path).replace(chr(0), '…')} can't be read" if tree is None else None
-    settings = Settings(command, words.values, flatten(tree or {}), open_because=because)
+    settings = Settings.of_words(command, words, words.values, flatten(tree or {}), open_because=because)
     release = command.release("areal", None)
     groups = tuple(_launched(settings) if _LAUNCHER.fullmatch(command.module) else _engines(settings, words))
     return settings.budget("AReaL", groups, release, (), "actor.path", "cluster.fileroot")

@@ -29,10 +29,10 @@ def budget_of(command: TrainingCommand) -> Budget:
     words = read_words(command.argv)
     path = words.values.get("config")
     tree = read_yaml(command.read, path) if isinstance(path, str) else {}
-    open_because = "and may be among the words that are known only at run time" if words.loose else None
-    if tree is None:
-        open_because = f"and the file {str(path).replace(chr(0), '…')} that config= names can't be read"
-    settings = Settings(command, words.values, flatten(tree or {}), {} if open_because else _DEFAULTS, open_because=open_because)
+    because = f"and the file {str(path).replace(chr(0), '…')} that config= names can't be read" if tree is None else None
+    settings = Settings.of_words(
+        command, words, words.values, flatten(tree or {}), {} if because or words.loose else _DEFAULTS, open_because=because
+    )
     return settings.budget("EasyR1", tuple(_groups(settings)), None, (), *_SHOWN)
 
 

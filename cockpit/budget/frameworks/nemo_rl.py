@@ -32,9 +32,7 @@ def budget_of(command: TrainingCommand) -> Budget:
     default = posixpath.join(beside, "configs", posixpath.basename(named[1])) if named else posixpath.join(beside, _DEFAULT)
     tree, gone = read_chain(command.read, words.flag("--config") or default)
     because = f"and {gone[0].replace(chr(0), '…')} can't be read" if gone else None
-    if words.loose and because is None:
-        because = "and may be among the words that are known only at run time"
-    settings = Settings(command, words.values, flatten(tree), open_because=because)
+    settings = Settings.of_words(command, words, words.values, flatten(tree), open_because=because)
     groups = tuple(_groups(settings))
     return settings.budget(
         "NeMo-RL",

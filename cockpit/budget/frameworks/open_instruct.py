@@ -22,8 +22,7 @@ def is_mine(command: TrainingCommand) -> bool:
 def budget_of(command: TrainingCommand) -> Budget:
     """A bundle for the learners of each node, and one GPU for each shard of an engine."""
     words = read_words(command.argv)
-    because = "and may be among the words that are known only at run time" if words.loose else None
-    settings = Settings(command, words.given("--single_gpu_mode"), open_because=because)
+    settings = Settings.of_words(command, words, words.given("--single_gpu_mode"))
     learners = [whole(word) for word in words.flags.get(_LEARNERS, ("1",))]
     known = [number for number in learners if number is not None]
     if len(known) < len(learners):

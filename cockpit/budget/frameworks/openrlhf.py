@@ -78,7 +78,7 @@ def budget_of(command: TrainingCommand) -> Budget:
     tree = command.find(_SOURCE) or (_SOURCE if command.read(_SOURCE) else None)
     text = (command.read(tree) if tree else None) or ""
     version = command.read(posixpath.normpath(posixpath.join(posixpath.dirname(tree), "../../version.txt"))) if tree else None
-    settings = Settings(command, _values(words), open_because=_open_because(words))
+    settings = Settings.of_words(command, words, _values(words))
     settings.spelled = {old: f"--{new}" if f"--{new}" in words.flags else f"--{old}" for old, new in DOTTED.items()}
     name = "simpleRL-reason" if command.module.endswith("_box") else "OpenRLHF"
     dotted = any(f"--{new}" in words.flags for new in DOTTED.values())
@@ -89,8 +89,6 @@ def budget_of(command: TrainingCommand) -> Budget:
         settings.doubts[f"{command.program} is not a program of OpenRLHF: counted as one that takes its flags"] = None
     elif command.module.rpartition(".")[2] != "train_ppo_ray":
         settings.doubts[f"{command.program} is a fork's program: counted as OpenRLHF's train_ppo_ray"] = None
-    if words.loose:
-        settings.doubts["some words of the command are known only at run time, and may be flags that count"] = None
     settings.doubts |= dict.fromkeys(_misspelled(words))
     if release is None:
         return _without_release(settings, words, dotted, name)
@@ -141,10 +139,6 @@ def _values(words: Words) -> dict[str, object]:
     names = {f"--{new}": old for old, new in DOTTED.items()} | {f"--{old}": old for old in DOTTED}
     switches = [flag for flag, name in names.items() if name in _SWITCHES]
     return {names[flag]: value for flag, value in words.given(*switches).items() if flag in names}
-
-
-def _open_because(words: Words) -> str | None:
-    return "and may be among the words that are known only at run time" if words.loose else None
 
 
 def _misspelled(words: Words) -> Iterator[str]:

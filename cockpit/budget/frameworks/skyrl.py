@@ -24,11 +24,8 @@ def is_mine(command: TrainingCommand) -> bool:
 def budget_of(command: TrainingCommand) -> Budget:
     """The groups in the order in which it makes them."""
     words = read_words(command.argv)
-    because = "and may be among the words that are known only at run time" if words.loose else None
-    settings = Settings(command, words.values, open_because=because)
+    settings = Settings.of_words(command, words, words.values)
     release = command.release("skyrl", None) or command.release("skyrl-train", None)
-    if words.loose:
-        settings.doubts["some words of the command are known only at run time, and may be keys that count"] = None
     groups = [Group("entrypoint", (({"CPU": 1.0}, 1),), None), *_groups(settings, release)]
     lines = tuple(_contradictions(settings))
     return settings.budget(

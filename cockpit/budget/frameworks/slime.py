@@ -25,13 +25,10 @@ def is_mine(command: TrainingCommand) -> bool:
 def budget_of(command: TrainingCommand) -> Budget:
     """Train GPUs and rollout GPUs, which share if colocated; before 0.3.0 the critic had its own."""
     words = read_words(command.argv)
-    because = "and may be among the words that are known only at run time" if words.loose else None
-    settings = Settings(command, words.given("--colocate", "--debug-train-only", "--debug-rollout-only"), open_because=because)
+    settings = Settings.of_words(command, words, words.given("--colocate", "--debug-train-only", "--debug-rollout-only"))
     is_miles = bool(command.find("miles/ray/placement_group.py"))
     release = command.release("miles" if is_miles else "slime", None)
     actor = product(settings.count("--actor-num-nodes", 1), settings.count("--actor-num-gpus-per-node", 8))
-    if words.loose:
-        settings.doubts["some words of the command are known only at run time, and may be flags that count"] = None
     name, gpus = _gpus(settings, actor)
     if settings.text("--advantage-estimator") == "ppo" and not is_miles and settings.switch("--debug-rollout-only") is False:
         critic = product(

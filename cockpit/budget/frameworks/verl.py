@@ -64,7 +64,8 @@ def budget_of(command: TrainingCommand) -> Budget:
     source = command.source()
     config, open_because = _configuration(command, words, source[1] if source else "")
     own = {**_DEFAULTS, **_own_defaults(command.module)}
-    settings = Settings(command, words.values, config, own if open_because is None else {}, open_because=open_because)
+    is_open = open_because is not None or words.loose
+    settings = Settings.of_words(command, words, words.values, config, {} if is_open else own, open_because=open_because)
     release = _release(command)
     settings.doubts |= dict.fromkeys(_doubts(command, words, source))
     is_simplerl = any(key in words.values for key in _SIMPLERL)
@@ -90,7 +91,7 @@ def _release(command: TrainingCommand) -> str | None:
 def _configuration(command: TrainingCommand, words: Words, source: str) -> tuple[Tree, str | None]:
     """What the program's YAML sets, and, if that can't be read, where a count may stand that the command doesn't set."""
     if words.loose:
-        return {}, "and may be among the words that are known only at run time"
+        return {}, None
     main = _MAIN.search(source)
     given = dict(re.findall(r"(config_path|config_name)\s*=\s*['\"]([^'\"]*)", main[1])) if main else {}
     name = words.flag("--config-name", "-cn") or given.get("config_name") or _default_config(command.module)
@@ -149,8 +150,6 @@ def _doubts(command: TrainingCommand, words: Words, source: tuple[str, str] | No
     ]
     if switched:
         yield f"no release of veRL has the section {', '.join(switched)}: what it switches on may need GPUs of its own"
-    if words.loose:
-        yield "some words of the command are known only at run time, and may be keys that count"
 
 
 def _switches_on(key: str, value: object) -> bool:

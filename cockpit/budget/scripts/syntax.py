@@ -5,23 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from cockpit.budget.scripts.tree import (
-    Assign,
-    Case,
-    For,
-    Function,
-    If,
-    Node,
-    Pipeline,
-    Redirect,
-    Redirected,
-    Sequence,
-    Simple,
-    Sum,
-    While,
-    Word,
-    WordPart,
-)
+from cockpit.budget.scripts import tree
+from cockpit.budget.scripts.tree import Assign, Case, For, Function, If, Node, Pipeline, Redirect, Redirected, Sequence, Simple, Sum, While
 from cockpit.budget.scripts.words import ENDS, ShellError, WordReader, end_of_sum, read_keyword
 
 MAX_DEPTH = 40
@@ -46,7 +31,7 @@ class _Parser:
         self.at = at
         self.depth = depth
         self.words = WordReader(text, self._end_of_command)
-        self.heredocs: list[tuple[Word, str]] = []
+        self.heredocs: list[tuple[tree.Word, str]] = []
         """Announced in this line, with their signs: their text begins in the next one."""
 
     def _end_of_command(self, text: str, at: int) -> int:
@@ -72,7 +57,7 @@ class _Parser:
             self.heredocs.clear()
             self.blanks()
 
-    def _heredoc(self, word: Word, sign: str) -> None:
+    def _heredoc(self, word: tree.Word, sign: str) -> None:
         end, start = "".join(part.text for part in word), self.at
         while self.at < len(self.text):
             stop = self.text.find("\n", self.at)
@@ -103,12 +88,12 @@ class _Parser:
         self.at += len(found)
         return found
 
-    def word(self, *, needed: bool = True, ends: frozenset[str] = ENDS) -> Word:
+    def word(self, *, needed: bool = True, ends: frozenset[str] = ENDS) -> tree.Word:
         """A word, or `<(…)`."""
         start = self.at
         if self.text.startswith(("<(", ">("), self.at):
             self.at = self._end_of_command(self.text, self.at + 2)
-            return (WordPart("process", self.text[start + 2 : self.at - 1], True),)
+            return (tree.WordPart("process", self.text[start + 2 : self.at - 1], True),)
         word, self.at = self.words.word(self.at, ends)
         if needed and self.at == start:
             raise self.error(f"{self.text[start : start + 1]!r} was not expected")
@@ -138,7 +123,7 @@ class _Parser:
         if not self.text.startswith("(", self.at):
             return Assign(found[1], found[2], bool(found[3]), self.word(needed=False), None)
         self.at += 1
-        words: list[Word] = []
+        words: list[tree.Word] = []
         self.newlines()
         while not self.text.startswith(")", self.at):
             if self.at >= len(self.text):
@@ -197,7 +182,7 @@ class _Parser:
 
     def simple(self) -> Node:
         assigns: list[Assign] = []
-        words: list[Word] = []
+        words: list[tree.Word] = []
         redirects: list[Redirect] = []
         while True:
             redirects += self.redirects()
@@ -215,14 +200,14 @@ class _Parser:
         node = Simple(tuple(assigns), tuple(words))
         return Redirected(node, tuple(redirects)) if redirects else node
 
-    def test(self, words: list[Word]) -> None:
+    def test(self, words: list[tree.Word]) -> None:
         """All of `[[ … ]]`, where signs of redirection and grouping are words."""
         while read_keyword(words[-1]) != "]]":
             self.newlines()
             if self.at >= len(self.text):
                 raise self.error("[[ has no ]]")
             if found := _IN_TEST.match(self.text, self.at):
-                words.append((WordPart("text", found[0], False),))
+                words.append((tree.WordPart("text", found[0], False),))
                 self.at += len(found[0])
             else:
                 words.append(self.word(ends=ENDS - {"|", "(", ")"} if read_keyword(words[-1]) == "=~" else ENDS))
@@ -267,7 +252,7 @@ class _Parser:
         is_sum = self.text.startswith("((", self.at)
         # The three parts of a sum together: they change variables, and so their result isn't known.
         head: Sum | str = self.sum() if is_sum else read_keyword(self.word()) or "_"
-        words: list[Word] | None = None
+        words: list[tree.Word] | None = None
         if not is_sum:
             self.newlines()
             if self.keyword() == "in":
@@ -286,10 +271,10 @@ class _Parser:
         self.blanks()
         word = self.word()
         self.expect("in")
-        branches: list[tuple[tuple[Word, ...], Sequence]] = []
+        branches: list[tuple[tuple[tree.Word, ...], Sequence]] = []
         self.newlines()
         while self.keyword() != "esac":
-            patterns: list[Word] = []
+            patterns: list[tree.Word] = []
             sign = "|"
             self.at += self.text.startswith("(", self.at)
             while sign == "|":
@@ -328,11 +313,11 @@ def parse(text: str) -> Sequence:
     return found
 
 
-def read_word(text: str) -> Word:
+def read_word(text: str) -> tree.Word:
     """A text as one word, with quotes and expansions."""
     return _Parser(text).words.word(0, frozenset())[0]
 
 
-def unquoted_text(text: str) -> Word:
+def unquoted_text(text: str) -> tree.Word:
     """A text as it is read in a sum: like between double quotes, which mean nothing there."""
     return tuple(_Parser(text).words.between_quotes(0, len(text), escaped="$`\\\n"))
