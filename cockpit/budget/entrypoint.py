@@ -52,6 +52,8 @@ def budget_of(
         for name in decisive
     ]
     unread = tuple(explain(sentence, texts) for sentence in budget.unread)
+    if budget.gpus is None and not unread:
+        unread = ("what the job asks for its entrypoint is known only at run time",)
     return replace(budget, unread=unread, doubts=(*budget.doubts, *(doubts if budget.groups is not None else ())))
 
 

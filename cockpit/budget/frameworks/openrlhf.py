@@ -79,9 +79,9 @@ def budget_of(command: TrainingCommand) -> Budget:
     text = (command.read(tree) if tree else None) or ""
     version = command.read(posixpath.normpath(posixpath.join(posixpath.dirname(tree), "../../version.txt"))) if tree else None
     settings = Settings.of_words(command, words, _values(words))
-    settings.spelled = {old: f"--{new}" if f"--{new}" in words.flags else f"--{old}" for old, new in DOTTED.items()}
     name = "simpleRL-reason" if command.module.endswith("_box") else "OpenRLHF"
     dotted = any(f"--{new}" in words.flags for new in DOTTED.values())
+    settings.spelled = {old: f"--{new if dotted else old}" for old, new in DOTTED.items()}
     release = _valid(command.release("openrlhf", version))
     if name == "simpleRL-reason":
         release = "0.5.1"
@@ -244,7 +244,11 @@ def _result(made: _Placement, name: str, dialect: str, words: Words) -> Budget:
     found = made.settings.budget(name, made.groups, dialect, tuple(_contradictions(made, words)))
     shown = {flag: " ".join(values) if values else "true" for flag, values in words.flags.items()}
     matter = {f"--{flag}" for pair in DOTTED.items() for flag in pair}
-    return msgspec.structs.replace(found, settings={flag: said for flag, said in shown.items() if flag in matter and "\0" not in said})
+    told = {flag: said for flag, said in shown.items() if flag in matter and "\0" not in said}
+    utilization = made.settings.spelled.get("vllm_gpu_memory_utilization", "--vllm.gpu_memory_utilization")
+    if made.engines and utilization not in shown and made.since("0.5.8"):
+        told[utilization] = "0.95" if made.since("0.6.4") else "0.9"
+    return msgspec.structs.replace(found, settings=told)
 
 
 def _contradictions(made: _Placement, words: Words) -> Iterator[Line]:

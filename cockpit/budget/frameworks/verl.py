@@ -36,6 +36,7 @@ _DEFAULTS: Mapping[str, object] = {
     "trainer.n_gpus_per_node": 8,
     f"{_REWARD}.n_gpus_per_node": 8,
     "distillation.n_gpus_per_node": 8,
+    f"{_ROLLOUT}.gpu_memory_utilization": 0.5,
 }
 _SIMPLERL = ("trainer.remove_clip", "trainer.remove_previous_ckpt", f"{_ROLLOUT}.micro_rollout_batch_size")
 """Keys of simpleRL-reason v1, a fork of 0.2."""
@@ -44,6 +45,8 @@ _PARALLEL = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model
 _SHOWN = (
     *(f"{_ROLLOUT}.{name}" for name in ("name", "mode", "tensor_model_parallel_size", "gpu_memory_utilization", "free_cache_engine", "n")),
     *(f"{_ACTOR}.{name}" for name in ("strategy", "ppo_mini_batch_size", "ppo_micro_batch_size_per_gpu", "use_dynamic_bsz")),
+    *(f"{_ACTOR}.{section}.{name}_offload" for section in ("fsdp_config", "megatron") for name in ("param", "optimizer")),
+    "actor_rollout_ref.ref.fsdp_config.param_offload",
     *("actor_rollout_ref.model.path", "algorithm.adv_estimator", "data.train_batch_size", "trainer.default_local_dir"),
 )
 
@@ -77,6 +80,8 @@ def budget_of(command: TrainingCommand) -> Budget:
         lines = list(_contradictions(settings, maker, command.module))
     if settings.doubts or not _OFFICIAL.fullmatch(command.module):  # what a release refuses, a fork may take
         lines = [msgspec.structs.replace(line, level="doubt") for line in lines]
+    if maker.release is None and groups:
+        lines.append(Line("fine", "the veRL release is not pinned: it reserves 3 CPUs for each GPU since 0.7.0, 1 before"))
     return settings.budget("simpleRL-reason" if is_simplerl else "veRL", groups, "v1" if is_simplerl else release, lines, *_SHOWN)
 
 

@@ -197,6 +197,7 @@ def test_contradictions_say_which_key_to_change(words: str, told: str):
 
 def test_what_agrees_with_itself_is_left_in_peace():
     assert read(f"{COUNTS} data.train_batch_size=256 {ROLLOUT}.tensor_model_parallel_size=4", "0.7.1").lines == ()
+    assert [line.level for line in read(COUNTS).lines] == ["fine"]
 
 
 _KEYS = st.sampled_from(
