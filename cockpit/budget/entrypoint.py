@@ -60,13 +60,13 @@ def budget_of(
 def _budget(search: Search, own: tuple[Group, ...]) -> Budget:
     if not search.found:
         return _budget_without_training(search, own)
-    by_gpus = sorted(search.found, key=lambda found: -(found.budget.amount("GPU") or 0))
-    unknown = next((found for found in search.found if found.budget.amount("GPU") is None), None)
+    by_gpus = sorted(search.found, key=lambda found: -(found.budget.gpus or 0))
+    unknown = next((found for found in search.found if found.budget.gpus is None), None)
     chosen = unknown or by_gpus[0]
     doubts = [*chosen.budget.doubts, *search.unread]
     if any(found.budget.groups != chosen.budget.groups for found in search.found):
-        amounts = ", ".join(dict.fromkeys(f"{found.budget.amount('GPU') or '?':g} GPUs" if found.budget.amount("GPU") else "unknown"
-                                          for found in by_gpus))  # fmt: skip
+        told = ["unknown" if gpus is None else f"{gpus:g} GPUs" for gpus in (found.budget.gpus for found in by_gpus)]
+        amounts = ", ".join(dict.fromkeys(told))
         doubts.append(f"{len(search.found)} training commands ask for different amounts ({amounts}): the largest is counted")
     if all(found.maybe for found in search.found):
         doubts.append("the training command runs only under a condition that cockpit can't evaluate")

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, flatten, node_groups, one_each, product, read_words, whole
 from cockpit.budget.config_files import read_yaml
 from cockpit.budget.demand import Budget, Group
-from cockpit.placement import Strategy
 
 _LAUNCHER = re.compile(r"areal\.(?:infra\.)?launcher\.ray")
 _KEYS = ("rollout.backend", "actor.backend", "allocation_mode", "scheduler.type")
@@ -61,9 +60,8 @@ def _engines(settings: Settings, words: Words) -> Iterator[Group]:
     device = "NPU" if any("npu" in str(word).lower() for word in (*words.values.values(), words.flag("--config") or "")) else "GPU"
     mode = settings.text("allocation_mode")
     if mode and not settings.is_set("actor.backend"):
-        for name, part in zip(("rollout", "actor"), re.split(r"\+", mode), strict=False):
-            for one in [part.split("|")[0]]:  # behind | an engine shares its GPUs
-                yield _engine(settings, name, one, "allocation_mode", device)
+        for name, part in zip(("rollout", "actor"), mode.split("+"), strict=False):
+            yield _engine(settings, name, part.partition("|")[0], "allocation_mode", device)  # behind | an engine shares its GPUs
         return
     roles = ["rollout", "actor"]
     if settings.is_set("critic.backend", "critic.path"):
@@ -87,11 +85,11 @@ def _role(settings: Settings, role: str, backend: str, key: str, device: str) ->
         yield _engine(settings, role, backend, key, device)
 
 
-def _engine(settings: Settings, role: str, backend: str, key: str, device: str, strategy: Strategy = "PACK") -> Group:
+def _engine(settings: Settings, role: str, backend: str, key: str, device: str) -> Group:
     world = world_size(backend)
     if world is None:
         settings.missing[f"{key} {'is not set' if not backend else f'is {backend!r}, which is not followed'}"] = None
-    return one_each(role, world, strategy, 8.0, device)
+    return one_each(role, world, "PACK", 8.0, device)
 
 
 def world_size(backend: str) -> int | None:

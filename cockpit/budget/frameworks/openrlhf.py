@@ -163,9 +163,9 @@ class _Placement:
         self.settings = settings
         self.release = Version(release)
         self.has_critic = settings.text("advantage_estimator", "gae") == "gae" and settings.value("critic_pretrain") != ""
-        self.coefficient = coefficient = _number(settings.value("init_kl_coef"), 0.01)
+        self.coefficient = _number(settings.value("init_kl_coef"), 0.01)
         keeps_negative = self.release < Version("0.7.1.post1")
-        self.has_ref = not self.since("0.6.0") or (coefficient != 0 if keeps_negative else coefficient > 0)
+        self.has_ref = not self.since("0.6.0") or (self.coefficient != 0 if keeps_negative else self.coefficient > 0)
         remote = settings.is_set("remote_rm_url", "agent_func_path")
         self.has_reward = not remote and (settings.is_set("reward_pretrain") or not is_box)
         self.engines = settings.count("vllm_num_engines", 0)

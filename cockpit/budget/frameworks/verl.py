@@ -189,7 +189,7 @@ class _Pools:
         if module.endswith("main_ppo_split"):
             yield from self._split()
         elif module.endswith("main_generation_server"):
-            yield from self._replicas("rollout", "trainer", _ROLLOUT)
+            yield from self._replicas("trainer")
         elif module.endswith("main_generation"):
             yield from self._pool("rollout", "trainer", 10.0)
         elif module.endswith("sft_trainer_ray"):
@@ -200,8 +200,7 @@ class _Pools:
             cpus = 24.0 if "fully_async" in module else 10.0 if self.since("0.7.0") else 1.0
             yield Group("TaskRunner", (({"CPU": cpus}, 1),), None)
             yield from self._pool(self._models(), "trainer")
-            replicas = self.since("0.7.1")
-            yield from self._replicas("rollout", "rollout", _ROLLOUT) if replicas else self._pool("rollout", "rollout")
+            yield from self._replicas("rollout") if self.since("0.7.1") else self._pool("rollout", "rollout")
         else:
             yield from self._one_pool()
 
@@ -224,7 +223,7 @@ class _Pools:
         if self.since("0.8.0") and settings.switch("distillation.enabled"):
             yield from self._pool("teacher", "distillation")
         if settings.text("trainer.v1.trainer_mode") == "separate_async" and (is_v1 or self.release is None):
-            yield from self._replicas("rollout", _ROLLOUT, _ROLLOUT)
+            yield from self._replicas(_ROLLOUT)
 
     def _models(self) -> str:
         estimator, critic = self.settings.text("algorithm.adv_estimator", "gae"), self.settings.value("critic.enable")
@@ -234,13 +233,9 @@ class _Pools:
 
     def counts(self, base: str) -> tuple[int | None, int | None]:
         """Nodes of a pool, and GPUs on each."""
-        default = 8 if base == _ROLLOUT else None
-        gpus = self.settings.value(f"{base}.n_gpus_per_node")
-        return self.settings.count(f"{base}.nnodes"), (
-            self.settings.count("trainer.n_gpus_per_node")
-            if gpus is Gap.ABSENT and default
-            else self.settings.count(f"{base}.n_gpus_per_node")
-        )
+        is_trainers = base == _ROLLOUT and self.settings.value(f"{base}.n_gpus_per_node") is Gap.ABSENT
+        nodes = self.settings.count(f"{base}.nnodes")
+        return nodes, self.settings.count("trainer.n_gpus_per_node" if is_trainers else f"{base}.n_gpus_per_node")
 
     def _pool(self, name: str, base: str, cpus: float | None = None) -> tuple[Group, ...]:
         return node_groups(name, *self.counts(base), cpus or self.cpus, device=self.device)
@@ -251,15 +246,17 @@ class _Pools:
         numbers = [default if size is Gap.ABSENT else whole(size) for size, default in zip(sizes, (2, 1, 1), strict=True)]
         return product(*numbers)
 
-    def _replicas(self, name: str, base: str, engine: str) -> tuple[Group, ...]:
+    def _replicas(self, base: str) -> tuple[Group, ...]:
         """Engines on GPUs of their own: each makes a group on each of its nodes."""
         (nodes, gpus), world = self.counts(base), self.engine()
         if not nodes or not gpus or not world or min(nodes, gpus, world) < 1:
-            self.settings.missing.setdefault(f"{engine} has no known number of GPUs for an engine", None)
-            return (Group(name, None, "PACK"),)
+            self.settings.missing.setdefault(f"{_ROLLOUT} has no known number of GPUs for an engine", None)
+            return (Group("rollout", None, "PACK"),)
         per_node = min(gpus, world)
         engines = nodes * gpus // world
-        return node_groups(name, engines * (world // per_node), per_node, 2.0 if self.since("0.8.0") else self.cpus, "PACK", self.device)
+        return node_groups(
+            "rollout", engines * (world // per_node), per_node, 2.0 if self.since("0.8.0") else self.cpus, "PACK", self.device
+        )
 
     def _split(self) -> Iterator[Group]:
         """Actor and critic apart: half of each node, or half of the nodes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
 from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN, evaluate_sum
@@ -20,7 +21,8 @@ def fields(word: Word, scope: Scope) -> list[str]:
     """The words that a word becomes: none, one or many; which those of `{a,b}` are isn't followed."""
     if _BRACES.search("".join(part.text if part.kind == "text" and not part.quoted else "x" for part in word)):
         return [UNKNOWN]
-    return list(_fields(word, scope))
+    pieces = groupby(_pieces(word, scope), lambda piece: piece is None)
+    return ["".join(piece for piece in group if piece is not None) for is_end, group in pieces if not is_end]
 
 
 def text(word: Word, scope: Scope) -> str:
@@ -31,18 +33,6 @@ def text(word: Word, scope: Scope) -> str:
 def _join(part: WordPart, values: tuple[str, ...], scope: Scope) -> str:
     starred = len(values) > 1 and re.match(r"(?:\w+\[\*\]|\*)", part.text)
     return UNKNOWN if starred and "IFS" in scope.variables else " ".join(values)
-
-
-def _fields(word: Word, scope: Scope) -> Iterator[str]:
-    found: str | None = None
-    for piece in _pieces(word, scope):
-        if piece is not None:
-            found = (found or "") + piece
-        elif found is not None:
-            yield found
-            found = None
-    if found is not None:
-        yield found
 
 
 def _pieces(word: Word, scope: Scope) -> Iterator[str | None]:
