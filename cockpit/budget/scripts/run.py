@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from fnmatch import fnmatchcase
 from functools import partial
+from glob import escape
 from typing import Any, Literal, NoReturn
 
 import msgspec
 
 from cockpit.budget.scripts import tree
-from cockpit.budget.scripts.conditions import holds, matches
+from cockpit.budget.scripts.conditions import holds
 from cockpit.budget.scripts.expand import count, fields, text
 from cockpit.budget.scripts.scope import Scope, Value
 from cockpit.budget.scripts.streams import Streams
-from cockpit.budget.scripts.sums import UNKNOWN
+from cockpit.budget.scripts.sums import SOMEWHERE, UNKNOWN
 from cockpit.budget.scripts.syntax import DECLARATIONS, parse
 from cockpit.budget.scripts.words import ShellError, read_keyword
 
@@ -260,7 +262,7 @@ class ScriptRun:
         with scope.reading_condition():
             value = text(node.word, scope)
         for number, (patterns, body) in enumerate(node.branches):
-            told = [read_keyword(each) == "*" or matches(value, text(each, scope)) for each in patterns]
+            told = [read_keyword(each) == "*" or _matches(value, each, scope) for each in patterns]
             if any(told):
                 return self.sequence(body, scope)
             if None in told:
@@ -394,6 +396,12 @@ def leave(kind: Leaving, status: Status = True) -> NoReturn:
 def _nothing(_: Scope) -> Status:
     """The branch that isn't there."""
     return None
+
+
+def _matches(value: str, word: tree.Word, scope: Scope) -> Status:
+    """Whether a value is of a pattern of `case`, in which what is quoted is plain."""
+    pattern = "".join(escape(text((part,), scope)) if part.quoted else text((part,), scope) for part in word)
+    return None if {UNKNOWN, SOMEWHERE} & {*value, *pattern} or "(" in pattern else fnmatchcase(value, pattern)
 
 
 def _files(word: tree.Word, scope: Scope) -> list[str]:

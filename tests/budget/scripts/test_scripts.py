@@ -252,6 +252,12 @@ def test_what_tmux_types_is_run():
     assert (("python", "train.py", "--n", "2"), "/…/code") in [(command.argv, command.folder) for command in found.commands]
 
 
+@pytest.mark.parametrize(("model", "nodes"), [("Qwen-7b-it", "1"), ("Qwen-70b", "4"), ("x", "2"), ("a*b", "8"), ("$(hostname)", UNKNOWN)])
+def test_patterns_of_case_are_matched(model, nodes):
+    cases = "case $M in *7b*) N=1 ;; Qwen-[67]0?) N=4 ;; 'a*b') N=8 ;; *) N=2 ;; esac"
+    assert only(f'M="{model}"; {cases}; run $N') == ("run", nodes)
+
+
 def test_a_loop_with_a_counter_changes_only_what_it_counts():
     assert only("N=2; for ((i = 1; i < N; i++)); do :; done; run $N $i") == ("run", "2", UNKNOWN)
 
