@@ -46,5 +46,5 @@ def _three(one: str, sign: str, other: str) -> bool | None:
         return _NUMBERS[sign](int(both[0][0]), int(both[1][0])) if both[0] and both[1] else None
     if sign not in {"=", "==", "!="}:
         return None
-    is_pattern = bool(set(other) & set("*?[("))  # in `[[ … ]]`; in `[ … ]` what it is depends on files
+    is_pattern = bool(set(other) & set("*?[("))  # among other conditions of `[[ … ]]`; in `[ … ]` what it is depends on files
     return None if is_pattern else (one == other) == (sign != "!=")

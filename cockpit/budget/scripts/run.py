@@ -283,8 +283,13 @@ class ScriptRun:
         """One command: its assignments, then its words."""
         first = read_keyword(node.words[0]) if node.words else None
         if first == "[[":
+            inner = node.words[1:-1]
             with scope.reading_condition():
-                return holds([text(word, scope) for word in node.words[1:-1]])
+                sign = read_keyword(inner[1]) if len(inner) == 3 else None
+                if sign in {"=", "==", "!="}:
+                    same = _matches(text(inner[0], scope), inner[2], scope)
+                    return None if same is None else same == (sign != "!=")
+                return holds([text(word, scope) for word in inner])
         with scope.reading_condition() if first in {"[", "test"} else nullcontext():
             argv = [item for word in node.words for item in (_files if first in {"set", "echo", "printf"} else fields)(word, scope)]
         if not argv:

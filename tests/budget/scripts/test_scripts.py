@@ -258,6 +258,11 @@ def test_patterns_of_case_are_matched(model, nodes):
     assert only(f'M="{model}"; {cases}; run $N') == ("run", nodes)
 
 
+@pytest.mark.parametrize(("model", "nodes"), [("Qwen-7b-it", "1"), ("x", "2"), ("*b*", "2"), ("$(hostname)", UNKNOWN)])
+def test_patterns_of_conditions_are_matched(model, nodes):
+    assert only(f'M="{model}"; if [[ $M == *"7b"* ]]; then N=1; elif [[ $M != *7* ]]; then N=2; fi; run $N') == ("run", nodes)
+
+
 def test_a_loop_with_a_counter_changes_only_what_it_counts():
     assert only("N=2; for ((i = 1; i < N; i++)); do :; done; run $N $i") == ("run", "2", UNKNOWN)
 
