@@ -9,6 +9,8 @@ import msgspec
 
 from cockpit.placement import Strategy
 
+Mark = Literal["firm", "likely", "unknown"]
+"""How sure a number is: `likely` has its doubts beside it."""
 Level = Literal["fine", "doubt", "later", "unknown", "never"]
 """From best to worst. `doubt`: it fits, and yet; `unknown`: nobody could look."""
 
@@ -58,11 +60,24 @@ class Budget(msgspec.Struct, frozen=True):
     groups: tuple[Group, ...] | None = None
     """In the order in which they are made, each waited for before the next; `None`: can't be read."""
     unread: tuple[str, ...] = ()
-    """What can't be read, and why, in sentences."""
+    """What is missing for the number, and where, in sentences; the first one decides."""
     lines: tuple[Line, ...] = ()
     """Where the command contradicts itself, or its framework's rules."""
     settings: Mapping[str, str] = {}
     """What matters beside counts, by the framework's own flag or key: memory shares, sleep, offload, batch sizes."""
+    doubts: tuple[str, ...] = ()
+    """Why the number is only likely, in sentences."""
+
+    @property
+    def mark(self) -> Mark:
+        """How sure the number of GPUs is."""
+        return "unknown" if self.gpus is None else "likely" if self.doubts else "firm"
+
+    @property
+    def gpus(self) -> float | None:
+        """All GPUs, or what Ray calls NPU on Ascend; `None` when a group can't be read."""
+        gpus, npus = self.amount("GPU"), self.amount("NPU")
+        return None if gpus is None or npus is None else gpus + npus
 
     def amount(self, resource: str) -> float | None:
         """How much of a resource all groups ask for together; `None` when any of them can't be read."""

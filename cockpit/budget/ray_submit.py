@@ -33,40 +33,29 @@ class SubmitCommand(msgspec.Struct, frozen=True):
 
 
 def submission(argv: Sequence[str]) -> SubmitCommand | None:
-    """The job of `ray job submit …`; `None`: another command."""
-    place = next((at + 3 for at in range(min(3, len(argv))) if _is_submit(argv[at : at + 3])), None)
-    if place is None:
+    """The job of `ray job submit …`, perhaps behind a launcher's word or two; `None`: another command."""
+    starts = (at for at in range(3) if tuple(argv[at + 1 : at + 3]) == ("job", "submit") and argv[at].rpartition("/")[2] == "ray")
+    at = next(starts, -3) + 3
+    if at == 0:
         return None
-    options, words, whole = _options(argv[place:])
+    options: dict[str, str] = {}
+    while at < len(argv) and argv[at] != "--" and (argv[at].startswith("-") or argv[at] == UNKNOWN):
+        name, sign, value = argv[at].partition("=")
+        if name in _VALUED and not sign:
+            at += 1
+            value = argv[at] if at < len(argv) else ""
+        options[name] = value
+        at += 1
+    words = argv[at + 1 :] if argv[at : at + 1] == ("--",) else argv[at:]
     runtime_env = _object(options.get("--runtime-env-json", "{}"))
-    folder = options.get("--working-dir") or runtime_env.get("working_dir")
+    env, folder = runtime_env.get("env_vars"), options.get("--working-dir") or runtime_env.get("working_dir")
     return SubmitCommand(
         subprocess.list2cmdline(words),
-        _around(options) if whole else _UNKNOWN,
-        {str(name): str(value) for name, value in _mapping(runtime_env.get("env_vars")).items()},
+        _UNKNOWN if any(UNKNOWN in name for name in options) else _around(options),
+        {str(name): str(value) for name, value in env.items()} if isinstance(env, dict) else {},
         folder if isinstance(folder, str) else None,
         listed_packages(runtime_env),
     )
-
-
-def _is_submit(words: Sequence[str]) -> bool:
-    return len(words) == 3 and words[0].rpartition("/")[2] == "ray" and tuple(words[1:]) == ("job", "submit")
-
-
-def _options(words: Sequence[str]) -> tuple[dict[str, str], list[str], bool]:
-    """Ray's own options, the entrypoint's words, and whether all options could be read."""
-    options: dict[str, str] = {}
-    whole, at = True, 0
-    while at < len(words) and words[at] != "--" and (words[at].startswith("-") or words[at] == UNKNOWN):
-        name, sign, value = words[at].partition("=")
-        whole = whole and UNKNOWN not in name
-        if name in _VALUED and not sign:
-            at += 1
-            value = words[at] if at < len(words) else ""
-        options[name] = value
-        at += 1
-    rest = list(words[at:])
-    return options, rest[1:] if rest[:1] == ["--"] else rest, whole
 
 
 def _around(options: Mapping[str, str]) -> tuple[Group, ...]:
@@ -82,13 +71,10 @@ def _around(options: Mapping[str, str]) -> tuple[Group, ...]:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        return dict(_mapping(json.loads(text, strict=False)))
+        found = json.loads(text, strict=False)
     except ValueError:
         return {}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def listed_packages(runtime_env: Mapping[str, Any]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,15 @@ MAX_GROUPS_TRIED, MAX_GROUPS_TIMES_NODES_TRIED = 500, 20_000
 """Smaller jobs are tried only up to so many groups, and groups times nodes: some ten tries place every group on the nodes."""
 _ENGINES = "vLLM"
 _HYDRA = "trainer.n_gpus_per_node and trainer.nnodes"
+_KEYS: Mapping[str | None, str] = {
+    **dict.fromkeys(("slime", "miles"), "--actor-num-nodes, --actor-num-gpus-per-node and --rollout-num-gpus"),
+    "SkyRL": "generator.inference_engine.num_engines and trainer.placement",
+    "NeMo-RL": "cluster.num_nodes and cluster.gpus_per_node",
+    "ROLL": "device_mapping of its roles",
+    "AReaL": "rollout.backend and actor.backend",
+    "open-instruct": "--num_learners_per_node and --vllm_num_engines",
+}
+"""What sets the number of GPUs of frameworks whose groups don't tell it."""
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -156,6 +165,8 @@ class Changes(msgspec.Struct, frozen=True):
                 any(word in run.group.name for word in ("actor", "pool")) or sum(bool(each.sure.sum("GPU")) for each in self.runs) == 1
             )
             return _HYDRA if is_trainers else "nnodes and n_gpus_per_node of its pool"
+        if self.budget.framework in _KEYS:
+            return _KEYS[self.budget.framework]
         if self.budget.framework == "Ray":
             return "entrypoint_num_gpus" if run.group.name == "entrypoint" else "in the job itself, and under needs in the preset"
         return None

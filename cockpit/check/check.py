@@ -37,12 +37,11 @@ def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | N
     lines += budget.lines
 
     # Parts of the command that cockpit can't read.
-    advice = "set needs.gpus, needs.cpus or needs.bundles in the preset"
-    if budget.groups is None:
-        why = "; ".join(budget.unread) or "unknown command"
-        lines.append(Line("unknown", f"what the job needs can't be read from the command: {why}", advice))
-    else:
-        lines += [Line("doubt", f"not fully understood: {sentence}") for sentence in budget.unread]
+    advice = "set needs.gpus, needs.cpus or needs.bundles in the preset, or --needs on the command line"
+    if budget.gpus is None:
+        first, *others = budget.unread or ("what the job needs is unknown",)
+        lines += [Line("unknown", first, advice), *(Line("unknown", sentence) for sentence in others)]
+    lines += [Line("doubt", sentence) for sentence in budget.doubts]
     if budget.framework == "Ray" and all(group.name == "entrypoint" for group in budget.groups or ()):
         lines.append(Line("doubt", "only the command itself is counted; what it asks Ray for at run time is unknown", advice))
     lines += path_lines(preset, budget)
@@ -79,7 +78,10 @@ def _with_needs_of_preset(preset: Preset, budget: Budget) -> Budget:
     else:
         return budget
     if budget.framework not in (None, "Ray"):
-        return budget
+        if budget.gpus is not None:
+            return budget
+        doubt = f"counted as its needs say, because {budget.unread[0] if budget.unread else 'the command is not understood'}"
+        return replace(budget, groups=(*entrypoint_groups(own_needs(preset.job)), needed), unread=(), doubts=(*budget.doubts, doubt))
     return replace(budget, framework="Ray", groups=(*(budget.groups or entrypoint_groups(own_needs(preset.job))), needed), unread=())
 
 

@@ -17,6 +17,7 @@ def path_lines(preset: Preset, budget: Budget) -> Iterator[Line]:
     if preset.job is None or not preset.job.working_dir:
         return
     for key, path in budget.settings.items():
-        if key.endswith(WRITTEN) and not posixpath.isabs(path) and not path.startswith("~") and "://" not in path:
+        is_placeholder = "path/to" in path or path.lower().startswith(("<", "your"))  # that is said anyway
+        if key.endswith(WRITTEN) and not is_placeholder and not posixpath.isabs(path) and not path.startswith("~") and "://" not in path:
             text = f"{key} is {path}, below the copy of working_dir in Ray's temp dir: checkpoints go to the node's own disk there"
             yield Line("doubt", text, f"{key}: an absolute path on a disk that all nodes share")

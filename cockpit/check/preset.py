@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,8 @@ from cockpit.secrets import HIDDEN, redact_variable
 from cockpit.sources.source import run_in_thread
 from cockpit.text import clean, plural
 
+MAX_FOLDERS, MAX_FOLDER_DEPTH = 2000, 3
+"""Subfolders that are searched for a framework's own sources."""
 MAX_SCRIPT_BYTES = 1 << 20
 """A larger file is not read: it is no script."""
 HOSTS_PATIENCE_S = 20.0
@@ -35,11 +37,13 @@ _LONG_VALUE = "x" * 40
 """Longer than any value that the rules of secrets leave alone for its length."""
 
 
-async def sample_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[str, str] = os.environ) -> CheckOutcome:
+async def sample_and_check(
+    monitor: ClusterMonitor, preset: Preset, env: Mapping[str, str] = os.environ, shell: Mapping[str, str] = {}
+) -> CheckOutcome:
     """Check the preset against the cluster as it is now. Waits only for hosts that have not answered yet."""
     preset = with_hosts(preset, monitor.config)
     await monitor.wait_until_complete(HOSTS_PATIENCE_S)
-    budget = await run_in_thread(partial(budget_for, preset, env, find_frameworks(monitor.poller.snapshot)), preset.path)
+    budget = await run_in_thread(partial(budget_for, preset, env, find_frameworks(monitor.poller.snapshot), shell), preset.path)
     # A running Ray uses its own ports, so they say nothing.
     taken: Taken = frozenset() if monitor.poller.snapshot.cluster.reachable else await find_listeners(preset)
     return check(preset, budget, monitor.poller.snapshot, monitor.config.limits, taken)
@@ -50,10 +54,11 @@ def hosts_of(preset: Preset) -> tuple[HostEntry, ...]:
     return tuple(HostEntry(node.host, address=node.address or "") for node in preset.nodes)
 
 
-def budget_for(preset: Preset, env: Mapping[str, str], installed: Mapping[str, str] = {}) -> Budget:
+def budget_for(preset: Preset, env: Mapping[str, str], installed: Mapping[str, str] = {}, shell: Mapping[str, str] = {}) -> Budget:
     """Return the needs of the preset's command; a line names the files that were read for it.
 
     `env` is the environment of the launch; `installed` has the releases of frameworks that are installed beside Ray.
+    `shell` has the variables that the command would inherit if it was typed here.
     """
     if preset.job is None:
         return Budget(None, groups=())
@@ -67,7 +72,16 @@ def budget_for(preset: Preset, env: Mapping[str, str], installed: Mapping[str, s
     files = Files(folder)
     entrypoint, known = fill_entrypoint(preset.job, env)
     packages = listed_packages(preset.job.runtime_env)
-    budget = budget_of(entrypoint, env=known, read=files.read, job=own_needs(preset.job), packages=packages, installed=installed)
+    budget = budget_of(
+        entrypoint,
+        env=known,
+        read=files.read,
+        find=files.find,
+        job=own_needs(preset.job),
+        packages=packages,
+        installed=installed,
+        shell={name: redact_variable(name, value) for name, value in shell.items()},
+    )
     if not files.found:
         return budget
     names = ", ".join(f"{clean(name)} ({plural(length, 'line')})" for name, length in files.found.items())
@@ -104,6 +118,16 @@ class Files:
         self._folder = folder
         self.found: dict[str, int] = {}
         """The number of lines of each script that was read."""
+        self._folders: list[Path] | None = None
+
+    def find(self, name: str) -> str | None:
+        """Return the path of the file that ends like this one, in the folder or in the nearest of its subfolders."""
+        if self._folder is None or os.path.isabs(name) or name.startswith("..") or "\0" in name:
+            return None
+        if self._folders is None:
+            self._folders = list(_subfolders(self._folder))
+        found = next((folder for folder in self._folders if (folder / name).is_file()), None)
+        return None if found is None else os.path.relpath(found / name, self._folder)
 
     def read(self, name: str) -> str | None:
         """Return the script; `None` if there is none, if it is no text, or if the job would read another file on its node."""
@@ -125,3 +149,18 @@ class Files:
         text = data.decode("utf-8", "replace")
         self.found[name] = len(text.splitlines())
         return text
+
+
+def _subfolders(folder: Path) -> Iterator[Path]:
+    """The folder and those below it, the nearest first; hidden ones are left out, and links are not followed."""
+    level, number = [folder], 0
+    for _ in range(MAX_FOLDER_DEPTH + 1):
+        below: list[Path] = []
+        for each in level:
+            yield each
+            number += 1
+            if number >= MAX_FOLDERS:
+                return
+            with suppress(OSError), os.scandir(each) as entries:
+                below += [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")]
+        level = sorted(below)

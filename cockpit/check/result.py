@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from cockpit.budget import Budget, Level, Line
+from cockpit.budget import Budget, Level, Line, Mark
 from cockpit.secrets import redact
 
 Verdict = Literal["now", "later", "never", "unknown"]
@@ -73,7 +73,10 @@ class BudgetStatus(msgspec.Struct, frozen=True):
     """The resources that the job asks for; `null` is unknown."""
 
     gpus: float | None
+    """GPUs, or NPUs on Ascend."""
     cpus: float | None
+    mark: Mark
+    """How sure the number of GPUs is, and with it the verdict."""
     framework: str | None
     dialect: str | None
     groups: tuple[GroupStatus, ...] | None
@@ -99,7 +102,7 @@ def check_json(of: CheckOutcome) -> str:
         ]
         groups.append(GroupStatus(group.name, None if group.bundles is None else tuple(bundles), group.strategy))
     known = None if budget.groups is None else tuple(groups)
-    status = BudgetStatus(budget.amount("GPU"), budget.amount("CPU"), budget.framework, budget.dialect, known, budget.unread)
+    status = BudgetStatus(budget.gpus, budget.amount("CPU"), budget.mark, budget.framework, budget.dialect, known, budget.unread)
     return msgspec.json.format(msgspec.json.encode(CheckStatus(of.verdict, status, of.lines)), indent=2).decode()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from cockpit.budget import Budget, Level
+from cockpit.budget import Budget, Group, Level, Mark
 from cockpit.check.groups import describe_bundles
 from cockpit.check.result import CheckOutcome
 from cockpit.text import clean, count, plural
@@ -18,6 +18,8 @@ SIGNS: dict[Level, tuple[str, str]] = {
     "never": ("✗", "X"),
 }
 """The sign of each level, in Unicode and in ASCII."""
+MARKS: dict[Mark, tuple[str, str]] = {"firm": ("●", "*"), "likely": ("◐", "~"), "unknown": ("?", "?")}
+"""The sign of how sure a number is."""
 MAX_HEADLINE_CHARS = 160
 """Two lines of most terminals."""
 TITLES = ("GROUP", "BUNDLES", "STRATEGY", "GPUS", "CPUS")
@@ -25,12 +27,45 @@ TITLES = ("GROUP", "BUNDLES", "STRATEGY", "GPUS", "CPUS")
 
 def check_text(name: str, of: CheckOutcome, *, ascii: bool = False) -> str:
     """Return the result as lines that a person can read, or paste into a chat."""
-    lines = [headline(name, of), "", *_budget_lines(of.budget), ""]
+    first, sign = needs_line(of.budget, ascii=ascii), MARKS[of.budget.mark][ascii]
+    reason = of.reason.text if of.reason else ""
+    lines = [f"{sign} {first}"] if first else []
+    if not first.endswith(reason) or not reason:  # nothing is said twice
+        lines.append(f"{sign} {headline(name, of)}" if first else headline(name, of))
+    lines += ["", *_budget_lines(of.budget), ""]
     for line in of.lines:
+        if line is of.reason and len(lines) > 1 and first.endswith(line.text):
+            lines += [f"-> {line.change}"] if line.change else []
+            continue
         lines.append(f"{SIGNS[line.level][ascii].ljust(2 if ascii else 1)} {line.text}")
         if line.change:
             lines.append(f"    -> {line.change}")
     return "\n".join(clean(line).rstrip() for line in lines)
+
+
+def needs_line(budget: Budget, *, ascii: bool = False) -> str:
+    """Return the number of GPUs with the groups they come in, or what is missing for it; empty if there is nothing to say."""
+    total = budget.gpus
+    if total is None:
+        return f"unknown: {budget.unread[0]}" if budget.unread else ""
+    if not budget.groups:
+        return ""
+    device = "NPU" if budget.amount("NPU") else "GPU"
+    times = "x" if ascii else "×"
+    parts: list[str] = []
+    for shape, equal in groupby(budget.groups, key=lambda group: _gpus_in_words(group, device, times)):
+        number = sum(1 for _ in equal)
+        if shape:
+            parts.append(f"{number} {times} {shape}" if number > 1 else shape)
+    how = f" as {' + '.join(parts)}" if parts and parts != [count(total)] else ""
+    who = ", ".join(filter(None, ("job" if budget.framework == "Ray" else budget.framework, "likely" if budget.mark == "likely" else "")))
+    return f"needs {count(total)} {device}{'' if total == 1 else 's'}{how}{f' ({who})' if who else ''}"
+
+
+def _gpus_in_words(group: Group, device: str, times: str) -> str:
+    """`8`, or `2 × 8` for bundles of several GPUs."""
+    shapes = [(shape.get(device, 0.0), number) for shape, number in group.bundles or () if shape.get(device) and number]
+    return " + ".join(count(each * number) if each <= 1 or number == 1 else f"{number} {times} {count(each)}" for each, number in shapes)
 
 
 def headline(name: str, of: CheckOutcome) -> str:
@@ -58,7 +93,8 @@ def verdict(name: str, of: CheckOutcome) -> str:
 def _budget_lines(budget: Budget) -> Iterator[str]:
     """The framework, and a table of the groups; consecutive equal groups share a row."""
     if budget.groups is None:
-        yield "What the job needs is unknown."
+        if not budget.unread:
+            yield "What the job needs is unknown."
         return
     if framework := " ".join(filter(None, (budget.framework, f"({budget.dialect})" if budget.dialect else ""))):
         yield framework

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -40,21 +41,25 @@ class CheckCommand(click.Command):
 
 @command("check", {0: "fits now", 1: "fits later, or with doubts", 2: "never fits", 3: "unknown, or bad usage"}, CheckCommand)
 @click.argument("preset", metavar="PRESET|FILE|-- COMMAND...", required=False, shell_complete=complete_presets)
+@click.option("--needs", "gpus", type=click.FloatRange(min=0, min_open=True), metavar="GPUS", help="GPUs, if they can't be read.")
 @json_option
 @cluster_options
 @with_config
-async def check(config: Config, preset: str | None, words: tuple[str, ...], as_json: bool) -> int:
+async def check(config: Config, preset: str | None, words: tuple[str, ...], gpus: float | None, as_json: bool) -> int:
     """Check whether a job fits now, later or never.
 
-    PRESET is a name, FILE a preset's file such as ./ppo.yaml; COMMAND is checked as it would be submitted.
+    PRESET is a name, FILE a preset's file such as ./ppo.yaml; COMMAND is checked as it would be submitted, with variables in front
+    (N=8 bash train.sh) and those that this shell exports.
     """
     checked = with_hosts(find_preset(preset), config) if preset else preset_of(words)
+    if gpus is not None:
+        checked = replace(checked, needs=replace(checked.needs, gpus=gpus))
     known = {entry.name for entry in config.hosts}
     more_hosts = [entry for entry in hosts_of(checked) if known.isdisjoint(config.names_of(entry.name))]
     config = replace(config, hosts=(*config.hosts, *more_hosts))
     monitor = await sample_one_cluster(config, everywhere=config.probe_hosts != "never", patience=HOSTS_PATIENCE_S)
     try:
-        result = await sample_and_check(monitor, checked)
+        result = await sample_and_check(monitor, checked, shell={} if preset else os.environ)
     except SourceError as error:
         return print_error(str(error), NO_ANSWER)
     if as_json:

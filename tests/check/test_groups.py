@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cockpit.budget import Group
+from cockpit.budget import Budget, Group
 from cockpit.check.check import check
 from cockpit.check.result import exit_code
 from cockpit.model import Bundle, Fault, Job, PlacementGroup, Quantity
@@ -125,10 +125,7 @@ def test_a_group_that_cannot_be_read_is_unknown_and_those_before_it_are_judged()
 def test_a_command_that_cannot_be_read_is_unknown_unless_the_preset_says_what_it_needs():
     budget = asked().__class__(None, unread=("train.py is not known here",))
     nothing = check(preset(), budget, cluster(machine(1)))
-    assert (nothing.verdict, nothing.reason.text) == (
-        "unknown",
-        "what the job needs can't be read from the command: train.py is not known here",
-    )
+    assert (nothing.verdict, nothing.reason.text) == ("unknown", "train.py is not known here")
     assert nothing.budget.amount("GPU") is None
     assert check(preset(needs=Needs(gpus=8)), budget, cluster(machine(1))).verdict == "now"
     assert check(preset(needs=Needs(gpus=8, cpus=17)), budget, cluster(machine(1))).verdict == "never"
@@ -136,6 +133,13 @@ def test_a_command_that_cannot_be_read_is_unknown_unless_the_preset_says_what_it
     assert (own.verdict, own.budget.amount("GPU")) == ("never", 9)
     packed = Needs(bundles=(({"GPU": 1.0}, 8),), strategy="STRICT_PACK")
     assert check(preset(needs=packed), budget, cluster(machine(1, 4), machine(2, 4))).verdict == "later"
+
+
+def test_needs_count_where_a_framework_leaves_its_number_open_and_that_is_said():
+    budget = Budget("veRL", groups=(Group("actor", None),), unread=("trainer.nnodes is not set",))
+    result = check(preset(needs=Needs(gpus=8)), budget, cluster(machine(1)))
+    assert (result.verdict, result.budget.gpus, result.budget.mark) == ("now", 8, "likely")
+    assert lines_of(result, "doubt") == ["counted as its needs say, because trainer.nnodes is not set"]
 
 
 def test_a_plain_job_of_which_only_the_command_is_known_is_a_doubt():
@@ -147,9 +151,9 @@ def test_a_plain_job_of_which_only_the_command_is_known_is_a_doubt():
 
 
 def test_parts_that_were_not_read_and_needs_that_say_otherwise_are_doubts():
-    result = check(preset(needs=Needs(gpus=16)), asked(ACTOR, unread=("--foo is not known",)), cluster(machine(1)))
+    result = check(preset(needs=Needs(gpus=16)), asked(ACTOR, doubts=("--foo is not known",)), cluster(machine(1)))
     assert (result.verdict, exit_code(result)) == ("now", 1)
-    assert lines_of(result, "doubt") == ["not fully understood: --foo is not known", "needs.gpus is 16, but the command asks for 8 GPUs"]
+    assert lines_of(result, "doubt") == ["--foo is not known", "needs.gpus is 16, but the command asks for 8 GPUs"]
 
 
 def test_what_depends_on_the_release_alone_is_never_called_impossible():

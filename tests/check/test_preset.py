@@ -54,6 +54,18 @@ def test_where_the_folder_is_gone_that_we_are_in_nothing_is_read_and_nothing_bre
     assert not budget.lines
 
 
+def test_the_nearest_file_of_a_name_is_found_in_the_folder_and_below_it(read, tmp_path):
+    for folder in ("fork/openrlhf", "a/b/c/d/openrlhf", ".git/openrlhf"):
+        (tmp_path / "code" / folder).mkdir(parents=True)
+        (tmp_path / "code" / folder / "cli.py").write_text("x\n")
+    (tmp_path / "code" / "link").symlink_to(tmp_path)
+    assert read.find("openrlhf/cli.py") == "fork/openrlhf/cli.py"
+    assert read.find("train.sh") == "train.sh"
+    for name in ("outside.sh", "openrlhf/none.py", "../outside.sh", str(tmp_path / "outside.sh"), "a\0b"):
+        assert read.find(name) is None
+    assert Files(None).find("train.sh") is None
+
+
 def test_variables_are_filled_in_as_at_launch_and_secrets_as_dots():
     given = job(entrypoint="run ${MODEL} $${HOME} ${LATER}", env={"A": "x${MODEL}", "B": "${LATER}", "C": "1${EMPTY}"})
     entrypoint, known = fill_entrypoint(given, {"MODEL": "7b", "EMPTY": ""})

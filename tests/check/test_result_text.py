@@ -17,17 +17,18 @@ from tests.check.worlds import asked, cluster, group, machine, of, preset
 ACTOR, VLLM = group("actor", 8), group("vLLM", 8, "STRICT_PACK")
 
 
-def test_the_verdict_stands_first_then_what_is_asked_for_then_every_line_with_its_sign():
+def test_the_number_stands_first_then_the_verdict_then_the_groups_and_every_line_with_its_sign():
     lines = check_text("ppo", of(cluster(machine(1), machine(2)), ACTOR, VLLM, VLLM, dialect="0.10.2 and later")).splitlines()
-    assert lines[0] == "ppo can never fit here: all groups together: needs 8 x 1 GPU, 2 x 8 GPUs; there are only 16 GPUs in total"
-    assert lines[2:7] == [
+    assert lines[0] == "● needs 24 GPUs as 3 × 8 (OpenRLHF)"
+    assert lines[1] == "● ppo can never fit here: all groups together: needs 8 x 1 GPU, 2 x 8 GPUs; there are only 16 GPUs in total"
+    assert lines[3:8] == [
         "OpenRLHF (0.10.2 and later)",
         "GROUP  BUNDLES                  STRATEGY     GPUS  CPUS",
         "actor  8 x 1 GPU + 1 CPU        PACK            8     8",
         "vLLM   2 x (8 x 1 GPU + 1 CPU)  STRICT_PACK    16    16",
         "total                                          24    24",
     ]
-    assert lines[8].startswith("✗ all groups together")
+    assert lines[9].startswith("✗ all groups together")
 
 
 def test_a_first_line_that_would_be_long_tells_the_rest_in_its_line_alone():
@@ -41,7 +42,28 @@ def test_in_ascii_there_are_signs_too():
     text = check_text("ppo", of(cluster(machine(1)), VLLM), ascii=True)
     assert text.isascii()
     assert "\nok vLLM: 8 x 1 GPU + 1 CPU: 8 GPUs on head, which has 8 of 8 free" in text
-    assert text.splitlines()[0] == "ppo fits now"
+    assert text.splitlines()[:2] == ["* needs 8 GPUs (OpenRLHF)", "* ppo fits now"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "more", "first"),
+    [
+        ((group("pool", 8),) * 4, {"framework": "veRL", "doubts": ("?",)}, "◐ needs 32 GPUs as 4 × 8 (veRL, likely)"),
+        ((group("a", 2, "STRICT_SPREAD", GPU=8.0, CPU=8.0), group("vLLM", 4)), {}, "● needs 20 GPUs as 2 × 8 + 4 (OpenRLHF)"),
+        ((group("r", 4, NPU=1.0),) * 2, {"framework": "AReaL"}, "● needs 8 NPUs as 2 × 4 (AReaL)"),
+        ((group("a", 1),), {"framework": "Ray"}, "● needs 1 GPU (job)"),
+    ],
+)
+def test_the_first_line_has_the_number_how_it_comes_and_how_sure_it_is(groups, more, first):
+    assert check_text("ppo", of(cluster(machine(1)), *groups, **more)).splitlines()[0] == first
+
+
+def test_the_first_line_has_what_is_missing_and_nothing_is_said_twice():
+    budget = Budget("veRL", groups=(Group("actor", None),), unread=("trainer.nnodes is $N (line 4), which nothing sets",))
+    lines = check_text("ppo", check(preset(), budget, cluster(machine(1)))).splitlines()
+    assert lines[0] == "? unknown: trainer.nnodes is $N (line 4), which nothing sets"
+    assert sum("trainer.nnodes" in line for line in lines) == 1
+    assert any(line.startswith("-> set needs.gpus") for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +108,7 @@ def test_json_is_what_its_schema_says():
     assert told["budget"] == {
         "gpus": 8.0,
         "cpus": 8.0,
+        "mark": "firm",
         "framework": "OpenRLHF",
         "dialect": None,
         "groups": [{"name": "actor", "bundles": [{"needs": {"GPU": 1.0, "CPU": 1.0}, "count": 8}], "strategy": "PACK"}],

@@ -61,12 +61,24 @@ def run(*words):
     return CliRunner().invoke(main, ["check", *words])
 
 
-@pytest.mark.parametrize(("gpus", "code", "first"), [(8, 0, "ppo fits now"), (9, 2, "ppo can never fit here: job: needs 9 x 1 GPU")])
-def test_a_presets_file_is_checked_and_its_hosts_are_probed(seen, tmp_path, gpus, code, first):
+@pytest.mark.parametrize(("gpus", "code", "verdict"), [(8, 0, "ppo fits now"), (9, 2, "ppo can never fit here: job: needs 9 x 1 GPU")])
+def test_a_presets_file_is_checked_and_its_hosts_are_probed(seen, tmp_path, gpus, code, verdict):
     (tmp_path / "ppo.yaml").write_text(PRESET % gpus)
     result = run("./ppo.yaml")
-    assert (result.exit_code, result.stdout.splitlines()[0][: len(first)]) == (code, first)
+    first, second = result.stdout.splitlines()[:2]
+    assert (result.exit_code, first, second[2 : len(verdict) + 2]) == (code, f"● needs {gpus} GPUs (job)", verdict)
     assert [(entry.name, entry.target) for entry in seen[0].hosts] == [("w7", "10.7.7.7")]
+
+
+def test_a_command_takes_its_needs_variables_in_front_and_what_the_shell_exports(seen, monkeypatch):
+    assert run("--needs", "4", "--", "python", "nobody.py").stdout.splitlines()[0] == "● needs 4 GPUs (job)"
+    train = "python -m verl.trainer.main_ppo trainer.nnodes=1 trainer.n_gpus_per_node=$N"
+    assert run("--", train).stdout.startswith("? unknown: trainer.n_gpus_per_node is $N, which nothing sets: N=8 cockpit check …")
+    assert run("--", f"N=2; {train}").stdout.startswith("● needs 2 GPUs (veRL)")
+    monkeypatch.setenv("N", "4")
+    said = run("--", train).stdout
+    assert said.startswith("◐ needs 4 GPUs (veRL, likely)")
+    assert "N=4 of this shell is used" in said
 
 
 def test_json_has_verdict_and_budget(seen, tmp_path):

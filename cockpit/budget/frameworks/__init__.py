@@ -1,1 +1,29 @@
-"""Training frameworks: what a command of each asks Ray for."""
+"""The table of training frameworks. A new one is a module with `is_mine` and `budget_of`, and one line here."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cockpit.budget.command import TrainingCommand
+from cockpit.budget.demand import Budget
+from cockpit.budget.frameworks import areal, easyr1, nemo_rl, open_instruct, openrlhf, rlinf, roll, skyrl, slime, verl
+
+
+class Framework(Protocol):
+    """A module of this package."""
+
+    def is_mine(self, command: TrainingCommand, /) -> bool:
+        """Whether the command is one of its programs, or of a fork."""
+
+    def budget_of(self, command: TrainingCommand, /) -> Budget:
+        """What the command asks Ray for."""
+
+
+FRAMEWORKS: tuple[Framework, ...] = (easyr1, skyrl, slime, open_instruct, roll, nemo_rl, areal, rlinf, openrlhf, verl)
+"""The first that knows a command reads it: those with keys or programs of their own before those with many forks."""
+
+
+def budget_of_command(command: TrainingCommand) -> Budget | None:
+    """What a training command asks Ray for; `None`: it is none that is known."""
+    framework = next((framework for framework in FRAMEWORKS if framework.is_mine(command)), None)
+    return None if framework is None else framework.budget_of(command)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from cockpit.budget.scripts.batch import slurm_variables
-from cockpit.budget.scripts.flow import LeftError, ScriptCommand, StopError
-from cockpit.budget.scripts.run import ScriptRun
+from cockpit.budget.scripts.programs import run_program
+from cockpit.budget.scripts.run import LeftError, ScriptCommand, ScriptRun, StopError
 from cockpit.budget.scripts.scope import Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN
 
@@ -25,15 +25,16 @@ class Script(msgspec.Struct, frozen=True):
     """Variables that nothing sets, and that were taken as not set."""
 
 
-def commands(text: str, *, env: Mapping[str, str | None], read: Callable[[str], str | None]) -> Script:
+def commands(text: str, *, env: Mapping[str, str | None], read: Callable[[str], str | None], shell: Mapping[str, str] = {}) -> Script:
     """Every simple command that a shell would run, in order.
 
     `env`: what is exported to it, `None` where nobody knows the value; what Slurm would set by its `#SBATCH` lines comes below it.
+    `shell`: exported in the shell that runs all this, where nothing else sets it.
     """
-    run = ScriptRun(read)
+    run = ScriptRun(read, run_program)
     variables: dict[str, Value] = {key: UNKNOWN if value is None else value for key, value in env.items()}
     slurm = slurm_variables(text)
-    scope = Scope({**slurm, **variables}, {*slurm, *env}, output=run.output)
+    scope = Scope({**slurm, **variables}, {*slurm, *env}, output=run.output, shell=shell)
     try:
         run.script(text, scope)
     except LeftError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cockpit.budget.scripts.sums import UNKNOWN
 
@@ -18,9 +18,9 @@ _SETS = {
 }
 
 
-def slurm_variables(script: str) -> dict[str, str]:
-    """The variables by name; `UNKNOWN` where the flag's value is no plain number."""
-    flags = _flags(script)
+def slurm_variables(script: str, flags_given: Sequence[str] = ()) -> dict[str, str]:
+    """The variables by name; `UNKNOWN` where the flag's value is no plain number. `flags_given`: those of `sbatch` itself."""
+    flags = {**_flags(script), **_pairs(flags_given)}
     found = {name: _number(flags[flag]) for flag, names in _SETS.items() if flag in flags for name in names}
     if "--gpus-per-node" in flags:
         found["SLURM_GPUS_PER_NODE"] = flags["--gpus-per-node"]
@@ -38,10 +38,14 @@ def _flags(script: str) -> Mapping[str, str]:
     for line in script.splitlines():
         if line.startswith("#SBATCH"):
             words = line[len("#SBATCH") :].partition(" #")[0].split()
-            found |= dict(_flag(word, after) for word, after in itertools.pairwise([*words, ""]) if word.startswith("-"))
+            found |= _pairs(words)
         elif line.strip() and not line.startswith("#"):
             break
     return found
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    return dict(_flag(word, after) for word, after in itertools.pairwise([*words, ""]) if word.startswith("-"))
 
 
 def _flag(word: str, after: str) -> tuple[str, str]:

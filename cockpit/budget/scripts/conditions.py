@@ -13,11 +13,6 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
-def matches(value: str, word: str) -> bool | None:
-    """Whether a value is this word; `None`: that can't be known, or the word is a pattern."""
-    return None if {UNKNOWN, SOMEWHERE} & {*value, *word} or set(word) & set("*?[(") else value == word
-
-
 def holds(words: list[str]) -> bool | None:
     """Whether a condition holds; `None`: that can't be known."""
     if len(words) > 4:
@@ -51,5 +46,5 @@ def _three(one: str, sign: str, other: str) -> bool | None:
         return _NUMBERS[sign](int(both[0][0]), int(both[1][0])) if both[0] and both[1] else None
     if sign not in {"=", "==", "!="}:
         return None
-    same = matches(one, other)
-    return None if same is None else same == (sign != "!=")
+    is_pattern = bool(set(other) & set("*?[("))  # among other conditions of `[[ … ]]`; in `[ … ]` what it is depends on files
+    return None if is_pattern else (one == other) == (sign != "!=")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
 from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN, evaluate_sum
-from cockpit.budget.scripts.words import ShellError, Word, WordPart, read_word, unquoted_text
+from cockpit.budget.scripts.syntax import read_word, unquoted_text
+from cockpit.budget.scripts.tree import Word, WordPart
+from cockpit.budget.scripts.words import ShellError
 
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?(.*)", re.DOTALL | re.ASCII)
 _CHANGES_SOMETHING = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)")
@@ -18,7 +21,8 @@ def fields(word: Word, scope: Scope) -> list[str]:
     """The words that a word becomes: none, one or many; which those of `{a,b}` are isn't followed."""
     if _BRACES.search("".join(part.text if part.kind == "text" and not part.quoted else "x" for part in word)):
         return [UNKNOWN]
-    return list(_fields(word, scope))
+    pieces = groupby(_pieces(word, scope), lambda piece: piece is None)
+    return ["".join(piece for piece in group if piece is not None) for is_end, group in pieces if not is_end]
 
 
 def text(word: Word, scope: Scope) -> str:
@@ -29,18 +33,6 @@ def text(word: Word, scope: Scope) -> str:
 def _join(part: WordPart, values: tuple[str, ...], scope: Scope) -> str:
     starred = len(values) > 1 and re.match(r"(?:\w+\[\*\]|\*)", part.text)
     return UNKNOWN if starred and "IFS" in scope.variables else " ".join(values)
-
-
-def _fields(word: Word, scope: Scope) -> Iterator[str]:
-    found: str | None = None
-    for piece in _pieces(word, scope):
-        if piece is not None:
-            found = (found or "") + piece
-        elif found is not None:
-            yield found
-            found = None
-    if found is not None:
-        yield found
 
 
 def _pieces(word: Word, scope: Scope) -> Iterator[str | None]:
@@ -91,7 +83,8 @@ def count(sum_text: str, scope: Scope) -> str:
         return UNKNOWN
     if not _CHANGES_SOMETHING.search(expression):
         return evaluate_sum(expression, scope.one_value)
-    scope.variables |= dict.fromkeys(re.findall(r"[A-Za-z_]\w*", expression), UNKNOWN)
+    changed = re.findall(r"([A-Za-z_]\w*)\s*(?:\+\+|--|[-+*/%]?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)", expression)
+    scope.variables |= dict.fromkeys((one or other for one, other in changed), UNKNOWN)
     return UNKNOWN
 
 
@@ -142,16 +135,20 @@ def _sublist(items: tuple[str, ...], rest: str, first: int) -> Value:
 
 
 def _default(name: str, value: Value | None, sign: str, rest: str, scope: Scope) -> Value:
-    unset = _is_unset(name, value, scope) if value is None or value == UNKNOWN or ":" not in sign else not value
+    if value is None and "?" not in sign and "+" not in sign and name.isidentifier():
+        scope.assumed[name] = None  # also what a scheduler or a file that can't be read may set: the default counts
+        unset: bool | None = True
+    else:
+        unset = _is_unset(name, value, scope) if value is None or value == UNKNOWN or ":" not in sign else not value
     if unset is None or (isinstance(value, str) and value != UNKNOWN and UNKNOWN in value and not value.strip(UNKNOWN)):
         return UNKNOWN
     if "+" in sign:
-        return "" if unset else UNKNOWN if isinstance(value, tuple) else text(_rest(rest), scope)
+        return "" if unset else UNKNOWN if isinstance(value, tuple) else text(read_word(rest), scope)
     if not unset:
         return UNKNOWN if value is None else value
     if "?" in sign:
         return UNKNOWN
-    given = text(_rest(rest), scope)
+    given = text(read_word(rest), scope)
     if "=" in sign:
         scope.assign(name, given)
     return given
@@ -162,8 +159,3 @@ def _is_unset(name: str, value: Value | None, scope: Scope) -> bool | None:
     if value is None or value == UNKNOWN or own is None or own[0] == name:
         return scope.unset(own[0] if own and own[0] else name)
     return not value
-
-
-def _rest(inside: str) -> Word:
-    word, _ = read_word(inside, 0, frozenset())
-    return word

@@ -1,67 +1,178 @@
-"""Programs that run another, or a shell: their own words are taken off. Whatever else a command is, it is noted."""
+"""What a command does that is no function: the shell's own ones change folders, arguments and variables; others run programs or shells."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
 from functools import partial
 
-from cockpit.budget.scripts.builtins import BUILTINS, Call, show
-from cockpit.budget.scripts.flow import Flow
+from cockpit.budget.scripts.batch import slurm_variables
+from cockpit.budget.scripts.conditions import holds
+from cockpit.budget.scripts.run import ScriptRun, Status, StopError, leave
 from cockpit.budget.scripts.scope import Scope
 from cockpit.budget.scripts.sums import UNKNOWN
 
-_SHELLS = {"bash", "sh", "zsh", "dash"}
 _PROGRAMS = re.compile(r"(?!-)(?:.*/)?(?:bash|sh|zsh|dash|ray|torchrun|deepspeed|accelerate|python[\d.]*|[\w.-]+\.sh)")
 _LAUNCHERS = {
     "srun", "apptainer", "singularity", "numactl", "taskset", "nohup", "exec", "env", "sudo", "setsid", "nice", "stdbuf", "timeout", "time",
+    "uv", "screen", "poetry", "conda", "pixi", "xvfb-run",
 }  # fmt: skip
 """They start one of `_PROGRAMS` somewhere behind their own flags."""
 _ASCEND = ["-c", "import torch_npu"]
 """How scripts ask Python whether they are on Ascend's accelerators: what is counted here are GPUs."""
+_SLURM_VALUED = re.compile(r"-\w|--(?:nodes|ntasks|gpus|gres|time|partition|account|job-name|output|error|mem)")
+"""Flags of `sbatch` whose value may be the next word."""
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
+_OF_USERS = re.compile(r"(?:activate|conda\.sh|\.bashrc|\.bash_profile|\.profile)$")
+"""Files that set no count."""
 
 
-def _echo(words: list[str]) -> str | None:
-    end = "" if words[:1] == ["-n"] else "\n"
-    words = words[1:] if words[:1] == ["-n"] else words
-    return None if words[:1] and re.fullmatch(r"-[neE]+", words[0]) else " ".join(words) + end
-
-
-def _part(cut: Callable[[str], str]) -> Callable[[list[str]], str | None]:
-    return lambda words: None if len(words) != 1 or UNKNOWN in words[0] else cut(words[0]) + "\n"
-
-
-PRINTERS: dict[str, Callable[[list[str]], str | None]] = {
-    "echo": _echo,
-    "dirname": _part(lambda path: posixpath.dirname(path) or "."),
-    "basename": _part(posixpath.basename),
-}
-"""What a program prints for its words; `None`: that can't be known."""
-
-
-def run_program(run: Flow, argv: list[str], scope: Scope) -> bool | None:
-    """What a command does to the shell; whatever else it is, it is noted."""
-    name = argv[0].rpartition("/")[2]
-    if name in BUILTINS:
-        return BUILTINS[name](Call(run, argv[1:], scope))
-    if name.startswith("python") and argv[1:] == _ASCEND:
-        return False
-    if name in PRINTERS:
-        run.streams.write(PRINTERS[name](argv[1:]))
-        return True if name == "echo" else None
-    if name in _SHELLS:
-        return _shell(run, argv[1:], scope)
+def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
+    """What a command does to the shell, and whether it succeeds; whatever it is that isn't known here, it is noted."""
+    name, words, streams = argv[0].rpartition("/")[2], argv[1:], run.streams
+    match name:
+        case (
+            ":"
+            | "true"
+            | "trap"
+            | "wait"
+            | "umask"
+            | "ulimit"
+            | "shopt"
+            | "alias"
+            | "sleep"
+            | "mkdir"
+            | "popd"
+            | "hash"
+            | "chmod"
+            | "touch"
+        ):
+            return True
+        case "false":
+            return False
+        case "cd" | "pushd":
+            path = words[-1] if words else UNKNOWN
+            streams.folder = None if path == "-" else _join(streams.folder, path)
+            return True
+        case "pwd":
+            streams.write(None if streams.folder is None else streams.folder + "\n")
+            return True
+        case "[" | "test":
+            return holds(words[:-1] if words[-1:] == ["]"] else words)
+        case "source" | ".":
+            return _source(run, words, scope)
+        case "set":
+            if "--" in words:
+                scope.arguments = tuple(words[words.index("--") + 1 :])
+            elif words and words[0][:1] not in {"-", "+"}:
+                scope.arguments = tuple(words)
+            return True
+        case "shift":
+            number = int(words[0]) if words and words[0].isdigit() else 1 if not words else None
+            if number is None or UNKNOWN in scope.arguments[:number]:
+                scope.arguments = (UNKNOWN,)
+                return None
+            is_possible = number <= len(scope.arguments)
+            scope.arguments = scope.arguments[number:] if is_possible else scope.arguments
+            return is_possible
+        case "eval":
+            scope.all_told &= not any(UNKNOWN in word for word in words)
+            return run.script(" ".join(words), scope)
+        case "exit" | "return":
+            leave(name, {"0": True, UNKNOWN: None}.get(words[0], False) if words else None)
+        case "break" | "continue":
+            if words and words[0] != "1":
+                raise StopError  # of several loops
+            leave(name)
+        case "read" | "mapfile" | "readarray" | "getopts" | "let" | "unset":
+            return _set_by_input(words, scope)
+        case "printf":
+            streams.write(None)
+            return _set_by_input(words, scope) if words[:1] == ["-v"] else True
+        case "echo":
+            end = "" if words[:1] == ["-n"] else "\n"
+            said = words[1:] if words[:1] == ["-n"] else words
+            streams.write(None if said[:1] and re.fullmatch(r"-[neE]+", said[0]) else " ".join(said) + end)
+            return True
+        case "dirname" | "basename":
+            paths = [word for word in words if word != "--"]
+            if not paths or UNKNOWN in "".join(paths):
+                streams.write(None)
+            elif name == "dirname":
+                streams.write((posixpath.dirname(paths[0]) or ".") + "\n")
+            else:
+                streams.write(posixpath.basename(paths[0]).removesuffix("".join(paths[1:2])) + "\n")
+            return None
+        case "realpath" | "readlink":
+            folder = _join(streams.folder, words[-1] if words else UNKNOWN)
+            streams.write(None if folder is None else folder + "\n")
+            return True
+        case "sed" if (changed := _substitute(words, streams.input)) is not None:
+            streams.write(changed)
+            return True
+        case "cp" | "mv" | "ln" | "tee" | "sed":
+            for word in words:
+                streams.mark_changed(word)
+            streams.write(None)
+            return None
+        case "bash" | "sh" | "zsh" | "dash":
+            return _shell(run, words, scope)
+        case "sbatch":
+            return _sbatch(run, words, scope)
+        case "tmux" if any(" " in word for word in words):
+            for typed in (word for word in words if " " in word):
+                run.run_in_subshell(partial(run.script, typed), scope)
+            return True
     if name in _LAUNCHERS:
         return _launch(run, name, argv, scope)
-    if "/" in argv[0] and (argv[0].endswith(".sh") or re.match(r"#!.*sh\b", run.streams.read(argv[0]) or "")):
+    if "/" in argv[0] and (argv[0].endswith(".sh") or re.match(r"#!.*sh\b", streams.read(argv[0]) or "")):
         return _shell(run, argv, scope)
-    run.emit(argv)
+    if name.startswith("python") and words == _ASCEND:
+        return False
+    run.emit(argv, scope)
     return None
 
 
-def _launch(run: Flow, name: str, argv: list[str], scope: Scope) -> bool | None:
+def _join(folder: str | None, path: str) -> str | None:
+    """A path from a folder; `None`: that can't be known."""
+    return None if UNKNOWN in path or (folder is None and not path.startswith("/")) else posixpath.join(folder or "", path)
+
+
+def _show(path: str) -> str:
+    return path.replace(UNKNOWN, "…")
+
+
+def _source(run: ScriptRun, words: list[str], scope: Scope) -> Status:
+    said = run.streams.read(words[0]) if words else None
+    if said is None:
+        if words and not _OF_USERS.search(words[0]):
+            if not run.streams.unsure:  # under `[ -f file ]` it may not be there
+                run.unread[f"{_show(words[0])} can't be read, so what it sets is unknown"] = None
+            scope.all_told = False
+        return None
+    kept = scope.arguments
+    scope.arguments = tuple(words[1:]) or kept
+    with scope.restore_after({"BASH_SOURCE"}):
+        scope.variables["BASH_SOURCE"] = (words[0],)
+        status = run.script(said, scope)
+    scope.arguments = kept
+    return status
+
+
+def _set_by_input(words: list[str], scope: Scope) -> Status:
+    """`read` and its like: which values they leave isn't known."""
+    names = [found[0] for word in words if (found := re.match(r"[A-Za-z_]\w*", word, re.ASCII))]
+    scope.variables |= dict.fromkeys([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], UNKNOWN)
+    return None
+
+
+def _substitute(words: list[str], said: str | None) -> str | None:
+    """What `… | sed s/plain/text/` prints; any other is not followed."""
+    found = re.fullmatch(r"s(.)([\w./ -]+)\1([\w./ -]*)\1(g?)", words[0]) if len(words) == 1 else None
+    return None if said is None or found is None else said.replace(found[2], found[3], -1 if found[4] else 1)
+
+
+def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> Status:
     place = next((place for place, word in enumerate(argv) if place and _PROGRAMS.fullmatch(word)), len(argv))
     inner = scope.copy()
     if name == "sudo" or (name == "env" and any(word.startswith("-") for word in argv[1:place])):
@@ -69,13 +180,22 @@ def _launch(run: Flow, name: str, argv: list[str], scope: Scope) -> bool | None:
     for found in filter(None, map(_VARIABLE.fullmatch, argv[1:place])):
         inner.assign(found[1], found[2])
         inner.exported.add(found[1])
-    status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else lambda _: run.emit(argv), inner)
+    status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else lambda _: run.emit(argv, inner), inner)
     if name == "exec" and len(argv) > 1:
-        run.leave("exit")
+        leave("exit")
     return status
 
 
-def _shell(run: Flow, words: list[str], scope: Scope) -> bool | None:
+def _sbatch(run: ScriptRun, words: list[str], scope: Scope) -> Status:
+    """`sbatch flags script words`: its flags go before the script's `#SBATCH` lines."""
+    wrapped = next((word.partition("=")[2] for word in words if word.startswith("--wrap=")), None)
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if _SLURM_VALUED.fullmatch(words[at]) else 1
+    return _shell(run, ["-c", wrapped] if wrapped else words[at:], scope, sbatch=words[:at])
+
+
+def _shell(run: ScriptRun, words: list[str], scope: Scope, sbatch: list[str] | None = None) -> Status:
     """`bash script words` and `bash -c text words`; what a shell is given on standard input is not read."""
     text_follows = False
     while words and words[0][:1] in {"-", "+"} and words[0] != "-":
@@ -85,10 +205,14 @@ def _shell(run: Flow, words: list[str], scope: Scope) -> bool | None:
     said = words[0] if text_follows and words else run.streams.read(words[0]) if words else None
     if said is None or said == UNKNOWN:
         stdin = "cockpit does not read what a shell gets on stdin"
-        run.unread[f"{show(words[0])} can't be read, so what it runs is unknown" if words else stdin] = None
+        run.unread[f"{_show(words[0])} can't be read, so what it runs is unknown" if words else stdin] = None
         return None
     name, arguments = (words[1] if len(words) > 1 else UNKNOWN, words[2:]) if text_follows else (words[0], words[1:])
     exported = {key: value for key, value in scope.variables.items() if key in scope.exported}
     exported["BASH_SOURCE"] = (name,)
-    inner = Scope(exported, set(scope.exported), tuple(arguments), name, scope.output, scope.assumed)
+    if slurm := slurm_variables(said, sbatch or ()):
+        if sbatch is None and "SLURM_" in said and not slurm.keys() <= exported.keys():
+            run.unread[f"the #SBATCH lines of {_show(name)} are counted, which only sbatch applies"] = None
+        exported = {**slurm, **exported} if sbatch is None else {**exported, **slurm}
+    inner = Scope(exported, {*scope.exported, *slurm}, tuple(arguments), name, scope.output, scope.assumed, shell=scope.shell)
     return run.run_in_subshell(partial(run.script, said), inner)

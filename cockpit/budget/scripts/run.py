@@ -2,46 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any
+from glob import escape
+from typing import Any, Literal, NoReturn
+
+import msgspec
 
 from cockpit.budget.scripts import tree
-from cockpit.budget.scripts.conditions import holds, matches
+from cockpit.budget.scripts.conditions import holds
 from cockpit.budget.scripts.expand import count, fields, text
-from cockpit.budget.scripts.flow import Flow, ScriptCommand, StopError, nothing
-from cockpit.budget.scripts.programs import run_program
 from cockpit.budget.scripts.scope import Scope, Value
-from cockpit.budget.scripts.sums import UNKNOWN
+from cockpit.budget.scripts.streams import Streams
+from cockpit.budget.scripts.sums import SOMEWHERE, UNKNOWN
 from cockpit.budget.scripts.syntax import DECLARATIONS, parse
-from cockpit.budget.scripts.words import ShellError, Word, read_keyword
+from cockpit.budget.scripts.words import ShellError, read_keyword
 
-MAX_STEPS = 20_000
-MAX_TURNS = 500
+MAX_STEPS, MAX_DEPTH, MAX_TURNS = 20_000, 25, 500
+MAX_KNOWN_TURNS = 60
+"""Turns of `while` that are followed one by one: more than a script has arguments."""
+Leaving = Literal["exit", "return", "break", "continue"]
+Status = bool | None
+"""Whether something succeeds; `None`: nobody knows."""
+Branch = Callable[[Scope], Status]
 
 
-class ScriptRun(Flow):
-    """One walk."""
+class ScriptCommand(msgspec.Struct, frozen=True):
+    """One command that would run."""
 
-    def __init__(self, read: Callable[[str], str | None]) -> None:
-        super().__init__(read)
+    argv: tuple[str, ...]
+    """`UNKNOWN` within a word: a piece that can't be known; `UNKNOWN` alone: one word, or any number of them."""
+    maybe: bool = False
+    """Only under a condition that can't be known."""
+    folder: str | None = None
+    """Where it runs: the folder in which all begins is `streams.START`; `None`: nobody knows."""
+    env: Mapping[str, str] = {}
+    """What is exported to it, as far as that is known."""
+
+
+class LeftError(Exception):
+    """`exit`, `return`, `break` and `continue`, and whether it is a success."""
+
+    def __init__(self, kind: Leaving, status: Status = True) -> None:
+        self.kind = kind
+        self.status = status
+
+
+class StopError(Exception):
+    """A script that goes on for ever, or leaves several loops at once."""
+
+
+class _GuardError(Exception):
+    """A branch that would end the script with a failure was left out."""
+
+
+class End(msgspec.Struct, frozen=True):
+    """How something ended."""
+
+    left: Leaving | None
+    status: Status
+    broken: tuple[Scope, ...] = ()
+    """States in which some branch may have left the loop around it."""
+
+
+class ScriptRun:
+    """One walk; what it finds stays in `found` and `unread`."""
+
+    def __init__(self, read: Callable[[str], str | None], program: Callable[[ScriptRun, list[str], Scope], Status]) -> None:
+        self.streams = Streams(read)
+        self.found: list[ScriptCommand] = []
+        self.unread: dict[str, None] = {}
+        self.functions: dict[str, tree.Node] = {}
+        self._program = program
+        """What a command does that is no function."""
+        self._left: list[tuple[Leaving, Scope]] = []
         self._locals: list[dict[str, Value | None]] = []
-        self._steps = 0
+        self._depth = self._steps = 0
 
-    def script(self, said: str, scope: Scope) -> bool | None:
+    def script(self, said: str, scope: Scope) -> Status:
         """Walks through a text in this scope; where it is no shell, that is said."""
         try:
             parsed = parse(said)
         except ShellError as error:
             self.unread[f"The script is not shell code that cockpit can read: {error}"] = None
             return None
-        return self.deeper(lambda: self.run_until_left(lambda: self.sequence(parsed, scope), scope, "return").status)
+        return self._deeper(lambda: self._run_until_left(lambda: self.sequence(parsed, scope), scope, "return").status)
 
-    def emit(self, argv: list[str]) -> None:
-        """Notes a command; what it prints nobody knows."""
-        self.found.append(ScriptCommand(tuple(argv), bool(self.streams.unsure)))
+    def emit(self, argv: list[str], scope: Scope) -> None:
+        """Notes a command that the shell would start; what it prints nobody knows."""
+        known = {name: value for name, value in scope.variables.items() if name in scope.exported and isinstance(value, str)}
+        env = {name: value for name, value in {**scope.shell, **known}.items() if UNKNOWN not in value}
+        self.found.append(ScriptCommand(tuple(argv), bool(self.streams.unsure), self.streams.folder, env))
         self.streams.write(None)
+
+    def call(self, argv: list[str], scope: Scope) -> Status:
+        """A function, what the shell itself does, or a program."""
+        body = self.functions.get(argv[0])
+        if body is None:
+            return self._program(self, argv, scope)
+        kept, scope.arguments = scope.arguments, tuple(argv[1:])
+        self._locals.append({})
+        try:
+            return self._deeper(lambda: self._run_until_left(lambda: self.node(body, scope), scope, "return").status)
+        finally:
+            scope.arguments = kept
+            scope.restore(self._locals.pop())
 
     def output(self, said: str, scope: Scope) -> str:
         """What a command substitution prints; commands within it are noted."""
@@ -50,48 +117,62 @@ class ScriptRun(Flow):
         except ShellError as error:
             self.unread[f"A command substitution can't be read: {error}"] = None
             return UNKNOWN
-        told, _ = self.streams.capture_output(lambda: self.deeper(lambda: self.run_in_subshell(partial(self.sequence, inner), scope)))
+        told, _ = self.streams.capture_output(lambda: self._deeper(lambda: self.run_in_subshell(partial(self.sequence, inner), scope)))
         return UNKNOWN if told is None else told.rstrip("\n")
 
-    def node(self, node: tree.Node, scope: Scope) -> bool | None:
-        """Whether it succeeds; `None`: nobody knows."""
+    def run_in_subshell(self, body: Branch, scope: Scope) -> Status:
+        """In a shell of its own: its variables, its functions, its folder and its end are its own."""
+        inner, folder, functions = scope.copy(), self.streams.folder, dict(self.functions)
+        end = self._run_until_left(lambda: body(inner), inner, "exit", "return", "break", "continue")
+        self.streams.folder, self.functions = folder, functions
+        return end.status
+
+    def node(self, node: tree.Node, scope: Scope) -> Status:
+        """Any part of a script."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise StopError
         return _WALKS[type(node)](self, node, scope)
 
-    def sequence(self, node: tree.Sequence, scope: Scope) -> bool | None:
+    def sequence(self, node: tree.Sequence, scope: Scope) -> Status:
         """Commands, and what `&&` and `||` make of them."""
-        status: bool | None = True
+        status: Status = True
         before, doubt = "\n", False
         for item, sign in node.items:
             doubt = doubt and before in {"&&", "||"}
-            if before not in {"&&", "||"} or (not doubt and status is (before == "&&")):
+            if before not in {"&&", "||"}:
                 status = self._apart_if(sign == "&", item, scope)
+            elif not doubt and status is (before == "&&"):
+                try:
+                    status = self._past_guard(partial(self._apart_if, sign == "&", item), scope)
+                except _GuardError:
+                    status = None
             elif status is None or doubt:
                 doubt = True
-                self.walk_branches([nothing, partial(self.node, item)], scope)
+                self._walk_branches([_nothing, partial(self.node, item)], scope)
                 status = None
             before = sign
         return status
 
-    def _apart_if(self, alone: bool, item: tree.Node, scope: Scope) -> bool | None:
+    def _apart_if(self, alone: bool, item: tree.Node, scope: Scope) -> Status:
         if not alone:
             return self.node(item, scope)
         self.run_in_subshell(partial(self.node, item), scope)
         return True
 
-    def pipeline(self, node: tree.Pipeline, scope: Scope) -> bool | None:
-        """Each part in a shell of its own, unless it is only denied; what one prints for the next isn't followed."""
+    def _pipeline(self, node: tree.Pipeline, scope: Scope) -> Status:
+        """Each part in a shell of its own, unless it is only denied."""
         if node.denied and len(node.parts) == 1:
             status = self.node(node.parts[0], scope)
             return None if status is None else not status
         for part in node.parts[:-1]:
-            self.streams.capture_output(partial(self.run_in_subshell, partial(self.node, part), scope))
+            said, _ = self.streams.capture_output(partial(self.run_in_subshell, partial(self.node, part), scope))
+            self.streams.input = said
         status = self.run_in_subshell(partial(self.node, node.parts[-1]), scope)
+        self.streams.input = None
         return None if status is None else status is not node.denied
 
-    def redirected(self, node: tree.Redirected, scope: Scope) -> bool | None:
+    def _redirected(self, node: tree.Redirected, scope: Scope) -> Status:
         """A command between files; what it reads from them isn't followed."""
         if node.node == tree.Simple((), ()):
             self.streams.write(None)  # `$(< file)`
@@ -106,30 +187,52 @@ class ScriptRun(Flow):
         self.streams.mark_changed(target)
         return status
 
-    def conditional(self, node: tree.If, scope: Scope) -> bool | None:
+    def _conditional(self, node: tree.If, scope: Scope) -> Status:
         """`if`: all branches from the first whose condition can't be known."""
         for number, (condition, body) in enumerate(node.branches):
-            status = True if condition is None else self.sequence(condition, scope)
-            if status:
+            if condition is None:
                 return self.sequence(body, scope)
+            status = self.sequence(condition, scope)
+            if status:
+                try:
+                    return self._past_guard(partial(self.sequence, body), scope)
+                except _GuardError:
+                    continue
             if status is None:
                 rest = tree.If(node.branches[number + 1 :])
-                self.walk_branches([partial(self.sequence, body), partial(self.conditional, rest)], scope)
+                self._walk_branches([partial(self.sequence, body), partial(self._conditional, rest)], scope)
                 return None
         return True
 
-    def each(self, node: tree.For, scope: Scope) -> bool | None:
+    def _past_guard(self, body: Branch, scope: Scope) -> Status:
+        """Runs what a condition leads to. Where that ends the script with a failure, the launch that is meant goes on instead."""
+        inner, found, folder = scope.copy(), len(self.found), self.streams.folder
+        try:
+            status = body(inner)
+        except LeftError as left:
+            starts = any(word.endswith(".py") or word in ("-m", "submit") for command in self.found[found:] for word in command.argv)
+            if left.kind != "exit" or left.status is not False or starts:
+                scope.merge([inner])
+                raise
+            del self.found[found:]
+            self.streams.folder = folder
+            self.unread["as written the script ends with an error before the training command: counted as if it went on"] = None
+            raise _GuardError from None
+        scope.merge([inner])
+        return status
+
+    def _each(self, node: tree.For, scope: Scope) -> Status:
         """`for`, turn by turn."""
         items = list(scope.arguments) if node.words is None else [item for word in node.words for item in _files(word, scope)]
         if any(UNKNOWN in item for item in items):
             scope.assign(node.name, UNKNOWN)
-            self.walk_unknown_turns(partial(self.sequence, node.body), scope)
+            self._walk_unknown_turns(partial(self.sequence, node.body), scope)
             return None
         broken: list[Scope] = []
         for item in items[:MAX_TURNS]:
             scope.assign(node.name, item)
             self.streams.unsure += bool(broken)
-            end = self.run_until_left(lambda: self.sequence(node.body, scope), scope, "break", "continue")
+            end = self._run_until_left(lambda: self.sequence(node.body, scope), scope, "break", "continue")
             self.streams.unsure -= bool(broken)
             broken += end.broken
             if end.left == "break":
@@ -137,47 +240,56 @@ class ScriptRun(Flow):
         scope.merge([scope.copy(), *broken])
         return True
 
-    def loop(self, node: tree.While, scope: Scope) -> bool | None:
-        """`while` and `until`: how often isn't known, unless it is never."""
-        if self.node(node.condition, scope) is not node.until:
-            self.walk_unknown_turns(partial(self._once, node), scope)
-            return None
-        return True
+    def _loop(self, node: tree.While, scope: Scope) -> Status:
+        """`while` and `until`, turn by turn as long as the condition is known; then any number of turns."""
+        for _ in range(MAX_KNOWN_TURNS):
+            status = self.node(node.condition, scope)
+            if status is node.until:
+                return True
+            if status is None:
+                break
+            end = self._run_until_left(lambda: self.sequence(node.body, scope), scope, "break", "continue")
+            if end.left == "break":
+                return True
+            if end.broken:
+                scope.merge([scope.copy(), *end.broken])
+                break
+        self._walk_unknown_turns(lambda inner: (self.sequence(node.body, inner), self.node(node.condition, inner))[1], scope)
+        return None
 
-    def _once(self, node: tree.While, scope: Scope) -> bool | None:
-        self.sequence(node.body, scope)
-        return self.node(node.condition, scope)
-
-    def case(self, node: tree.Case, scope: Scope) -> bool | None:
+    def _case(self, node: tree.Case, scope: Scope) -> Status:
         """`case`: the branch that matches, or all that might."""
         with scope.reading_condition():
             value = text(node.word, scope)
         for number, (patterns, body) in enumerate(node.branches):
-            told = [read_keyword(each) == "*" or matches(value, text(each, scope)) for each in patterns]
+            told = [read_keyword(each) == "*" or _matches(value, each, scope) for each in patterns]
             if any(told):
                 return self.sequence(body, scope)
             if None in told:
                 rest = tree.Case(node.word, node.branches[number + 1 :])
-                self.walk_branches([partial(self.sequence, body), partial(self.case, rest)], scope)
+                self._walk_branches([partial(self.sequence, body), partial(self._case, rest)], scope)
                 return None
         return True
 
-    def define(self, node: tree.Function, _: Scope) -> bool | None:
-        """A function, for when it is called."""
+    def _define(self, node: tree.Function, _: Scope) -> Status:
         self.functions[node.name] = node.body
         return True
 
-    def sum(self, node: tree.Sum, scope: Scope) -> bool | None:
-        """`((…))`."""
+    def _sum(self, node: tree.Sum, scope: Scope) -> Status:
         result = count(node.text, scope)
         return None if result == UNKNOWN else result != "0"
 
-    def simple(self, node: tree.Simple, scope: Scope) -> bool | None:
+    def _simple(self, node: tree.Simple, scope: Scope) -> Status:
         """One command: its assignments, then its words."""
-        if node.words and read_keyword(node.words[0]) == "[[":
-            with scope.reading_condition():
-                return holds([text(word, scope) for word in node.words[1:-1]])
         first = read_keyword(node.words[0]) if node.words else None
+        if first == "[[":
+            inner = node.words[1:-1]
+            with scope.reading_condition():
+                sign = read_keyword(inner[1]) if len(inner) == 3 else None
+                if sign in {"=", "==", "!="}:
+                    same = _matches(text(inner[0], scope), inner[2], scope)
+                    return None if same is None else same == (sign != "!=")
+                return holds([text(word, scope) for word in inner])
         with scope.reading_condition() if first in {"[", "test"} else nullcontext():
             argv = [item for word in node.words for item in (_files if first in {"set", "echo", "printf"} else fields)(word, scope)]
         if not argv:
@@ -189,20 +301,6 @@ class ScriptRun(Flow):
             self._assign(node, scope, exported=True)
             return self.call(argv, scope)
 
-    def call(self, argv: list[str], scope: Scope) -> bool | None:
-        """A function, what the shell itself does, or a program."""
-        body = self.functions.get(argv[0])
-        return run_program(self, argv, scope) if body is None else self._function(body, argv[1:], scope)
-
-    def _function(self, body: tree.Node, arguments: list[str], scope: Scope) -> bool | None:
-        kept, scope.arguments = scope.arguments, tuple(arguments)
-        self._locals.append({})
-        try:
-            return self.deeper(lambda: self.run_until_left(lambda: self.node(body, scope), scope, "return").status)
-        finally:
-            scope.arguments = kept
-            scope.restore(self._locals.pop())
-
     def _assign(self, node: tree.Simple, scope: Scope, *, exported: bool = False) -> None:
         for one in node.assigns:
             items = None if one.items is None else tuple(item for each in one.items for item in _files(each, scope))
@@ -210,7 +308,7 @@ class ScriptRun(Flow):
             scope.assign(one.name, value if one.place is None else UNKNOWN, more=one.more and one.place is None)
             scope.exported |= {one.name} if exported else set()
 
-    def _declare(self, argv: list[str], node: tree.Simple, scope: Scope) -> bool | None:
+    def _declare(self, argv: list[str], node: tree.Simple, scope: Scope) -> Status:
         flags = {sign for word in argv[1:] if word.startswith("-") for sign in word[1:]}
         names = [word for word in argv[1:] if not word.startswith("-")]
         said = dict(name.split("=", 1) for name in names if "=" in name)
@@ -228,23 +326,105 @@ class ScriptRun(Flow):
         scope.exported |= set(names) if argv[0] == "export" and "n" not in flags else set()
         return True
 
+    def _deeper(self, body: Callable[[], Status]) -> Status:
+        """What calls itself must end."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise StopError
+        try:
+            return body()
+        finally:
+            self._depth -= 1
 
-def _files(word: Word, scope: Scope) -> list[str]:
+    def _run_until_left(self, body: Callable[[], Status], scope: Scope, *kinds: Leaving) -> End:
+        """Runs what may be left in these ways. Where only some branch left it, both states count; a loop's end does so after all turns."""
+        kept, self._left = self._left, []
+        end = End(None, None)
+        try:
+            end = End(None, body())
+        except LeftError as left:
+            if left.kind not in kinds:
+                raise
+            end = End(left.kind, left.status)
+        finally:
+            here = [(kind, state) for kind, state in self._left if kind in kinds]
+            self._left = [*kept, *(each for each in self._left if each[0] not in kinds)]
+        broken = tuple(state for kind, state in here if kind == "break" and "exit" not in kinds)
+        states = [state for kind, state in here if kind != "break" or "exit" in kinds]
+        if states:
+            scope.merge([scope.copy(), *states])
+        return End(end.left, None if states else end.status, broken)
+
+    def _walk_branches(self, choices: list[Branch], scope: Scope) -> None:
+        """One of these runs, and nobody knows which."""
+        ends: list[Scope] = []
+        leaving: list[LeftError] = []
+        start, folders = self.streams.folder, {self.streams.folder}
+        self.streams.unsure += 1
+        for choice in choices:
+            inner, self.streams.folder = scope.copy(), start
+            try:
+                choice(inner)
+                ends.append(inner)
+            except LeftError as left:
+                leaving.append(left)
+                self._left += [(left.kind, inner)] if left.kind != "exit" else []
+            folders.add(self.streams.folder)
+        self.streams.unsure -= 1
+        self.streams.folder = start if len(folders) == 1 else None
+        if not ends:
+            way = next((left for left in leaving if left.kind != "exit"), leaving[0])
+            raise LeftError(way.kind, None)
+        scope.merge(ends)
+
+    def _walk_unknown_turns(self, body: Branch, scope: Scope) -> None:
+        """Runs so many times that nobody knows: what it changes isn't known, neither within nor after."""
+
+        def turn(inner: Scope) -> Status:
+            end = self._run_until_left(lambda: body(inner), inner, "break", "continue")
+            inner.merge([inner.copy(), *end.broken])
+            return None
+
+        kept, unread, trial = len(self.found), dict(self.unread), scope.copy()
+        self._walk_branches([_nothing, turn], trial)
+        del self.found[kept:]
+        self.unread = unread
+        scope.merge([scope.copy(), trial])
+        self._walk_branches([_nothing, turn], scope)
+
+
+def leave(kind: Leaving, status: Status = True) -> NoReturn:
+    """`exit` and its like."""
+    raise LeftError(kind, status)
+
+
+def _nothing(_: Scope) -> Status:
+    """The branch that isn't there."""
+    return None
+
+
+def _matches(value: str, word: tree.Word, scope: Scope) -> Status:
+    """Whether a value is of a pattern of `case`, in which what is quoted is plain."""
+    pattern = "".join(escape(text((part,), scope)) if part.quoted else text((part,), scope) for part in word)
+    return None if {UNKNOWN, SOMEWHERE} & {*value, *pattern} or "(" in pattern else fnmatchcase(value, pattern)
+
+
+def _files(word: tree.Word, scope: Scope) -> list[str]:
     """The words of a list; what would be looked up among files isn't known."""
     if any(part.kind == "text" and not part.quoted and set(part.text) & {"*", "?"} for part in word):
         return [UNKNOWN]
     return fields(word, scope)
 
 
-_WALKS: dict[type, Callable[[ScriptRun, Any, Scope], bool | None]] = {
-    tree.Simple: ScriptRun.simple,
-    tree.Redirected: ScriptRun.redirected,
+_WALKS: dict[type, Callable[[ScriptRun, Any, Scope], Status]] = {
+    tree.Simple: ScriptRun._simple,
+    tree.Redirected: ScriptRun._redirected,
     tree.Sequence: ScriptRun.sequence,
-    tree.Pipeline: ScriptRun.pipeline,
-    tree.If: ScriptRun.conditional,
-    tree.For: ScriptRun.each,
-    tree.While: ScriptRun.loop,
-    tree.Case: ScriptRun.case,
-    tree.Function: ScriptRun.define,
-    tree.Sum: ScriptRun.sum,
+    tree.Pipeline: ScriptRun._pipeline,
+    tree.If: ScriptRun._conditional,
+    tree.For: ScriptRun._each,
+    tree.While: ScriptRun._loop,
+    tree.Case: ScriptRun._case,
+    tree.Function: ScriptRun._define,
+    tree.Sum: ScriptRun._sum,
 }

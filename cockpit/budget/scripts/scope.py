@@ -19,6 +19,7 @@ _SET_ELSEWHERE = re.compile(
     r"(?:CUDA|NVIDIA)_VISIBLE_DEVICES|HOME|PWD|OLDPWD|USER|HOSTNAME|PATH|SHELL|RANDOM|SECONDS|BASH_\w+|LD_LIBRARY_PATH|PYTHONPATH"
 )
 """Set by a scheduler, an image or the shell itself: that a script doesn't set them doesn't say that they are not set."""
+_ALWAYS_SET = re.compile(r"HOME|PWD|OLDPWD|USER|HOSTNAME|PATH|SHELL|LD_LIBRARY_PATH|PYTHONPATH")
 _ENTRY = re.compile(r"\[([^]]*)\]=(.*)", re.DOTALL)
 
 
@@ -37,6 +38,8 @@ class Scope(msgspec.Struct):
     """Variables that nothing here sets, and that were taken as not set."""
     all_told: bool = True
     """Nothing that can't be read may have set a variable."""
+    shell: Mapping[str, str] = {}
+    """What the calling shell has exported, where nothing here sets it."""
     questions: int = 0
     """Within a condition: there, what nothing sets is empty."""
 
@@ -101,6 +104,9 @@ class Scope(msgspec.Struct):
             return known.get(name, UNKNOWN)
         if name == "PWD" and name not in self.variables:
             return self.output("pwd", self)
+        if name not in self.variables and name in self.shell:
+            self.assumed |= {} if _ALWAYS_SET.fullmatch(name) else {name: None}
+            return self.shell[name]
         return self.variables.get(name)
 
     def one_value(self, name: str) -> str:

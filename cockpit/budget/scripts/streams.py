@@ -10,7 +10,7 @@ import msgspec
 from cockpit.budget.scripts.scope import MAX_TEXT_CHARS
 from cockpit.budget.scripts.sums import SOMEWHERE, UNKNOWN
 
-_START = f"/{SOMEWHERE}"
+START = f"/{SOMEWHERE}"
 """The folder in which a script begins."""
 
 
@@ -26,12 +26,14 @@ class _Sink(msgspec.Struct):
 
 
 class Streams:
-    """Standard output, the folder, and files; `None` is what nobody can know. What is read from standard input isn't followed."""
+    """Standard output, the folder, and files; `None` is what nobody can know. Of standard input only what a pipeline prints is followed."""
 
     def __init__(self, read: Callable[[str], str | None]) -> None:
         self.unsure = 0
         """How many conditions that can't be known stand around this place."""
-        self.folder: str | None = _START
+        self.folder: str | None = START
+        self.input: str | None = None
+        """What the command before it in a pipeline prints, if that is known."""
         self._changed: set[str] = set()
         self._read = read
         self._sinks: list[_Sink] = []
@@ -58,7 +60,7 @@ class Streams:
         if UNKNOWN in said or not said or (self.folder is None and not said.startswith("/")):
             return None
         path = posixpath.join(self.folder or "", said)
-        return from_start(path) if path.startswith(_START) else posixpath.normpath(path)
+        return from_start(path) if path.startswith(START) else posixpath.normpath(path)
 
     def read(self, said: str) -> str | None:
         """A file's text; what the script has changed isn't known any more."""
@@ -72,4 +74,4 @@ class Streams:
 
 def from_start(path: str) -> str:
     """A path as seen from the folder in which all begins, where it leads there; else as it is."""
-    return posixpath.normpath(path[len(_START) :].lstrip("/") or ".") if path == _START or path.startswith(f"{_START}/") else path
+    return posixpath.normpath(path[len(START) :].lstrip("/") or ".") if path == START or path.startswith(f"{START}/") else path

@@ -5,21 +5,133 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from cockpit.budget.scripts.reader import Reader
+from cockpit.budget.scripts import tree
 from cockpit.budget.scripts.tree import Assign, Case, For, Function, If, Node, Pipeline, Redirect, Redirected, Sequence, Simple, Sum, While
-from cockpit.budget.scripts.words import ENDS, Word, WordPart, end_of_sum, read_keyword, read_word
+from cockpit.budget.scripts.words import ENDS, ShellError, WordReader, end_of_sum, read_keyword
 
 MAX_DEPTH = 40
 DECLARATIONS = {"export", "local", "declare", "typeset", "readonly"}
-_STOPS = {"then", "do", "done", "fi", "elif", "else", "esac", "}"}
+_STOPS = {"then", "do", "done", "fi", "elif", "else", "esac", "}", ")"}
+_BLANKS = re.compile(r"(?:[ \t\r]|\\\n|#[^\n]*)*")
+_KEYWORD = re.compile(r"[()]|[^\s;&|<>()'\"\\$`]+(?=[ \t\n;&|<>()]|\Z)")
+_OPERATOR = re.compile(r";;&?|;&|&&|\|\||\|&|[;|\n]|&(?!>)")
+_ASSIGN = re.compile(r"([A-Za-z_]\w*)(?:\[([^]]*)\])?(\+?)=", re.ASCII)
+_REDIRECT = re.compile(r"(\d{0,4}|\{\w+\})(<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!\()|&>>?)")
+_FUNCTION = re.compile(r"(?:function[ \t]+([\w:.-]+)[ \t]*(?:\([ \t]*\))?|([\w:.-]+)[ \t]*\([ \t]*\))")
+_IN_TEST = re.compile(r"&&|\|\||[<>()|&;]")
+_SETS = re.compile(r"(?<!\\)(?:\$\{\w+:?=|\$\(\([^)\n]{0,200}(?:\+\+|--|(?<![=!<>])=(?!=)))")
+"""What sets a variable where it stands in a text."""
 
 
-class _Parser(Reader):
-    def script(self) -> Sequence:
-        found = self.sequence(frozenset())
-        if self.at < len(self.text):
-            raise self.error(f"{self.text[self.at : self.at + 10]!r} was not expected")
+class _Parser:
+    """A text, and where in it the reading is."""
+
+    def __init__(self, text: str, at: int = 0, depth: int = 0) -> None:
+        self.text = text
+        self.at = at
+        self.depth = depth
+        self.words = WordReader(text, self._end_of_command)
+        self.heredocs: list[tuple[tree.Word, str]] = []
+        """Announced in this line, with their signs: their text begins in the next one."""
+
+    def _end_of_command(self, text: str, at: int) -> int:
+        inner = _Parser(text, at, self.depth + 1)
+        inner.sequence(frozenset({")"}))
+        inner.expect(")")
+        return inner.at
+
+    def error(self, what: str) -> ShellError:
+        """What is wrong, and in which line."""
+        return ShellError(f"line {self.text.count(chr(10), 0, self.at) + 1}: {what}")
+
+    def blanks(self) -> None:
+        self.at = found.end() if (found := _BLANKS.match(self.text, self.at)) else self.at
+
+    def newlines(self) -> None:
+        """Goes on to the next command, past the heredocs that the line announced, whose text isn't followed."""
+        self.blanks()
+        while self.text.startswith("\n", self.at):
+            self.at += 1
+            for word, sign in self.heredocs:
+                self._heredoc(word, sign)
+            self.heredocs.clear()
+            self.blanks()
+
+    def _heredoc(self, word: tree.Word, sign: str) -> None:
+        end, start = "".join(part.text for part in word), self.at
+        while self.at < len(self.text):
+            stop = self.text.find("\n", self.at)
+            line, self.at = (self.text[self.at :], len(self.text)) if stop < 0 else (self.text[self.at : stop], stop + 1)
+            if (line.lstrip("\t") if sign == "<<-" else line) == end:
+                break
+        if not any(part.quoted for part in word) and _SETS.search(self.text[start : self.at]):
+            raise self.error("a heredoc that sets a variable is not followed")
+
+    def operator(self) -> str:
+        """What stands between two commands, if it comes next; it stays unread."""
+        self.blanks()
+        found = _OPERATOR.match(self.text, self.at)
+        return found[0] if found else ""
+
+    def keyword(self) -> str | None:
+        """The word that comes next, if it could be a keyword; it stays unread."""
+        self.blanks()
+        found = _KEYWORD.match(self.text, self.at)
+        return found[0] if found else None
+
+    def expect(self, *words: str) -> str:
+        """Reads one of these keywords."""
+        self.newlines()
+        found = self.keyword()
+        if found not in words:
+            raise self.error(f"{' or '.join(words)} is missing")
+        self.at += len(found)
         return found
+
+    def word(self, *, needed: bool = True, ends: frozenset[str] = ENDS) -> tree.Word:
+        """A word, or `<(…)`."""
+        start = self.at
+        if self.text.startswith(("<(", ">("), self.at):
+            self.at = self._end_of_command(self.text, self.at + 2)
+            return (tree.WordPart("process", self.text[start + 2 : self.at - 1], True),)
+        word, self.at = self.words.word(self.at, ends)
+        if needed and self.at == start:
+            raise self.error(f"{self.text[start : start + 1]!r} was not expected")
+        return word
+
+    def redirects(self) -> list[Redirect]:
+        """`> file`, `<<EOF` and their like, as many as stand here."""
+        found: list[Redirect] = []
+        while True:
+            self.blanks()
+            sign = _REDIRECT.match(self.text, self.at)
+            if not sign:
+                return found
+            self.at = sign.end()
+            self.blanks()
+            word = self.word(needed=False)
+            if sign[2] in {"<<", "<<-"}:
+                self.heredocs.append((word, sign[2]))
+            found.append(Redirect(sign[1], sign[2], word))
+
+    def assign(self) -> Assign | None:
+        """`name=…`, if that comes next."""
+        found = _ASSIGN.match(self.text, self.at)
+        if not found:
+            return None
+        self.at = found.end()
+        if not self.text.startswith("(", self.at):
+            return Assign(found[1], found[2], bool(found[3]), self.word(needed=False), None)
+        self.at += 1
+        words: list[tree.Word] = []
+        self.newlines()
+        while not self.text.startswith(")", self.at):
+            if self.at >= len(self.text):
+                raise self.error("( has no )")
+            words.append(self.word())
+            self.newlines()
+        self.at += 1
+        return Assign(found[1], found[2], bool(found[3]), (), tuple(words))
 
     def sequence(self, stops: frozenset[str]) -> Sequence:
         self.depth += 1
@@ -36,7 +148,7 @@ class _Parser(Reader):
                 items.append((node, "\n"))
                 break
             if sign == "\n":
-                self.newline()
+                self.newlines()
             else:
                 self.at += len(sign)
             items.append((node, sign))
@@ -47,7 +159,6 @@ class _Parser(Reader):
         denied = False
         while self.keyword() in {"!", "time"}:
             denied ^= self.expect("!", "time") == "!"
-            self.blanks()
         parts = [self.command()]
         while self.operator() in {"|", "|&"}:
             self.at += len(self.operator())
@@ -61,10 +172,9 @@ class _Parser(Reader):
             node = _COMPOUNDS[word](self)
             redirects = self.redirects()
             return Redirected(node, tuple(redirects)) if redirects else node
-        if word in _STOPS or word == ")":
+        if word in _STOPS:
             raise self.error(f"{word} was not expected")
-        defined = re.compile(r"(?:function[ \t]+([\w:.-]+)[ \t]*(?:\([ \t]*\))?|([\w:.-]+)[ \t]*\([ \t]*\))").match(self.text, self.at)
-        if defined:
+        if defined := _FUNCTION.match(self.text, self.at):
             self.at = defined.end()
             self.newlines()
             return Function(defined[1] or defined[2], self.command())
@@ -72,7 +182,7 @@ class _Parser(Reader):
 
     def simple(self) -> Node:
         assigns: list[Assign] = []
-        words: list[Word] = []
+        words: list[tree.Word] = []
         redirects: list[Redirect] = []
         while True:
             redirects += self.redirects()
@@ -90,19 +200,17 @@ class _Parser(Reader):
         node = Simple(tuple(assigns), tuple(words))
         return Redirected(node, tuple(redirects)) if redirects else node
 
-    def test(self, words: list[Word]) -> None:
+    def test(self, words: list[tree.Word]) -> None:
         """All of `[[ … ]]`, where signs of redirection and grouping are words."""
-        while not words or read_keyword(words[-1]) != "]]":
+        while read_keyword(words[-1]) != "]]":
             self.newlines()
-            found = re.compile(r"&&|\|\||[<>()|&;]").match(self.text, self.at)
             if self.at >= len(self.text):
                 raise self.error("[[ has no ]]")
-            if found:
-                words.append((WordPart("text", found[0], False),))
+            if found := _IN_TEST.match(self.text, self.at):
+                words.append((tree.WordPart("text", found[0], False),))
                 self.at += len(found[0])
             else:
-                word, self.at = read_word(self.text, self.at, ENDS - {"|", "(", ")"} if read_keyword(words[-1]) == "=~" else ENDS)
-                words.append(word)
+                words.append(self.word(ends=ENDS - {"|", "(", ")"} if read_keyword(words[-1]) == "=~" else ENDS))
 
     def block(self, opening: str, closing: str) -> Sequence:
         self.expect(opening)
@@ -120,7 +228,7 @@ class _Parser(Reader):
         if end is None:
             raise self.error("(( has no ))")
         self.at = end
-        return Sum(self.text[start + 2 : self.at - 2])
+        return Sum(self.text[start + 2 : end - 2])
 
     def conditional(self) -> Node:
         branches: list[tuple[Sequence | None, Sequence]] = []
@@ -141,59 +249,48 @@ class _Parser(Reader):
     def each(self) -> Node:
         self.expect("for")
         self.blanks()
-        if self.text.startswith("((", self.at):
-            condition = self.sum()  # its three parts together: they change variables, and so their result isn't known
-            self.separator()
-            return While(False, condition, self.block("do", "done"))
-        name = read_keyword(self.word()) or "_"
-        self.newlines()
-        words = self.listed_words() if self.keyword() == "in" else None
-        self.separator()
-        return For(name, words, self.block("do", "done"))
-
-    def listed_words(self) -> tuple[Word, ...]:
-        self.expect("in")
-        words: list[Word] = []
-        self.blanks()
-        while self.at < len(self.text) and not self.operator():
-            words.append(self.word())
-            self.blanks()
-        return tuple(words)
-
-    def separator(self) -> None:
+        is_sum = self.text.startswith("((", self.at)
+        # The three parts of a sum together: they change variables, and so their result isn't known.
+        head: Sum | str = self.sum() if is_sum else read_keyword(self.word()) or "_"
+        words: list[tree.Word] | None = None
+        if not is_sum:
+            self.newlines()
+            if self.keyword() == "in":
+                self.expect("in")
+                words = []
+                while self.at < len(self.text) and not self.operator():
+                    words.append(self.word())
+                    self.blanks()
         if self.operator() == ";":
             self.at += 1
-        self.newlines()
+        body = self.block("do", "done")
+        return While(False, head, body) if isinstance(head, Sum) else For(head, None if words is None else tuple(words), body)
 
     def case(self) -> Node:
         self.expect("case")
         self.blanks()
         word = self.word()
         self.expect("in")
-        branches: list[tuple[tuple[Word, ...], Sequence]] = []
+        branches: list[tuple[tuple[tree.Word, ...], Sequence]] = []
         self.newlines()
         while self.keyword() != "esac":
-            branches.append((self.patterns(), self.sequence(frozenset({"esac"}))))
+            patterns: list[tree.Word] = []
+            sign = "|"
+            self.at += self.text.startswith("(", self.at)
+            while sign == "|":
+                self.blanks()
+                patterns.append(self.word())
+                self.blanks()
+                sign = self.text[self.at : self.at + 1]
+                if sign not in {"|", ")"}:
+                    raise self.error("a pattern has no )")
+                self.at += 1
+            branches.append((tuple(patterns), self.sequence(frozenset({"esac"}))))
             sign = self.operator()
             self.at += len(sign) if sign.startswith((";;", ";&")) else 0
             self.newlines()
         self.expect("esac")
         return Case(word, tuple(branches))
-
-    def patterns(self) -> tuple[Word, ...]:
-        if self.text.startswith("(", self.at):
-            self.at += 1
-        found: list[Word] = []
-        while True:
-            self.blanks()
-            found.append(self.word())
-            self.blanks()
-            sign = self.text[self.at : self.at + 1]
-            if sign not in {"|", ")"}:
-                raise self.error("a pattern has no )")
-            self.at += 1
-            if sign == ")":
-                return tuple(found)
 
 
 _COMPOUNDS: dict[str | None, Callable[[_Parser], Node]] = {
@@ -209,4 +306,18 @@ _COMPOUNDS: dict[str | None, Callable[[_Parser], Node]] = {
 
 def parse(text: str) -> Sequence:
     """A script's commands; raises `ShellError` where it is no shell."""
-    return _Parser(text.replace("\r\n", "\n")).script()
+    parser = _Parser(text.replace("\r\n", "\n"))
+    found = parser.sequence(frozenset())
+    if parser.at < len(parser.text):
+        raise parser.error(f"{parser.text[parser.at : parser.at + 10]!r} was not expected")
+    return found
+
+
+def read_word(text: str) -> tree.Word:
+    """A text as one word, with quotes and expansions."""
+    return _Parser(text).words.word(0, frozenset())[0]
+
+
+def unquoted_text(text: str) -> tree.Word:
+    """A text as it is read in a sum: like between double quotes, which mean nothing there."""
+    return tuple(_Parser(text).words.between_quotes(0, len(text), escaped="$`\\\n"))

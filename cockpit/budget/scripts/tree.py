@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
-from cockpit.budget.scripts.words import Word
+
+class WordPart(msgspec.Struct, frozen=True):
+    """A piece of a word. What is within `$…` is read when it is expanded."""
+
+    kind: Literal["text", "variable", "command", "process", "sum"]
+    text: str
+    quoted: bool
+
+
+Word = tuple[WordPart, ...]
 
 
 class Assign(msgspec.Struct, frozen=True):
-    """`name=value`, `name+=value`, `name[index]=value`, `name=(words)`."""
+    """`name=value`, `name+=value`, `name[place]=value`; `items`: those of `name=(words)`, else `None`."""
 
     name: str
     place: str | None
     more: bool
     value: Word
     items: tuple[Word, ...] | None
-    """An array's; else `None`."""
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """`< file`, `2> file`, `>&2`, `<<EOF`: what a command reads from or writes to."""
+    """`< file`, `2> file`, `>&2`, `<<EOF`; `stream`: the number before the sign, mostly none."""
 
     stream: str
-    """The number before the sign; mostly none."""
     sign: str
     word: Word
 

@@ -143,7 +143,7 @@ async def test_a_job_that_has_run_but_seems_never_to_fit_needs_its_name(table):
     one = Launches(Operator(dashboard(table), here))  # type: ignore[arg-type]
     made = await plan(one)
     assert (made.word, [target.id for target in made.targets]) == ("by-hand", ["by-hand-20261121-1848"])
-    assert "by-hand can't run as written" in made.notes[0]
+    assert "by-hand can never fit here" in made.notes[0]
 
 
 async def test_two_operators_and_a_double_press_make_one_job(table):

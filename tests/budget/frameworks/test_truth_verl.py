@@ -1,10 +1,11 @@
-"""Budgets of veRL commands beside the groups that the releases themselves make of them, and what they refuse (`make truth`)."""
+"""Budgets of veRL commands beside the groups that the releases themselves make of them (`make truth`)."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,16 +14,18 @@ from typing import Any
 import pytest
 
 from cockpit.budget.demand import Budget, Group
-from cockpit.budget.frameworks.verl import verl
+from tests.budget.frameworks.commands import never, read
 
 pytestmark = [pytest.mark.truth, pytest.mark.timeout(900)]
 
 PUBLISHED = ("0.2.0.post2", "0.3.0.post1", "0.4.1", "0.5.0", "0.6.1", "0.7.0", "0.7.1", "0.8.0", "0.9.1")
-COMMANDS = 12
+COMMANDS = 24
+LEAST_BUILT = 8
+"""Of a release's commands, so many at least are built to the end: the others it refuses for reasons that cost no GPU."""
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cockpit"
 LATER = ("TransferQueue", "rollout servers")
 """What is made before or after the pools, which is where a run ends here."""
-NOT_CHECKED_BEFORE_MODELS = ("An engine ", "ranks")
+NOT_CHECKED_BEFORE_MODELS = ("An engine ",)
 NEEDED = (
     "actor_rollout_ref.rollout.name=vllm actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=4 critic.ppo_micro_batch_size_per_gpu=4"
 )
@@ -69,9 +72,9 @@ class Writer:
         self.put(0.9, "trainer.nnodes", 1, 1, 2, 3, "${trainer.n_gpus_per_node}")
         self.put(0.9, "trainer.n_gpus_per_node", 1, 2, 4, 8)
         self.put(0.8, "algorithm.adv_estimator", "grpo", "gae")
-        self.put(0.8, "data.train_batch_size", 64, 256, 255, 1024)
+        self.put(0.8, "data.train_batch_size", 48, 240, 255, 960)
         self.put(0.7, f"{ROLLOUT}.n", 1, 4, 5)
-        self.put(0.7, f"{ACTOR}.ppo_mini_batch_size", 32, 64, 256, 300)
+        self.put(0.7, f"{ACTOR}.ppo_mini_batch_size", 24, 48)
         self.put(0.9, f"{ACTOR}.ppo_micro_batch_size_per_gpu", 1, 4)
         self.put(0.9, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", 4)
         self.put(0.3, f"{ACTOR}.use_dynamic_bsz", True, False)
@@ -106,29 +109,18 @@ def made(budget: Budget) -> list[tuple[str | None, list[dict[str, float]]]]:
     ]
 
 
-def refused(budget: Budget) -> list[str]:
-    lines = [line.text for line in budget.lines if line.level == "never"]
-    return [text for text in lines if not any(part in text for part in NOT_CHECKED_BEFORE_MODELS)]
-
-
-def is_open(budget: Budget) -> bool:
-    """Whether it says that a number is not known, or in doubt."""
-    unsure = any(group.bundles is None or group.unsure for group in budget.groups or ())
-    return unsure or bool(budget.unread) or any(line.level == "doubt" for line in budget.lines)
-
-
 @pytest.mark.parametrize("release", PUBLISHED)
-def test_a_release_makes_the_groups_that_the_budget_says_and_refuses_what_the_budget_calls_impossible(release: str):
+def test_a_release_makes_the_groups_that_the_budget_says(release: str):
     writer = Writer(release)
     commands = [writer.command() for _ in range(COMMANDS)]
     built = 0
     for words, real in zip(commands, truth(release, commands), strict=True):
-        budget = verl(words, read={"verl/version/version": release}.get)
-        if real["stopped"] is None:
-            built += 1
-            assert made(budget) == [(each["strategy"], each["bundles"]) for each in real["asked"]], words
-            assert refused(budget) == [], words
-            assert is_open(anywhere := verl(words)) or made(anywhere) == made(budget), words
-        else:
-            assert refused(budget), (words, real["stopped"])
-    assert built
+        if real["stopped"] is not None:
+            continue
+        built += 1
+        budget = read("verl.trainer.main_ppo", shlex.join(words), pins={"verl": release})
+        assert made(budget) == [(each["strategy"], each["bundles"]) for each in real["asked"]], words
+        assert [text for text in never(budget) if not text.startswith(NOT_CHECKED_BEFORE_MODELS)] == [], words
+        anywhere = read("verl.trainer.main_ppo", shlex.join(words))
+        assert anywhere.gpus == budget.gpus or anywhere.mark != "firm", words
+    assert built >= LEAST_BUILT

@@ -170,8 +170,19 @@ def test_a_variable_that_nothing_sets_has_its_default_and_that_is_said():
     assert only("run ${GPUS:-8}", GPUS=None) == ("run", UNKNOWN)
 
 
-def test_what_a_scheduler_sets_is_not_taken_as_not_set():
-    assert only("run ${WORLD_SIZE:-1} ${SLURM_NNODES:-2}") == ("run", UNKNOWN, UNKNOWN)
+def test_what_a_scheduler_may_set_has_its_default_and_that_is_noted():
+    found = commands("run ${WORLD_SIZE:-1} ${SLURM_NNODES:-2} $SLURM_NNODES", env={}, read=lambda _: None)
+    assert found.commands[0].argv == ("run", "1", "2", UNKNOWN)
+    assert found.assumed == ("WORLD_SIZE", "SLURM_NNODES")
+
+
+def test_what_the_calling_shell_exports_is_used_where_nothing_else_sets_it_and_noted():
+    found = commands("M=1; run $N ${N:-3} $M $HOME", env={}, read=lambda _: None, shell={"N": "2", "M": "7", "HOME": "/home/a"})
+    assert (found.commands[0].argv, found.assumed) == (("run", "2", "2", "1", "/home/a"), ("N",))
+    assert commands("ray job submit -- x; run ${N:-3}", env={"N": "5"}, read=lambda _: None, shell={"N": "2"}).commands[1].argv == (
+        "run",
+        "5",
+    )
 
 
 def test_all_branches_are_walked_where_the_condition_is_not_known():
@@ -202,10 +213,68 @@ def test_what_goes_on_for_ever_in_the_background_holds_nothing_up():
     assert [command.argv for command in commands(script, env={}, read=FILES.get).commands] == [("run", "a")]
 
 
-def test_how_often_a_while_runs_is_not_known_unless_it_is_never():
+def test_a_while_is_followed_turn_by_turn_as_long_as_its_condition_is_known():
     options = "N=1; while [ $# -gt 0 ]; do case $1 in -n) N=$2; shift ;; esac; shift; done; run $N"
     assert only(options) == ("run", "1")
-    assert only(options, "-n", "2") == ("run", UNKNOWN)
+    assert only(options, "-n", "2", "-x") == ("run", "2")
+    assert only("N=1; while ray status; do N=2; sleep 1; done; run $N") == ("run", UNKNOWN)
+    assert only("N=1; while true; do N=$((N+1)); sleep 1; done; run $N") == ("run", UNKNOWN)
+    assert only("N=1; while true; do N=$((N+1)); if [ $N -eq 4 ]; then break; fi; done; run $N") == ("run", "4")
+
+
+@pytest.mark.parametrize("guard", ['[ -z "$X" ] && exit 1', 'if [ -z "$X" ]; then echo X is missing; exit 2; fi', '[ -n "$X" ] || exit 1'])
+def test_a_guard_that_ends_the_script_with_a_failure_is_passed_and_that_is_said(guard):
+    found = commands(f"{guard}\nrun a", env={}, read=lambda _: None)
+    assert [command.argv for command in found.commands] == [("run", "a")]
+    assert "ends with an error before the training command" in found.unread[0]
+    assert commands(f"{guard.replace('exit 1', 'exit 0').replace('exit 2', 'exit 0')}\nrun a", env={}, read=lambda _: None).commands == ()
+
+
+def test_what_a_branch_starts_before_it_fails_counts():
+    found = commands("if true; then python train.py; exit 1; fi; run a", env={}, read=lambda _: None)
+    assert [command.argv for command in found.commands] == [("python", "train.py")]
+
+
+def test_slurm_lines_count_behind_sbatch_and_in_a_script_and_flags_of_sbatch_go_first():
+    files = {"job.sh": "#!/bin/bash\n#SBATCH --nodes=4\nrun $SLURM_NNODES $1"}
+    for command, nodes in (("sbatch job.sh a", "4"), ("sbatch --nodes 2 -p gpu --exclusive job.sh a", "2"), ("sbatch -N3 job.sh a", "3")):
+        found = commands(command, env={}, read=files.get)
+        assert (found.commands[0].argv, found.unread) == (("run", nodes, "a"), ())
+    found = commands("bash job.sh a", env={}, read=files.get)
+    assert (found.commands[0].argv, found.unread) == (
+        ("run", "4", "a"),
+        ("the #SBATCH lines of job.sh are counted, which only sbatch applies",),
+    )
+
+
+def test_what_tmux_types_is_run():
+    found = commands("N=2; tmux new -d -s t; tmux send-keys -t t 'cd code && python train.py --n 2' C-m", env={}, read=lambda _: None)
+    assert (("python", "train.py", "--n", "2"), "/…/code") in [(command.argv, command.folder) for command in found.commands]
+
+
+@pytest.mark.parametrize(("model", "nodes"), [("Qwen-7b-it", "1"), ("Qwen-70b", "4"), ("x", "2"), ("a*b", "8"), ("$(hostname)", UNKNOWN)])
+def test_patterns_of_case_are_matched(model, nodes):
+    cases = "case $M in *7b*) N=1 ;; Qwen-[67]0?) N=4 ;; 'a*b') N=8 ;; *) N=2 ;; esac"
+    assert only(f'M="{model}"; {cases}; run $N') == ("run", nodes)
+
+
+@pytest.mark.parametrize(("model", "nodes"), [("Qwen-7b-it", "1"), ("x", "2"), ("*b*", "2"), ("$(hostname)", UNKNOWN)])
+def test_patterns_of_conditions_are_matched(model, nodes):
+    assert only(f'M="{model}"; if [[ $M == *"7b"* ]]; then N=1; elif [[ $M != *7* ]]; then N=2; fi; run $N') == ("run", nodes)
+
+
+def test_a_loop_with_a_counter_changes_only_what_it_counts():
+    assert only("N=2; for ((i = 1; i < N; i++)); do :; done; run $N $i") == ("run", "2", UNKNOWN)
+
+
+def test_paths_are_made_by_the_usual_programs():
+    folder = 'D=$(cd -- "$(dirname -- x/y.sh)" && pwd)'
+    assert only(f"{folder}; run $(basename a/b.sh .sh) $(echo tests/a.sh | sed 's#tests#examples#') $(realpath $D/../z)") == (
+        "run",
+        "b",
+        "examples/a.sh",
+        "/…/x/../z",
+    )
 
 
 def test_what_follows_a_program_with_and_is_in_doubt():
@@ -228,8 +297,9 @@ def test_a_script_that_cannot_be_read_is_said():
     assert [sentence.split()[0] for sentence in found.unread] == ["other.sh", "…", "env.sh", "train.sh"]
 
 
-def test_after_a_file_that_cannot_be_read_a_default_is_not_taken():
-    assert commands("source env.sh; run ${N:-8}", env={}, read=FILES.get).commands[0].argv == ("run", UNKNOWN)
+def test_after_a_file_that_cannot_be_read_a_default_is_taken_and_the_file_is_said():
+    found = commands("source env.sh; run ${N:-8} $N", env={}, read=FILES.get)
+    assert (found.commands[0].argv, found.unread) == (("run", "8", UNKNOWN), ("env.sh can't be read, so what it sets is unknown",))
     assert commands("N=4; source env.sh; run ${N:-8}", env={}, read=FILES.get).commands[0].argv == ("run", "4")
 
 

@@ -1,0 +1,261 @@
+"""A training command with what surrounds it, and its words read tolerantly: what decides is looked up, everything else is ignored."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+
+import msgspec
+import yaml
+
+from cockpit.budget.demand import Budget, Group, Line
+from cockpit.budget.scripts import UNKNOWN
+from cockpit.placement import Strategy
+
+Read = Callable[[str], "str | None"]
+MAX_COUNT = 100_000
+"""More than any cluster has of anything: a larger count is a slip of the keyboard."""
+MAX_NODES = 4096
+MAX_DEPTH = 8
+_KEY = re.compile(r"(\+\+|\+|~)?([A-Za-z_][\w./-]*)(@[\w.:$-]*)?(?:=(.*))?", re.DOTALL)
+_OTHER_KEY = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+_ENVIRONMENT = re.compile(r"\$\{oc\.env: *(\w+)(?:, *([^}]*))?\}")
+
+
+class Gap(Enum):
+    """Why there is no value."""
+
+    ABSENT = "is not set"
+    UNKNOWN = "is known only at run time"
+
+
+class TrainingCommand(msgspec.Struct, frozen=True):
+    """One program that a script starts, with its words."""
+
+    program: str
+    """`verl.trainer.main_ppo`, or the path of its file."""
+    argv: tuple[str, ...]
+    """The words behind it. `UNKNOWN` within a word: a piece that can't be known."""
+    read: Read = lambda _: None
+    """A file's text, by its path from the folder in which the command runs."""
+    find: Read = lambda _: None
+    """The path of the nearest file in the folder's tree that ends like this one."""
+    pins: Mapping[str, str] = {}
+    """Releases that were installed before it, by package."""
+    installed: Mapping[str, str] = {}
+    """Releases that lie beside Ray; a job may bring another one."""
+    env: Mapping[str, str] = {}
+
+    @property
+    def module(self) -> str:
+        """The program as a module's name, also if it was given as a path."""
+        name = self.program.replace(UNKNOWN, "")
+        return posixpath.normpath(name).removesuffix(".py").lstrip("./").replace("/", ".") if name.endswith(".py") else name
+
+    def source(self) -> tuple[str, str] | None:
+        """The path and the text of the program's own file, if it lies in the tree."""
+        path = self.program if self.program.endswith(".py") else self.program.replace(".", "/") + ".py"
+        for place in (path, self.find(path.replace(UNKNOWN, "").lstrip("./"))):
+            if place and UNKNOWN not in place and (text := self.read(place)) is not None:
+                return place, text
+        return None
+
+    def release(self, package: str, own: str | None = None) -> str | None:
+        """The release of a package that runs it: the tree's own, the pinned one, or the one beside Ray."""
+        for said in (self.pins.get(package), own, self.installed.get(package)):
+            if said and re.match(r"[0-9]+(\.[0-9]+)+", said.strip()):
+                return said.strip()
+        return None
+
+
+class Words(msgspec.Struct, frozen=True):
+    """A command's words, sorted."""
+
+    values: Mapping[str, object]
+    """`key=value`, as Hydra and OmegaConf have them; of several the last."""
+    flags: Mapping[str, tuple[str, ...]]
+    """`--flag` with the words up to the next flag; `-cn` and its like too."""
+    loose: bool
+    """Some words are known only at run time, and may be any flag or key."""
+    stray: tuple[str, ...] = ()
+    """Words that are neither: before any flag, without `=`."""
+
+    def given(self, *switches: str) -> dict[str, object]:
+        """The flags as settings: a switch, or a flag without a value, is on."""
+        return {flag: values[0] if values and flag not in switches else True for flag, values in self.flags.items()}
+
+    def flag(self, *names: str) -> str | None:
+        """The value of the first of these flags that is given."""
+        return next((self.flags[name][0] for name in names if self.flags.get(name)), None)
+
+
+def read_words(argv: Sequence[str]) -> Words:
+    """Sort the words after a program. A word that is nothing but unknown is the value of the flag before it, if that has none yet."""
+    values: dict[str, object] = {}
+    flags: dict[str, list[str]] = {}
+    latest, loose = "", False
+    stray: list[str] = []
+    for word in argv:
+        name, equals, value = word.partition("=")
+        if re.match(r"--?[A-Za-z]", name):
+            latest = name
+            flags[name] = [value] if equals else []
+            loose |= UNKNOWN in name
+            continue
+        is_value = bool(latest) and not flags[latest]
+        loose |= UNKNOWN in name and not is_value
+        if latest:
+            flags[latest].append(word)
+        elif word and not equals and UNKNOWN not in word and word != "--":
+            stray.append(word)
+        match = _KEY.fullmatch(word)
+        if match and match[4] is not None and not match[3] and "/" not in match[2] and match[1] != "~":
+            key, read = match[2], parse(match[4])
+            values |= flatten(read, key) if isinstance(read, dict) else {key: read}
+    return Words(values, {name: tuple(words) for name, words in flags.items()}, loose, tuple(stray))
+
+
+def parse(text: str) -> object:
+    """A value as YAML has it; text that is none, or that can't be known whole, stays text."""
+    if UNKNOWN in text or "${" in text:
+        return text
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return text
+
+
+def flatten(value: object, prefix: str = "") -> dict[str, object]:
+    """Nested sections by their dotted keys; a list's sections by their number."""
+    items: Iterator[tuple[object, object]] | None = None
+    if isinstance(value, dict):
+        items = iter(value.items())
+    elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        items = iter(enumerate(value))
+    if items is None:
+        return {prefix: value}
+    found: dict[str, object] = {}
+    for key, each in items:
+        found |= flatten(each, f"{prefix}.{key}" if prefix else str(key))
+    return found
+
+
+class Settings:
+    """What a command sets, over its files, over its framework's defaults. It notes what is missing, and what makes a number unsure."""
+
+    def __init__(self, command: TrainingCommand, *layers: Mapping[str, object], open_because: str | None = None) -> None:
+        self.layers = layers
+        """The first that has a key wins."""
+        self.missing: dict[str, None] = {}
+        self.doubts: dict[str, None] = {}
+        self.spelled: Mapping[str, str] = {}
+        """How the command writes a key, where that differs from the key."""
+        self._env = command.env
+        self._open_because = open_because
+        """Where a count that is set nowhere may be set: then its default says nothing."""
+
+    @classmethod
+    def of_words(cls, command: TrainingCommand, words: Words, *layers: Mapping[str, object], open_because: str | None = None) -> Settings:
+        """Those of a command's words over lower layers; words that are known only at run time leave open what is set nowhere."""
+        if words.loose and open_because is None:
+            open_because = "and may be among the words that are known only at run time"
+        settings = cls(command, *layers, open_because=open_because)
+        if words.loose:
+            settings.doubts["some words of the command are known only at run time, and may set what counts"] = None
+        return settings
+
+    def value(self, key: str, depth: int = 0) -> object:
+        """A value, or a `Gap`."""
+        found = next((layer[key] for layer in self.layers if key in layer), Gap.ABSENT)
+        if not isinstance(found, str):
+            return found
+        if (match := _OTHER_KEY.fullmatch(found)) and depth < MAX_DEPTH:
+            return self.value(match[1], depth + 1)
+        if match := _ENVIRONMENT.fullmatch(found):
+            given = self._env.get(match[1], match[2])
+            if match[1] not in self._env and given is not None:
+                self.doubts[f"{key} is taken from {match[1]}, which is not set here: its default {given} is counted"] = None
+            return Gap.UNKNOWN if given is None else parse(given)
+        return Gap.UNKNOWN if UNKNOWN in found or "${" in found else found
+
+    def is_set(self, *keys: str) -> bool:
+        """Whether one of these keys is set to something, known or not."""
+        return any(self.value(key) not in (Gap.ABSENT, None, "", False) for key in keys)
+
+    def count(self, key: str, default: int | None = None) -> int | None:
+        """A count that decides; if it can't be known, that is noted and there is none."""
+        found = self.value(key)
+        if found is Gap.ABSENT and default is not None and self._open_because is None:
+            return default
+        number = whole(found)
+        if number is None:
+            why = found.value if isinstance(found, Gap) else f"is {found!r}, not a number"
+            self.missing[
+                f"{self.spelled.get(key, key)} {why}{f', {self._open_because}' if found is Gap.ABSENT and self._open_because else ''}"
+            ] = None
+        return number
+
+    def switch(self, key: str, default: bool = False) -> bool:
+        """Whether it is on; the default, with a doubt, if that can't be known."""
+        found = self.value(key)
+        if found is Gap.UNKNOWN:
+            self.doubts[f"{self.spelled.get(key, key)} {found.value}: counted as {'on' if default else 'off'}"] = None
+        return default if isinstance(found, Gap) else str(found).lower() not in ("false", "none", "null", "0", "", "no", "off")
+
+    def text(self, key: str, default: str = "") -> str:
+        """A text, or the default; if that counts and the text can't be known, with a doubt."""
+        found = self.value(key)
+        if found is Gap.UNKNOWN and default:
+            self.doubts[f"{self.spelled.get(key, key)} {found.value}: counted as {default}"] = None
+        return default if isinstance(found, Gap) or found is None else str(found)
+
+    def budget(
+        self, framework: str, groups: Sequence[Group], dialect: str | None = None, lines: Sequence[Line] = (), *shown: str
+    ) -> Budget:
+        """The result. What is missing is only told if a group lacks its number; `shown`: keys that matter beside counts."""
+        is_known = all(group.bundles is not None for group in groups)
+        missing = () if is_known else tuple(self.missing) or ("these counts give no valid placement group",)
+        settings = {key: str(found) for key in shown if not isinstance(found := self.value(key), Gap) and found is not None}
+        return Budget(framework, dialect, tuple(groups), missing, tuple(lines), settings, tuple(self.doubts))
+
+
+def whole(value: object) -> int | None:
+    """A count; `None`: it is none."""
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,9}\s*", value, re.ASCII):
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_COUNT else None
+
+
+def one_each(name: str, gpus: int | None, strategy: Strategy | None = "PACK", cpus: float = 1.0, device: str = "GPU") -> Group:
+    """One group of bundles with one GPU each; its number is unknown if that is `None` or makes no sense."""
+    if gpus is None or not 0 < gpus <= MAX_COUNT:
+        return Group(name, None, strategy)
+    return Group(name, (({device: 1.0, "CPU": float(cpus)}, gpus),), strategy)
+
+
+def whole_nodes(name: str, nodes: int | None, gpus: int | None, strategy: Strategy | None = "PACK", cpus_per_gpu: float = 1.0) -> Group:
+    """One group with a bundle for each node, which has all its GPUs."""
+    if nodes is None or gpus is None or not 0 < nodes <= MAX_NODES or gpus <= 0:
+        return Group(name, None, strategy)
+    return Group(name, (({"GPU": float(gpus), "CPU": gpus * cpus_per_gpu}, nodes),), strategy)
+
+
+def node_groups(
+    name: str, nodes: int | None, gpus: int | None, cpus: float = 1.0, strategy: Strategy = "STRICT_PACK", device: str = "GPU"
+) -> tuple[Group, ...]:
+    """A group on each node, of bundles with one GPU each."""
+    if nodes is None or not 0 < nodes <= MAX_NODES:
+        return (Group(name, None, strategy),)
+    return (one_each(name, gpus, strategy, cpus, device),) * nodes
+
+
+def product(*numbers: int | None) -> int | None:
+    """The product; `None` if a factor is."""
+    result = 1
+    for number in numbers:
+        if number is None:
+            return None
+        result *= number
+    return result

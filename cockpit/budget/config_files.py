@@ -1,0 +1,84 @@
+"""Reads the YAML files from which a command's configuration is composed, with the files that their `defaults` name."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+import yaml
+
+from cockpit.budget.command import MAX_DEPTH, Read
+from cockpit.budget.scripts import UNKNOWN
+
+Tree = dict[str, object]
+
+
+def read_yaml(read: Read, path: str) -> Tree | None:
+    """A file's sections; `None`: it can't be read."""
+    try:
+        found = yaml.safe_load((None if UNKNOWN in path else read(path)) or "")
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def merge(lower: Tree, upper: Tree) -> Tree:
+    """Upper values over lower ones, section by section; a section with `_override_` replaces the lower one whole."""
+    merged = dict(lower)
+    for key, value in upper.items():
+        old = merged.get(key)
+        are_sections = isinstance(old, dict) and isinstance(value, dict) and not value.get("_override_")
+        merged[key] = merge(old, value) if are_sections else value  # type: ignore[arg-type]
+    return merged
+
+
+def read_chain(read: Read, path: str, depth: int = 0) -> tuple[Tree, list[str]]:
+    """A file over the files that its `defaults` name by their relative paths, and the paths that can't be read."""
+    found = read_yaml(read, path) if depth < MAX_DEPTH else None
+    if found is None:
+        return {}, [path]
+    parents = found.pop("defaults", [])
+    tree: Tree = {}
+    unread: list[str] = []
+    for parent in [parents] if isinstance(parents, str) else parents if isinstance(parents, list) else []:
+        below, gone = read_chain(read, posixpath.normpath(posixpath.join(posixpath.dirname(path), str(parent))), depth + 1)
+        tree, unread = merge(tree, below), unread + gone
+    return merge(tree, found), unread
+
+
+def compose(read: Read, folder: str, name: str, depth: int = 0) -> tuple[Tree, list[str]]:
+    """A Hydra configuration with its defaults list, and the paths that can't be read: the first one is the configuration's own."""
+    path = posixpath.normpath(posixpath.join(folder, f"{name.removesuffix('.yaml')}.yaml"))
+    found = read_yaml(read, path) if depth < MAX_DEPTH else None
+    if found is None:
+        return {}, [path]
+    listed = found.pop("defaults", None)
+    entries = listed if isinstance(listed, list) else []
+    tree: Tree = {}
+    unread: list[str] = []
+    for group, package, choice in _files(entries if "_self_" in entries else [*entries, "_self_"]):
+        if choice == "_self_":
+            tree = merge(tree, found)
+            continue
+        below, gone = compose(read, posixpath.join(folder, group), choice, depth + 1)
+        for section in reversed(package.split(".") if package else []):
+            below = {section: below}
+        tree, unread = merge(tree, below), unread + gone
+    return tree, unread
+
+
+def _files(entries: list[object]) -> Iterator[tuple[str, str, str]]:
+    """The folder, the section and the name of each file that a defaults list takes."""
+    for entry in entries:
+        if isinstance(entry, str):
+            place, at, package = entry.partition("@")
+            group, _, choice = place.lstrip("/").rpartition("/")
+        elif isinstance(entry, dict) and len(entry) == 1 and isinstance(value := next(iter(entry.values())), str):
+            said = str(next(iter(entry))).removeprefix("optional ").lstrip("/")
+            if said.startswith(("override ", "hydra/")):
+                continue
+            (group, at, package), choice = said.partition("@"), value
+        else:
+            continue
+        section = "" if package.startswith("_") or group.startswith("..") else package if at else group.replace("/", ".")
+        yield group, section, choice

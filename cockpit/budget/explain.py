@@ -1,0 +1,61 @@
+"""Says where a missing count stands in the scripts, and which variable would set it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cockpit.budget.command import Gap, Read
+
+_MAX_STEPS = 6
+
+
+class Texts:
+    """The texts that were read for a command."""
+
+    def __init__(self, entrypoint: str, read: Read) -> None:
+        self._read = read
+        self.texts = {"": entrypoint}
+
+    def read(self, path: str) -> str | None:
+        """A file's text, which is kept."""
+        text = self._read(path)
+        if text is not None:
+            self.texts[path] = text
+        return text
+
+    def search(self, pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
+        """Where a pattern stands, outside of comments, with what it matches."""
+        for path, text in self.texts.items():
+            for number, line in enumerate(text.splitlines(), 1):
+                if not line.lstrip().startswith("#") and (match := re.search(pattern, line)):
+                    yield f"{path}, line {number}" if path and "\n" in text else path, match
+
+
+def explain(sentence: str, texts: Texts) -> str:
+    """A sentence on a count that is known only at run time, with its place and its variable; any other sentence as it is."""
+    key, _, rest = sentence.partition(" ")
+    if not rest.startswith(Gap.UNKNOWN.value):
+        return sentence
+    place, match = next(texts.search(rf"(?<![\w.-]){re.escape(key)}(?:=|[ \t]+)(\S+)"), ("", None))
+    if match is None:
+        return sentence
+    raw = match[1].strip("\"'")
+    where = f" ({place})" if place else ""
+    names: list[str] = re.findall(r"\$\{?(\w+)", raw)
+    if len(names) != 1:
+        return f"{key} is {raw}{where}, which is known only at run time"
+    name = names[0]
+    for _ in range(_MAX_STEPS):
+        at, assigned = next(texts.search(rf"(?:^|[\s;]){name}=(\S*)"), ("", None))
+        if assigned is None:
+            break
+        deeper = [other for other in re.findall(r"\$\{?(\w+)", assigned[1]) if other != name]
+        if len(deeper) != 1 or "$(" in assigned[1]:
+            if f"{{{name}:-" in assigned[1]:
+                break
+            return f"{key} is {raw}{where}, which {at or 'the command'} sets in a way that cockpit does not follow"
+        name = deeper[0]
+    if name.isdigit():
+        return f"{key} is {raw}{where}, from argument {name} of the script, which is not given"
+    return f"{key} is {raw}{where}, which nothing sets: {name}=8 cockpit check …"

@@ -1,0 +1,296 @@
+"""What commands of OpenRLHF and its forks ask Ray for: simpleRL-reason v0, Open-Reasoner-Zero, and any with its own `train_ppo_ray`."""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from packaging.version import InvalidVersion, Version
+
+from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, node_groups, one_each, product, read_words, whole, whole_nodes
+from cockpit.budget.demand import Budget, Group, Line
+from cockpit.budget.python_file import read_assignments
+
+_PROGRAM = re.compile(r"(?:.*\.)?train_ppo_ray\w*")
+_SOURCE = "openrlhf/cli/train_ppo_ray.py"
+_NEWEST = "0.11"
+_DOTTED_SINCE = "0.10.2"
+DOTTED: Mapping[str, str] = {
+    **{f"{role}_num_{what}": f"{role}.num_{what}" for role in ("actor", "ref", "critic", "reward") for what in ("nodes", "gpus_per_node")},
+    "colocate_actor_ref": "train.colocate_actor_ref",
+    "colocate_critic_reward": "train.colocate_critic_reward",
+    "colocate_all_models": "train.colocate_all",
+    "async_train": "train.async_enable",
+    "vllm_num_engines": "vllm.num_engines",
+    "vllm_tensor_parallel_size": "vllm.tensor_parallel_size",
+    "init_kl_coef": "algo.kl.init_coef",
+    "advantage_estimator": "algo.advantage.estimator",
+    "remote_rm_url": "reward.remote_url",
+    "agent_func_path": "train.agent_func_path",
+    "pretrain": "actor.model_name_or_path",
+    "reward_pretrain": "reward.model_name_or_path",
+    "critic_pretrain": "critic.model_name_or_path",
+    "train_batch_size": "train.batch_size",
+    "micro_train_batch_size": "train.micro_batch_size",
+    "n_samples_per_prompt": "rollout.n_samples_per_prompt",
+    "use_dynamic_batch": "train.dynamic_batch_enable",
+    "ring_attn_size": "ds.ring_attn_size",
+    "ds_tensor_parallel_size": "ds.tensor_parallel_size",
+    "vllm_gpu_memory_utilization": "vllm.gpu_memory_utilization",
+    "vllm_enable_sleep": "vllm.enable_sleep",
+    "deepspeed_enable_sleep": "ds.enable_sleep",
+    "zero_stage": "ds.zero_stage",
+    "adam_offload": "ds.adam_offload",
+    "save_path": "ckpt.output_dir",
+    "ckpt_path": "ckpt.path",
+}
+"""Flags that matter here by their names before 0.10.2, with the names since."""
+_SWITCHES = ("colocate_actor_ref", "colocate_critic_reward", "colocate_all_models", "async_train", "use_dynamic_batch", "vllm_enable_sleep")
+_TELLING: Mapping[str, str] = {
+    "colocate_all_models": "0.5.8",
+    "vllm_enable_sleep": "0.5.8",
+    "async_train": "0.8.0",
+    "agent_func_path": "0.8.0",
+}
+"""Since when there is a flag."""
+_GENERATIONS = ("0.5.7", "0.5.9", "0.6.3", "0.10.1")
+"""A release of each way to make groups, for commands before 0.10.2 whose release nobody knows."""
+
+
+def is_mine(command: TrainingCommand) -> bool:
+    """Its program, a program with its flags, or one whose own file sets its counts."""
+    if _PROGRAM.fullmatch(command.module):
+        return True
+    if any(re.match(r"--(?:actor|critic|ref)[._]num_(?:nodes|gpus_per_node)\b", word) for word in command.argv):
+        return True
+    found = command.source()
+    return found is not None and "actor_num_gpus_per_node" in found[1] and "add_argument" not in found[1]
+
+
+def budget_of(command: TrainingCommand) -> Budget:
+    """The groups that the release, or the fork in the tree, makes of the command's flags."""
+    words = read_words(command.argv)
+    if not _PROGRAM.fullmatch(command.module) and (found := command.source()) and "actor_num_gpus_per_node" in found[1]:
+        return _from_python_file(command, *found)
+    tree = command.find(_SOURCE) or (_SOURCE if command.read(_SOURCE) else None)
+    text = (command.read(tree) if tree else None) or ""
+    version = command.read(posixpath.normpath(posixpath.join(posixpath.dirname(tree), "../../version.txt"))) if tree else None
+    settings = Settings.of_words(command, words, _values(words))
+    name = "simpleRL-reason" if command.module.endswith("_box") else "OpenRLHF"
+    dotted = any(f"--{new}" in words.flags for new in DOTTED.values())
+    settings.spelled = {old: f"--{new if dotted else old}" for old, new in DOTTED.items()}
+    release = _valid(command.release("openrlhf", version))
+    if name == "simpleRL-reason":
+        release = "0.5.1"
+    elif not _PROGRAM.fullmatch(command.module):
+        settings.doubts[f"{command.program} is not a program of OpenRLHF: counted as one that takes its flags"] = None
+    elif command.module.rpartition(".")[2] != "train_ppo_ray":
+        settings.doubts[f"{command.program} is a fork's program: counted as OpenRLHF's train_ppo_ray"] = None
+    settings.doubts |= dict.fromkeys(_misspelled(words))
+    if release is None:
+        return _without_release(settings, words, dotted, name)
+    if dotted and Version(release) < Version(_DOTTED_SINCE) and "STRICT_SPREAD" not in text:
+        settings.doubts[f"flags with dots are of OpenRLHF {_DOTTED_SINCE} and later, but {release} is installed or pinned"] = None
+        release = _NEWEST
+    elif not dotted and Version(release) >= Version(_DOTTED_SINCE) and any(f"--{old}" in words.flags for old in DOTTED):
+        settings.doubts[f"flags without dots are of OpenRLHF before {_DOTTED_SINCE}, but {release} is installed or pinned"] = None
+        release = _GENERATIONS[-1]
+    if "STRICT_SPREAD" in text and Version(release) >= Version("0.5.8"):
+        release = _GENERATIONS[0]
+    placement = _Placement(settings, release, is_box=name == "simpleRL-reason")
+    return _result(placement, name, "v0" if name == "simpleRL-reason" else release, words)
+
+
+def _without_release(settings: Settings, words: Words, dotted: bool, name: str) -> Budget:
+    """As the newest release does that takes these flags; others are a doubt, if they reserve something else."""
+    if dotted:
+        return _result(_Placement(settings, _NEWEST), name, f"{_DOTTED_SINCE} and later", words)
+    oldest = max([Version("0"), *(Version(since) for flag, since in _TELLING.items() if settings.is_set(flag))])
+    made = [(release, _Placement(settings, release)) for release in _GENERATIONS if Version(release) >= oldest]
+    _, newest = made[-1]
+    found = _result(newest, name, f"before {_DOTTED_SINCE}", words)
+    differing = [(release, other) for release, other in made[:-1] if other.groups != newest.groups]
+    if not differing or found.amount("GPU") is None:
+        return found
+    release, other = differing[-1]
+    gpus = Budget(None, groups=tuple(other.groups)).amount("GPU")
+    how = "the same in other placement groups" if gpus == found.amount("GPU") else f"{gpus:g} GPUs"
+    doubt = f"counted as OpenRLHF {_GENERATIONS[-1]}; releases up to about {release} reserve {how}: name the release (pip openrlhf==…)"
+    return msgspec.structs.replace(found, doubts=(*found.doubts, doubt))
+
+
+def _from_python_file(command: TrainingCommand, path: str, text: str) -> Budget:
+    """A fork whose counts are assignments in its own file, as Open-Reasoner-Zero's: `colocate_all` puts all models on the actor's GPUs."""
+    values = read_assignments(text, command.env)
+    values.setdefault("colocate_all_models", values.get("colocate_all", False))
+    settings = Settings(command, values)
+    settings.doubts[f"the counts are read from assignments in {path}, and grouped as OpenRLHF does"] = None
+    if settings.switch("colocate_all_models"):
+        actor = product(settings.count("actor_num_nodes"), settings.count("actor_num_gpus_per_node"))
+        return settings.budget("OpenRLHF", [one_each("all models", actor)])
+    return settings.budget("OpenRLHF", _Placement(settings, "0.5.9").groups)
+
+
+def _values(words: Words) -> dict[str, object]:
+    """Flags by their names before 0.10.2. A switch is on; a value is its text."""
+    names = {f"--{new}": old for old, new in DOTTED.items()} | {f"--{old}": old for old in DOTTED}
+    switches = [flag for flag, name in names.items() if name in _SWITCHES]
+    return {names[flag]: value for flag, value in words.given(*switches).items() if flag in names}
+
+
+def _misspelled(words: Words) -> Iterator[str]:
+    known = [f"--{name}" for pair in DOTTED.items() for name in pair]
+    for flag in words.flags:
+        near = difflib.get_close_matches(flag, known, 1, 0.93)
+        if near and near[0] != flag:
+            yield f"no release of OpenRLHF has {flag} (is {near[0]} meant?): it is ignored here; a fork may read it"
+
+
+def _valid(release: str | None) -> str | None:
+    try:
+        return release and str(Version(release))
+    except InvalidVersion:
+        return None
+
+
+class _Placement:
+    """The groups of one command, as one release makes them."""
+
+    def __init__(self, settings: Settings, release: str, *, is_box: bool = False) -> None:
+        self.settings = settings
+        self.release = Version(release)
+        self.has_critic = settings.text("advantage_estimator", "gae") == "gae" and settings.value("critic_pretrain") != ""
+        self.coefficient = _number(settings.value("init_kl_coef"), 0.01)
+        keeps_negative = self.release < Version("0.7.1.post1")
+        self.has_ref = not self.since("0.6.0") or (self.coefficient != 0 if keeps_negative else self.coefficient > 0)
+        remote = settings.is_set("remote_rm_url", "agent_func_path")
+        self.has_reward = not remote and (settings.is_set("reward_pretrain") or not is_box)
+        self.engines = settings.count("vllm_num_engines", 0)
+        self.tensor = settings.count("vllm_tensor_parallel_size", 1) if self.engines else 1
+        self.groups = tuple(self._pack() if self.since("0.5.8") else self._spread())
+
+    def since(self, release: str) -> bool:
+        """Whether this is that release, or a later one."""
+        return self.release >= Version(release)
+
+    def size(self, role: str) -> tuple[int | None, int | None]:
+        """Nodes, and GPUs on each."""
+        return self.settings.count(f"{role}_num_nodes", 1), self.settings.count(f"{role}_num_gpus_per_node", 8)
+
+    def _pack(self) -> Iterator[Group]:
+        everything = self.settings.switch("colocate_all_models")
+        hybrid = everything and not self.settings.switch("async_train")
+        apart = self.has_critic and self.settings.switch("colocate_critic_reward")
+        late = ["critic"] * self.has_critic + ["reward"] * self.has_reward
+        early = ["actor"] + ["ref"] * self.has_ref
+        together = everything or self.settings.switch("colocate_actor_ref")
+        if together:
+            guests = [*early, *(late if everything and not apart else []), *(["vLLM"] if hybrid and self.engines else [])]
+            yield one_each(" + ".join(guests), product(*self.size("actor")))
+        if not hybrid:
+            yield from self._engines()
+        yield from (self._model(role) for role in ([] if together else early))
+        if apart:
+            yield one_each(" + ".join(late), product(*self.size("critic")))
+        elif not everything:
+            yield from (self._model(role) for role in late for _ in range(self._rewards() if role == "reward" else 1))
+
+    def _spread(self) -> Iterator[Group]:
+        rewards = ["reward"] * (self._rewards() if self.has_reward else 0)
+        if self.settings.switch("colocate_actor_ref"):
+            yield whole_nodes("actor + ref", *self.size("actor"), "STRICT_SPREAD")
+        else:
+            yield from (self._model("actor"), self._model("ref"))
+        if self.has_critic and self.settings.switch("colocate_critic_reward"):
+            yield whole_nodes(" + ".join(["critic", *rewards]), *self.size("critic"), "STRICT_SPREAD")
+        else:
+            yield from (self._model(role) for role in [*["critic"] * self.has_critic, *rewards])
+        yield from self._engines()
+
+    def _rewards(self) -> int:
+        """One group for each reward model: there is one since 0.6.3."""
+        return 1 if self.since("0.6.3") else len(self.settings.text("reward_pretrain").split(","))
+
+    def _model(self, role: str) -> Group:
+        """One GPU on a node is taken by an actor that is placed for itself."""
+        nodes, gpus = self.size(role)
+        if gpus == 1:
+            return one_each(role, nodes, None)
+        return one_each(role, product(nodes, gpus)) if self.since("0.5.8") else whole_nodes(role, nodes, gpus, "STRICT_SPREAD")
+
+    def _engines(self) -> Iterator[Group]:
+        """One group for all since 0.6.0.post3; before, each engine of more than one GPU had its own."""
+        if self.engines == 0:
+            return
+        if self.engines is None or self.tensor is None or self.since("0.6.0.post3"):
+            yield one_each("vLLM", product(self.engines, self.tensor))
+        elif self.tensor > 1:
+            yield from node_groups("vLLM", self.engines, self.tensor, strategy="PACK")
+        else:
+            yield one_each("vLLM", self.engines, None, cpus=0.0 if self.since("0.5.8") else 1.0)
+
+
+def _number(value: object, default: float) -> float:
+    try:
+        return default if isinstance(value, Gap) else float(str(value))
+    except ValueError:
+        return default
+
+
+def _result(made: _Placement, name: str, dialect: str, words: Words) -> Budget:
+    found = made.settings.budget(name, made.groups, dialect, tuple(_contradictions(made, words)))
+    shown = {flag: " ".join(values) if values else "true" for flag, values in words.flags.items()}
+    matter = {f"--{flag}" for pair in DOTTED.items() for flag in pair}
+    told = {flag: said for flag, said in shown.items() if flag in matter and "\0" not in said}
+    utilization = made.settings.spelled.get("vllm_gpu_memory_utilization", "--vllm.gpu_memory_utilization")
+    if made.engines and utilization not in shown and made.since("0.5.8"):
+        told[utilization] = "0.95" if made.since("0.6.4") else "0.9"
+    return msgspec.structs.replace(found, settings=told)
+
+
+def _contradictions(made: _Placement, words: Words) -> Iterator[Line]:
+    """What the release stops at where it counts GPUs, and what it reserves in vain."""
+    settings, actor = made.settings, made.size("actor")
+
+    def flag(name: str) -> str:
+        return f"--{DOTTED[name]}" if f"--{DOTTED[name]}" in words.flags or made.since(_DOTTED_SINCE) else f"--{name}"
+
+    everything, gpus = settings.switch("colocate_all_models"), product(*actor)
+    why = flag("colocate_all_models" if everything else "colocate_actor_ref")
+    for role in ("actor", "ref", "critic", "reward"):
+        for what in (f"{role}_num_nodes", f"{role}_num_gpus_per_node"):
+            number = whole(settings.value(what))
+            if number is not None and number < 1 and any(role in group.name for group in made.groups):
+                yield Line("never", f"{flag(what)} is {number}: nothing to place", f"set {flag(what)} to 1 or more")
+    is_compared = made.coefficient > 0 or not made.since("0.6.1")
+    together = [("actor", "ref", why)] if is_compared and (everything or settings.switch("colocate_actor_ref")) else []
+    if made.has_critic and made.has_reward and settings.switch("colocate_critic_reward"):
+        together.append(("critic", "reward", flag("colocate_critic_reward")))
+    for one, other, because in together:
+        (nodes, each), others = made.size(one), made.size(other)
+        if None not in (nodes, each, *others) and (nodes, each) != others:
+            sizes = f"{nodes} × {each} and {others[0]} × {others[1]}"
+            text = f"With {because} {one} and {other} must have the same nodes and GPUs per node: {sizes}"
+            yield Line("never", text, f"set {flag(f'{other}_num_nodes')} to {nodes} and {flag(f'{other}_num_gpus_per_node')} to {each}")
+    if made.has_reward and not settings.is_set("reward_pretrain"):
+        yield Line("doubt", f"{product(*made.size('reward')) or 'Some'} GPUs are reserved for a reward model, and no flag names one")
+    if not everything:
+        return
+    for role, there in (("critic", made.has_critic), ("reward", made.has_reward)):
+        world = product(*made.size(role)) if there and not (made.has_critic and settings.switch("colocate_critic_reward")) else None
+        if gpus and world and world > gpus:
+            change = f"set {flag(f'{role}_num_nodes')} and {flag(f'{role}_num_gpus_per_node')} to the actor's"
+            yield Line("never", f"With {why} {role} shares the actor's {gpus} GPUs, but asks for {world}", change)
+    engines = product(made.engines, made.tensor)
+    if settings.switch("async_train"):
+        text = f"With {flag('async_train')} vLLM gets its own GPUs, with or without {flag('colocate_all_models')}"
+        yield Line("doubt", text)
+    elif engines and gpus and engines != gpus:
+        tensor = made.tensor or 1
+        sizes = f"{made.engines} engines × {tensor} = {engines}, but the actor has {gpus}"
+        text = f"With {why} vLLM needs exactly as many GPUs as the actor: {sizes}"
+        fitting = f"set {flag('vllm_num_engines')} to {gpus // tensor}" if gpus % tensor == 0 else None
+        yield Line("never", text, fitting or f"set {flag('vllm_tensor_parallel_size')} to a divisor of {gpus}")

@@ -1,0 +1,28 @@
+"""Says of an RLinf command that it asks Ray for no GPU: it pins its workers to nodes, whose GPUs Ray shows as free."""
+
+from __future__ import annotations
+
+import posixpath
+
+from cockpit.budget.command import Settings, TrainingCommand, flatten, read_words
+from cockpit.budget.config_files import compose
+from cockpit.budget.demand import Budget
+
+
+def is_mine(command: TrainingCommand) -> bool:
+    """A Hydra program that imports it."""
+    found = command.source()
+    return found is not None and "rlinf" in found[1] and "hydra" in found[1]
+
+
+def budget_of(command: TrainingCommand) -> Budget:
+    """No number: what Ray would place is not what the job uses."""
+    words = read_words(command.argv)
+    name = words.flag("--config-name", "-cn") or ""
+    tree, _ = compose(
+        command.read, words.flag("--config-path", "-cp") or posixpath.join(posixpath.dirname(command.program), "config"), name
+    )
+    settings = Settings(command, words.values, flatten(tree))
+    nodes = settings.count("cluster.num_nodes")
+    where = f"{nodes} nodes" if nodes else "its nodes"
+    return Budget("RLinf", unread=(f"RLinf asks Ray for no GPU: it uses all GPUs of {where}, and Ray shows them as free",))

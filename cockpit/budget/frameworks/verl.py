@@ -1,0 +1,297 @@
+"""What commands of veRL and its forks ask Ray for: any Hydra program that counts by `trainer.nnodes` and `trainer.n_gpus_per_node`."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from packaging.version import Version
+
+from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, flatten, node_groups, product, read_words, whole
+from cockpit.budget.config_files import Tree, compose
+from cockpit.budget.demand import Budget, Group, Line
+
+_POOL = re.compile(r"\[\s*(?:self\.)?(?:config|cfg)\.trainer\.n_gpus_per_node\s*\]\s*\*\s*(?:self\.)?(?:config|cfg)\.trainer\.nnodes")
+"""The pool that all models of a trainer share, as its main program builds it."""
+_SPEC = re.compile(r"resource_pool_spec\s*(?:\[|=\s*\{)")
+_MAIN = re.compile(r"hydra\.main\(([^)]*)\)")
+_PROGRAM = re.compile(r"(?:.*\.)?(?:verl(?:_tool)?|recipe)\.(?:\w+\.)*(?!main_eval$)(?:\w*main\w*|sft_trainer_ray)")
+_OFFICIAL = re.compile(r"verl\.(?:trainer|experimental)\.(?:\w+\.)*\w+|recipe\.(?:\w+\.)+\w*main\w*")
+_COUNT = re.compile(r"[+]{0,2}trainer\.(?:nnodes|n_gpus_per_node)=.*", re.DOTALL)
+_ROLLOUT, _ACTOR, _REWARD = "actor_rollout_ref.rollout", "actor_rollout_ref.actor", "reward.reward_model"
+_SECTIONS = re.compile(
+    r"data|actor_rollout_ref|critic|reward(_model|_models|_manager)?|algorithm|trainer|custom_reward_function|global_profiler|transfer_queue|"
+    r"ray_(kwargs|init)|distillation|skip|hydra|rollout|async_training|sandbox_fusion|model(_engine)?|engine|optim|checkpoint|teacher|profiler|"
+    r"rllm|ray"
+)
+"""Sections of which releases say what they reserve, or that reserve nothing."""
+_SHIPPED = re.compile(
+    r"(?:.*/)?(?:_generated_)?\w*ppo(?:_megatron|_torchtitan|_veomni)?_trainer\.yaml|(?:.*/)?(?:generation|dapo_\w*trainer)\.yaml"
+)
+"""Configurations that take both counts from the trainer's own defaults, 1 × 8."""
+_DEFAULTS: Mapping[str, object] = {
+    "trainer.nnodes": 1,
+    "trainer.n_gpus_per_node": 8,
+    f"{_REWARD}.n_gpus_per_node": 8,
+    "distillation.n_gpus_per_node": 8,
+    f"{_ROLLOUT}.gpu_memory_utilization": 0.5,
+}
+_SIMPLERL = ("trainer.remove_clip", "trainer.remove_previous_ckpt", f"{_ROLLOUT}.micro_rollout_batch_size")
+"""Keys of simpleRL-reason v1, a fork of 0.2."""
+_ONLY_PRINT = ("--cfg", "-c", "--help", "-h", "--info", "--hydra-help", "--version")
+_PARALLEL = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
+_SHOWN = (
+    *(f"{_ROLLOUT}.{name}" for name in ("name", "mode", "tensor_model_parallel_size", "gpu_memory_utilization", "free_cache_engine", "n")),
+    *(f"{_ACTOR}.{name}" for name in ("strategy", "ppo_mini_batch_size", "ppo_micro_batch_size_per_gpu", "use_dynamic_bsz")),
+    *(f"{_ACTOR}.{section}.{name}_offload" for section in ("fsdp_config", "megatron") for name in ("param", "optimizer")),
+    "actor_rollout_ref.ref.fsdp_config.param_offload",
+    *("actor_rollout_ref.model.path", "algorithm.adv_estimator", "data.train_batch_size", "trainer.default_local_dir"),
+)
+
+
+def is_mine(command: TrainingCommand) -> bool:
+    """One of its programs, a program with its counts, or one whose own file has its pool."""
+    if _PROGRAM.fullmatch(command.module) or any(_COUNT.fullmatch(word) for word in command.argv):
+        return True
+    found = command.source()
+    return found is not None and "hydra" in found[1] and _POOL.search(found[1]) is not None
+
+
+def budget_of(command: TrainingCommand) -> Budget:
+    """The pools of the program's kind, with the counts of the command over those of its configuration."""
+    words = read_words(command.argv)
+    if printing := next((flag for flag in _ONLY_PRINT if flag in words.flags), None):
+        return Budget("veRL", unread=(f"with {printing} the command only prints something: nothing is trained",))
+    source = command.source()
+    config, open_because = _configuration(command, words, source[1] if source else "")
+    own = {**_DEFAULTS, **_own_defaults(command.module)}
+    is_open = open_because is not None or words.loose
+    settings = Settings.of_words(command, words, words.values, config, {} if is_open else own, open_because=open_because)
+    release = _release(command)
+    settings.doubts |= dict.fromkeys(_doubts(command, words, source))
+    is_simplerl = any(key in words.values for key in _SIMPLERL)
+    maker = _Pools(settings, "0.2" if is_simplerl else release)
+    groups = tuple(maker.groups(command.module))
+    if any(group.bundles is None for group in groups):
+        lines: list[Line] = [line for line in _contradictions(settings, maker, command.module) if "greater than 0" in line.text]
+    else:
+        lines = list(_contradictions(settings, maker, command.module))
+    if settings.doubts or not _OFFICIAL.fullmatch(command.module):  # what a release refuses, a fork may take
+        lines = [msgspec.structs.replace(line, level="doubt") for line in lines]
+    if maker.release is None and groups:
+        lines.append(Line("fine", "the veRL release is not pinned: it reserves 3 CPUs for each GPU since 0.7.0, 1 before"))
+    return settings.budget("simpleRL-reason" if is_simplerl else "veRL", groups, "v1" if is_simplerl else release, lines, *_SHOWN)
+
+
+def _release(command: TrainingCommand) -> str | None:
+    """The release, without what marks one in the making."""
+    path = command.find("verl/version/version")
+    said = command.release("verl", command.read(path or "verl/version/version"))
+    match = re.match(r"\d+(?:\.\d+)+", said or "")
+    return match[0] if match else None
+
+
+def _configuration(command: TrainingCommand, words: Words, source: str) -> tuple[Tree, str | None]:
+    """What the program's YAML sets, and, if that can't be read, where a count may stand that the command doesn't set."""
+    if words.loose:
+        return {}, None
+    main = _MAIN.search(source)
+    given = dict(re.findall(r"(config_path|config_name)\s*=\s*['\"]([^'\"]*)", main[1])) if main else {}
+    name = words.flag("--config-name", "-cn") or given.get("config_name") or _default_config(command.module)
+    folder = words.flag("--config-path", "-cp") or given.get("config_path") or "config"
+    path = command.source()
+    beside = posixpath.dirname(path[0] if path else command.module.replace(".", "/"))
+    if folder.startswith("pkg://"):
+        folder = folder.removeprefix("pkg://").replace(".", "/")
+    elif not folder.startswith(("/", "\0")):
+        folder = posixpath.join(beside, folder)
+    folder = words.flag("--config-dir", "-cd") or folder
+    tree, unread = compose(command.read, folder, name)
+    if not tree and (near := command.find(posixpath.normpath(posixpath.join(folder, f"{name}.yaml")).lstrip("./"))):
+        tree, unread = compose(command.read, posixpath.dirname(near), posixpath.basename(near))
+    gone = next((each for each in unread if not _SHIPPED.fullmatch(each) and ("/config/" not in each or each == unread[0])), None)
+    flat = {key: value for key, value in flatten(tree).items() if value is not None}
+    if not tree and (gone is None or (_OFFICIAL.fullmatch(command.module) and name == _default_config(command.module))):
+        return {}, None
+    return flat, None if gone is None else f"and the configuration {gone.replace(chr(0), '…')} can't be read"
+
+
+def _default_config(module: str) -> str:
+    for part, name in (("one_step_off", "one_step_off_ppo_trainer"), ("fully_async", "fully_async_ppo_trainer"), ("dapo", "dapo_trainer"),
+                       ("main_generation", "generation"), ("sft_trainer_ray", "sft_trainer_engine")):  # fmt: skip
+        if part in module:
+            return name
+    return "ppo_trainer"
+
+
+def _own_defaults(module: str) -> dict[str, object]:
+    """Where a program's configuration differs from the trainer's."""
+    if "one_step_off" in module or "fully_async" in module:
+        return {"rollout.nnodes": 1, "rollout.n_gpus_per_node": 8}
+    if module.endswith("main_gkd"):
+        return {"trainer.n_gpus_per_node": 4, "rollout.nnodes": 1, "rollout.n_gpus_per_node": 4}
+    return {"trainer.n_gpus_per_node": 1} if module.endswith("sft_trainer_ray") else {}
+
+
+def _doubts(command: TrainingCommand, words: Words, source: tuple[str, str] | None) -> Iterator[str]:
+    """Why the command may reserve something else than one pool."""
+    pools = len(_SPEC.findall(source[1])) if source else 0
+    has_pool = source is not None and _POOL.search(source[1]) is not None
+    if words.stray:
+        yield f"`{words.stray[0]}` is not an override: Hydra rejects the command as written"
+    if not _OFFICIAL.fullmatch(command.module) and not has_pool:
+        program = command.program.replace(chr(0), "…")
+        yield f"{program} is not a program of veRL: counted by trainer.nnodes × trainer.n_gpus_per_node"
+    if pools > 1 and "reward_pool" not in (source or ("", ""))[1]:
+        yield f"{(source or ('', ''))[0]} may build more than one pool"
+    strange = dict.fromkeys(key.partition(".")[0] for key in words.values if "." in key)
+    others = [section for section in strange if not _SECTIONS.fullmatch(section)]
+    switched = [
+        section
+        for section in others
+        if any(_switches_on(key, value) for key, value in words.values.items() if key.startswith(f"{section}."))
+    ]
+    if switched:
+        yield f"no release of veRL has the section {', '.join(switched)}: what it switches on may need GPUs of its own"
+
+
+def _switches_on(key: str, value: object) -> bool:
+    last = key.rpartition(".")[2]
+    return (value is True and re.match(r"(if_)?(use|enable|is)", last) is not None) or last in ("nnodes", "n_gpus_per_node", "num_gpus")
+
+
+class _Pools:
+    """The groups of one command, as one release makes them; the newest, if nobody knows which it is."""
+
+    def __init__(self, settings: Settings, release: str | None) -> None:
+        self.settings = settings
+        self.release = release
+        device = settings.text("trainer.device", "cuda")
+        self.device = "NPU" if device == "npu" else "GPU"
+        self.cpus = 3.0 if self.since("0.7.0") else 1.0
+
+    def since(self, release: str) -> bool:
+        """Whether this is that release, or a later one."""
+        return self.release is None or Version(self.release) >= Version(release)
+
+    def groups(self, module: str) -> Iterator[Group]:
+        """All groups, in the order in which they are made; CPUs are open if the release is."""
+        for group in self._by_program(module):
+            yield msgspec.structs.replace(group, unsure=("CPU",)) if self.release is None else group
+
+    def _by_program(self, module: str) -> Iterator[Group]:
+        settings = self.settings
+        is_separate = settings.switch("rllm.async_training.enable") or (
+            settings.switch("async_training.enable") and "fully_async" not in module
+        )
+        if module.endswith("main_ppo_split"):
+            yield from self._split()
+        elif module.endswith("main_generation_server"):
+            yield from self._replicas("trainer")
+        elif module.endswith("main_generation"):
+            yield from self._pool("rollout", "trainer", 10.0)
+        elif module.endswith("sft_trainer_ray"):
+            yield from self._pool("model", "trainer", 10.0)
+        elif module.endswith("main_gkd"):
+            yield from (*self._pool("rollout", "rollout"), *self._pool("actor", "trainer"))
+        elif "one_step_off" in module or "fully_async" in module or is_separate:
+            cpus = 24.0 if "fully_async" in module else 10.0 if self.since("0.7.0") else 1.0
+            yield Group("TaskRunner", (({"CPU": cpus}, 1),), None)
+            yield from self._pool(self._models(), "trainer")
+            yield from self._replicas("rollout") if self.since("0.7.1") else self._pool("rollout", "rollout")
+        else:
+            yield from self._one_pool()
+
+    def _one_pool(self) -> Iterator[Group]:
+        settings = self.settings
+        is_v1 = self.release is not None and self.since("0.9.0") and settings.switch("trainer.use_v1", default=True)
+        if is_v1:
+            yield Group(
+                "TransferQueue",
+                (({"CPU": 1.0}, 1 + (whole(settings.value("transfer_queue.backend.SimpleStorage.num_data_storage_units")) or 8)),),
+                None,
+            )
+        elif not (self.release is not None and self.since("0.9.0")):
+            yield Group("TaskRunner", (({"CPU": 1.0}, 1),), None)
+        yield from self._pool(self._models().replace("actor", "actor + rollout", 1), "trainer")
+        base = next((base for base in (_REWARD, "reward_model") if settings.switch(f"{base}.enable_resource_pool")), None)
+        if base and self.since("0.6.0") and settings.switch(f"{base}.enable", default=True):
+            counts = base if settings.value(f"{base}.nnodes") is not Gap.ABSENT else _REWARD
+            yield from self._pool("reward model", counts)
+        if self.since("0.8.0") and settings.switch("distillation.enabled"):
+            yield from self._pool("teacher", "distillation")
+        if settings.text("trainer.v1.trainer_mode") == "separate_async" and (is_v1 or self.release is None):
+            yield from self._replicas(_ROLLOUT)
+
+    def _models(self) -> str:
+        estimator, critic = self.settings.text("algorithm.adv_estimator", "gae"), self.settings.value("critic.enable")
+        has_critic = critic if isinstance(critic, bool) else estimator == "gae"
+        has_ref = self.settings.switch("algorithm.use_kl_in_reward") or self.settings.switch(f"{_ACTOR}.use_kl_loss")
+        return " + ".join(["actor", *["ref"] * (has_ref or not self.since("0.4.0")), *["critic"] * has_critic])
+
+    def counts(self, base: str) -> tuple[int | None, int | None]:
+        """Nodes of a pool, and GPUs on each."""
+        is_trainers = base == _ROLLOUT and self.settings.value(f"{base}.n_gpus_per_node") is Gap.ABSENT
+        nodes = self.settings.count(f"{base}.nnodes")
+        return nodes, self.settings.count("trainer.n_gpus_per_node" if is_trainers else f"{base}.n_gpus_per_node")
+
+    def _pool(self, name: str, base: str, cpus: float | None = None) -> tuple[Group, ...]:
+        return node_groups(name, *self.counts(base), cpus or self.cpus, device=self.device)
+
+    def engine(self) -> int | None:
+        """The GPUs of one rollout engine."""
+        sizes = [self.settings.value(f"{_ROLLOUT}.{name}") for name in _PARALLEL]
+        numbers = [default if size is Gap.ABSENT else whole(size) for size, default in zip(sizes, (2, 1, 1), strict=True)]
+        return product(*numbers)
+
+    def _replicas(self, base: str) -> tuple[Group, ...]:
+        """Engines on GPUs of their own: each makes a group on each of its nodes."""
+        (nodes, gpus), world = self.counts(base), self.engine()
+        if not nodes or not gpus or not world or min(nodes, gpus, world) < 1:
+            self.settings.missing.setdefault(f"{_ROLLOUT} has no known number of GPUs for an engine", None)
+            return (Group("rollout", None, "PACK"),)
+        per_node = min(gpus, world)
+        engines = nodes * gpus // world
+        return node_groups(
+            "rollout", engines * (world // per_node), per_node, 2.0 if self.since("0.8.0") else self.cpus, "PACK", self.device
+        )
+
+    def _split(self) -> Iterator[Group]:
+        """Actor and critic apart: half of each node, or half of the nodes."""
+        nodes, gpus = self.counts("trainer")
+        if nodes is not None and gpus is not None:
+            nodes, gpus = (nodes // 2, gpus) if nodes // 2 or gpus < 2 else (nodes, gpus // 2)
+        for name in ("actor + rollout + ref", "critic"):
+            yield from node_groups(name, nodes, gpus, self.cpus, device=self.device)
+
+
+def _contradictions(settings: Settings, pools: _Pools, module: str) -> Iterator[Line]:
+    """What the release refuses where it counts GPUs."""
+    for key in ("trainer.nnodes", "trainer.n_gpus_per_node"):
+        number = whole(settings.value(key))
+        if number is not None and number <= 0:
+            yield Line("never", f"{key} is {number}, and must be greater than 0", f"set {key} to 1 or more")
+    nodes, each = (whole(settings.value(f"trainer.{name}")) for name in ("nnodes", "n_gpus_per_node"))
+    world, size = pools.engine(), f"{_ROLLOUT}.tensor_model_parallel_size"
+    if (
+        not nodes
+        or not each
+        or min(nodes, each) < 1
+        or not world
+        or world < 1
+        or re.search(r"generation|sft|gkd|split|async|one_step", module)
+    ):
+        return
+    if nodes * each % world and settings.is_set(size):
+        text = (
+            f"An engine needs {world} GPUs ({size} and related keys), but trainer has {nodes} × {each} = {nodes * each} GPUs: not divisible"
+        )
+        yield Line("never", text, f"set {size} to a divisor of {nodes * each}")
+    train, number = (whole(settings.value(key)) for key in ("data.train_batch_size", f"{_ROLLOUT}.n"))
+    is_fsdp = settings.text(f"{_ACTOR}.strategy", "fsdp") in ("fsdp", "fsdp2")
+    is_dynamic = settings.switch(f"{_ACTOR}.use_dynamic_bsz") and pools.since("0.6.0")
+    if train and number and is_fsdp and not is_dynamic and train * number % (nodes * each):
+        text = f"data.train_batch_size {train} × {_ROLLOUT}.n {number} = {train * number} is not divisible by {nodes * each} GPUs"
+        yield Line("never", text, f"set data.train_batch_size to a multiple of {nodes * each}")
