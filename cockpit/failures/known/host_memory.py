@@ -564,6 +564,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         source="CPython 3.11 (strings, faulthandler)",
         matches=("Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):",),
         differs=("Fatal Python error: Aborted",),
+        is_general=True,
     ),
     KnownError(
         name="python-bus-error",
@@ -578,6 +579,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         ),
         differs=("RuntimeError: DataLoader worker (pid 229) is killed by signal: Bus error.",),
         look_up="shm",
+        is_general=True,
     ),
     KnownError(
         name="signal-bus-error",

@@ -16,6 +16,7 @@ from cockpit.failures.known.engines import ENGINES
 from cockpit.failures.known.errno import ERRNO
 from cockpit.failures.known.error import KnownError
 from cockpit.failures.known.error_kinds import ERROR_KINDS
+from cockpit.failures.known.fatal_lines import FATAL_LINES
 from cockpit.failures.known.files import FILES
 from cockpit.failures.known.gpu_memory import GPU_MEMORY
 from cockpit.failures.known.host_memory import HOST_MEMORY
@@ -60,6 +61,7 @@ _KINDS: Final = (
     ERRNO,
     STATUSES,
     CUDA_CODES,
+    FATAL_LINES,
     ERROR_KINDS,
 )
 KNOWN_ERRORS: Final[tuple[KnownError, ...]] = tuple(
