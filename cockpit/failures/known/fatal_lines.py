@@ -4,44 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from cockpit.failures.known.error import KnownError
+from cockpit.failures.known.error import KnownError, general_error
 
 _STACK: Final = "`export PYTHONFAULTHANDLER=1` (on all nodes, before `ray start`) prints the Python stack of the next crash"
 _VERSIONS: Final = "compare its version, and those of torch and CUDA, with a node that works (`python -m pip list`), and install it again"
 
 
-def _fatal(
-    name: str,
-    marker: str,
-    pattern: str,
-    cause: str,
-    remedy: str,
-    source: str,
-    *matches: str,
-    differs: str = "INFO all processes have ended",
-    kind: bool = False,
-    consequence: bool = False,
-    general: bool = True,
-) -> KnownError:
-    """A row for one fatal line. `kind`: the line says only how the process ended, and other errors of the log come before it."""
-    return KnownError(
-        name=name,
-        marker=marker,
-        pattern=pattern,
-        cause=cause,
-        remedy=remedy,
-        source=source,
-        matches=matches,
-        differs=(differs,),
-        is_general=general,
-        explains_only_kind=kind,
-        is_consequence=consequence,
-    )
-
-
 def _thrown(name: str, classes: str, what: str, cause: str, remedy: str, *matches: str) -> KnownError:
     """A row for one class of C++ exceptions that ended a process."""
-    return _fatal(
+    return general_error(
         name,
         "terminate called after throwing an instance of",
         rf"terminate called after throwing an instance of '(?:{classes})[^'\n]{{0,120}}'(?:[^\n]{{0,200}}\n\s{{0,9}}what\(\): {{1,3}}{what})",
@@ -59,7 +30,7 @@ def _terminate(kind: str, what: str) -> str:
 
 
 FATAL_LINES: tuple[KnownError, ...] = (
-    _fatal(
+    general_error(
         "python-crash-in-nccl",
         "Fatal Python error: ",
         r"Fatal Python error: (?P<how>Segmentation fault|Aborted|Bus error|Floating point exception|Illegal instruction)\n(?:[^\n]{0,300}\n){0,8}?[^\n]{0,20}File \"[^\"\n]{1,300}\", line \d{1,6} in (?P<function>nccl[A-Z]\w{1,40})",
@@ -70,7 +41,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         general=False,
         differs='Fatal Python error: Aborted\n\nCurrent thread 0x00007f (most recent call first):\n  File "/x/torch/cuda/__init__.py", line 2 in init',
     ),
-    _fatal(
+    general_error(
         "python-crash-in-function",
         "Fatal Python error: ",
         r"Fatal Python error: (?P<how>Segmentation fault|Bus error|Floating point exception|Illegal instruction)\n(?:[^\n]{0,300}\n){0,5}?Current thread [^\n]{1,100}:\n[^\n]{0,20}File \"[^\"\n]{0,300}?(?P<file>[^\"/\n]{1,80}/[^\"/\n]{1,80})\", line \d{1,6} in (?P<function>[^\s\n]{1,80})",
@@ -81,7 +52,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         general=False,
         differs="Fatal Python error: Segmentation fault",
     ),
-    _fatal(
+    general_error(
         "python-aborted",
         "Fatal Python error: Aborted",
         r"Fatal Python error: Aborted",
@@ -93,7 +64,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         differs="Fatal Python error: Bus error",
         consequence=True,
     ),
-    _fatal(
+    general_error(
         "python-start-encoding",
         "Fatal Python error: ",
         r"Fatal Python error: (?:[\w ]{1,60}: )?(?P<what>(?:failed to get the Python codec of|[Uu]nable to get the locale encoding|failed to get the locale encoding|unable to load the file ?system codec)[^\n]{0,120})",
@@ -104,7 +75,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "Fatal Python error: Py_Initialize: Unable to get the locale encoding",
         "Fatal Python error: config_get_locale_encoding: failed to get the locale encoding: nl_langinfo(CODESET) failed",
     ),
-    _fatal(
+    general_error(
         "python-start-site",
         "Fatal Python error: ",
         r"Fatal Python error: (?:init_import_site: |init_import_size: )?Failed to import the site module",
@@ -113,7 +84,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "CPython Python/pylifecycle.c",
         "Fatal Python error: init_import_site: Failed to import the site module",
     ),
-    _fatal(
+    general_error(
         "python-start-streams",
         "Fatal Python error: ",
         r"Fatal Python error: (?:init_sys_streams|Py_Initialize): can't initialize sys standard streams",
@@ -122,7 +93,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "CPython Python/pylifecycle.c",
         "Fatal Python error: init_sys_streams: can't initialize sys standard streams",
     ),
-    _fatal(
+    general_error(
         "python-start-random",
         "Fatal Python error: ",
         r"Fatal Python error: [^\n]{0,60}failed to get random numbers to initialize Python",
@@ -131,7 +102,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "CPython Python/bootstrap_hash.c",
         "Fatal Python error: _Py_HashRandomization_Init: failed to get random numbers to initialize Python",
     ),
-    _fatal(
+    general_error(
         "python-start-memory",
         "Fatal Python error: ",
         r"Fatal Python error: [^\n]{0,80}(?:memory allocation failed|out of memory)",
@@ -140,7 +111,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "CPython Python/initconfig.c",
         "Fatal Python error: _PyMainInterpreterConfig_Read: memory allocation failed",
     ),
-    _fatal(
+    general_error(
         "python-lock-at-exit",
         "could not acquire lock for",
         r"Fatal Python error: [^\n]{0,60}could not acquire lock for [^\n]{1,120} at interpreter shutdown",
@@ -150,7 +121,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "Fatal Python error: _enter_buffered_busy: could not acquire lock for <_io.BufferedWriter name='<stdout>'> at interpreter shutdown, possibly due to daemon threads",
         consequence=True,
     ),
-    _fatal(
+    general_error(
         "python-gil-fault",
         "Fatal Python error: ",
         r"Fatal Python error: (?P<what>[^\n]{0,60}(?:the GIL|TSS|thread state|tstate)[^\n]{0,120})",
@@ -160,7 +131,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "Fatal Python error: PyEval_SaveThread: the function must be called with the GIL held, but the GIL is released",
         "Fatal Python error: gilstate_tss_set: failed to set current tstate (TSS)",
     ),
-    _fatal(
+    general_error(
         "python-refcount-fault",
         "Fatal Python error: ",
         r"Fatal Python error: (?P<what>[^\n]{0,60}(?:deallocating (?:None|True|False)|already tracked by the garbage collector|refcount is too small|negative refcount|bad ID|invalid object|_Py_NegativeRefcount|Assertion \")[^\n]{0,100})",
@@ -171,7 +142,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "Fatal Python error: _PyObject_GC_TRACK: object already tracked by the garbage collector",
         'Fatal Python error: gc_decref: Assertion "gc_get_refs(g) > 0" failed: refcount is too small',
     ),
-    _fatal(
+    general_error(
         "python-stack-overflow",
         "Fatal Python error: ",
         r"Fatal Python error: [^\n]{0,60}Cannot recover from (?P<what>stack overflow|MemoryErrors)",
@@ -181,7 +152,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "Fatal Python error: _Py_CheckRecursiveCall: Cannot recover from stack overflow.",
         "Fatal Python error: Cannot recover from MemoryErrors while normalizing exceptions.",
     ),
-    _fatal(
+    general_error(
         "python-fatal-other",
         "Fatal Python error: ",
         r"Fatal Python error: (?!Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point)(?P<what>[^\n]{1,160})",
@@ -273,7 +244,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         _terminate("std::runtime_error", "boom"),
         _terminate("tensorrt_llm::common::TllmException", "[TensorRT-LLM][ERROR] x"),
     ),
-    _fatal(
+    general_error(
         "cpp-terminated",
         "terminat",
         r"^(?:terminate called recursively|libc\+\+abi: terminating[^\n]{0,200}|pure virtual method called)",
@@ -284,7 +255,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "libc++abi: terminating due to uncaught exception of type std::runtime_error: x",
         consequence=True,
     ),
-    _fatal(
+    general_error(
         "assertion-of-c",
         "Assertion `",
         r"(?:^|[\s:])(?P<place>[\w./+-]{1,160}\.(?:c|cc|cpp|cu|cuh|h|hpp|cxx)):\d{1,6}: [^\n]{1,300}: Assertion `(?P<what>[^\n]{1,160}?)' failed",
@@ -295,7 +266,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         'python3: /project/lib/Analysis/Utility.cpp:44: int f(int): Assertion `0 && "bad"\' failed.',
         differs="/x/Indexing.cu:1093: block: [0,0,0], thread: [0,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
     ),
-    _fatal(
+    general_error(
         "check-failed-of-glog",
         ".cc:",
         r"^\[?F(?:\d{4}|\d{8}) [^\n]{1,80}?(?P<place>[\w./-]{1,100}\.(?:cc|cpp|cu|h)):\d{1,6}\] {1,3}(?P<what>[^\n]{1,200})",
@@ -307,7 +278,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "F1101 10:00:00.123456 12345 cuda_dnn.cc:500] Could not load library",
         differs="E0000 00:00:1700000000.000000  123 foo.cc:500] Check failed",
     ),
-    _fatal(
+    general_error(
         "protobuf-fatal",
         "[libprotobuf FATAL ",
         r"\[libprotobuf FATAL [^\]\n]{1,160}\] (?P<what>[^\n]{1,200})",
@@ -317,7 +288,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "[libprotobuf FATAL google/protobuf/generated_message_util.cc:785] CHECK failed: file != nullptr:",
         differs="[libprotobuf WARNING x.cc:1] x",
     ),
-    _fatal(
+    general_error(
         "tcmalloc-invalid-pointer",
         "ttempt to free invalid pointer",
         r"[Aa]ttempt to free invalid pointer",
@@ -326,7 +297,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "gperftools src/tcmalloc.cc",
         "src/tcmalloc.cc:283] Attempt to free invalid pointer 0x7f9a",
     ),
-    _fatal(
+    general_error(
         "jemalloc-failed",
         "<jemalloc>: ",
         r"^<jemalloc>: (?!Warning)(?P<what>[^\n]{1,160})",
@@ -336,7 +307,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "<jemalloc>: Unsupported system page size",
         "<jemalloc>: Error in munmap(): Invalid argument",
     ),
-    _fatal(
+    general_error(
         "signal-illegal-instruction",
         "SIGILL",
         r"\*\*\* SIGILL (?:received at time|\(@)|Signal 4 \(SIGILL\) received by PID|<Signals\.SIGILL: 4>|Caught signal 4 \(Illegal instruction",
@@ -347,7 +318,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "exitcode: -4 (pid: 12)\ntraceback: Signal 4 (SIGILL) received by PID 12",
         differs="*** SIGFPE received at time=1700000000 on cpu 3 ***",
     ),
-    _fatal(
+    general_error(
         "signal-floating-point",
         "SIGFPE",
         r"\*\*\* SIGFPE (?:received at time|\(@)|Signal 8 \(SIGFPE\) received by PID|<Signals\.SIGFPE: 8>|Caught signal 8 \(Floating point",
@@ -358,7 +329,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "exitcode: -8 (pid: 12)\ntraceback: Signal 8 (SIGFPE) received by PID 12",
         differs="*** SIGILL received at time=1700000000 on cpu 3 ***",
     ),
-    _fatal(
+    general_error(
         "signal-trap",
         "Trace/breakpoint trap",
         r"Trace/breakpoint trap(?:\s{0,20}\(core dumped\)|\s{0,9}$)",
@@ -368,7 +339,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "Trace/breakpoint trap (core dumped)",
         "run.sh: line 3: 123 Trace/breakpoint trap   (core dumped) python x.py",
     ),
-    _fatal(
+    general_error(
         "signal-system-call",
         "Bad system call",
         r"Bad system call(?:\s{0,20}\(core dumped\)|\s{0,9}$)",
@@ -377,7 +348,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "bash on Linux (its report of a child)",
         "Bad system call (core dumped)",
     ),
-    _fatal(
+    general_error(
         "limit-cpu-time",
         "CPU time limit exceeded",
         r"CPU time limit exceeded",
@@ -386,7 +357,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "bash on Linux (its report of a child)",
         "run.sh: line 3: 123 CPU time limit exceeded (core dumped) python x.py",
     ),
-    _fatal(
+    general_error(
         "limit-file-size",
         "File size limit exceeded",
         r"File size limit exceeded",
@@ -395,7 +366,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "bash on Linux (its report of a child)",
         "run.sh: line 3: 123 File size limit exceeded(core dumped) python x.py",
     ),
-    _fatal(
+    general_error(
         "shell-hangup",
         "Hangup",
         r"^(?:[^\n]{1,80}: line \d{1,6}: {1,4}\d{1,10} )?Hangup\b",
@@ -404,7 +375,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "bash on Linux (its report of a child)",
         "run.sh: line 3: 123 Hangup                  python x.py",
     ),
-    _fatal(
+    general_error(
         "ucx-signal",
         "Caught signal ",
         r"Caught signal (?P<number>\d{1,2}) \((?P<what>[^)\n]{1,120})\)?",
@@ -415,7 +386,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "[node1:12345:0:12345] Caught signal 7 (Bus error: nonexistent physical address)",
         differs="INFO Caught signal 15 shutting down",
     ),
-    _fatal(
+    general_error(
         "mpi-signal",
         "] Signal: ",
         r"^\[[\w.:-]{1,100}\] Signal: (?P<what>[A-Z][^\n]{1,60}? \(\d{1,2}\))",
@@ -424,7 +395,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "Open MPI opal/util/stacktrace.c",
         "[node1:12345] *** Process received signal ***\n[node1:12345] Signal: Segmentation fault (11)\n[node1:12345] Signal code: Address not mapped (1)",
     ),
-    _fatal(
+    general_error(
         "torch-segfault-encountered",
         "Segfault encountered",
         r"!{3,20} Segfault encountered !{3,20}(?:\n[^\n]{0,200}in (?P<function>[\w:~<>]{1,80}))?",
@@ -433,7 +404,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "sglang and triton in public logs (the text of a crash handler)",
         '!!!!!!! Segfault encountered !!!!!!!\n  File "<unknown>", line 0, in ncclCommInitRank',
     ),
-    _fatal(
+    general_error(
         "loader-inconsistent",
         "Inconsistency detected by ld.so",
         r"Inconsistency detected by ld\.so: (?P<what>[^\n]{1,160})",
@@ -442,7 +413,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "glibc elf/dl-minimal.c",
         "Inconsistency detected by ld.so: dl-version.c: 205: _dl_check_map_versions: Assertion `needed != NULL' failed!",
     ),
-    _fatal(
+    general_error(
         "glibc-cpu-too-old",
         "CPU does not support x86-64-v",
         r"CPU does not support x86-64-v(?P<level>\d)",
@@ -451,7 +422,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "glibc sysdeps/x86/dl-get-cpu-features.c",
         "Fatal glibc error: CPU does not support x86-64-v2",
     ),
-    _fatal(
+    general_error(
         "kernel-too-old",
         "FATAL: kernel too old",
         r"FATAL: kernel too old",
@@ -460,7 +431,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "glibc elf/dl-sysdep.c",
         "FATAL: kernel too old",
     ),
-    _fatal(
+    general_error(
         "thread-cancelled",
         "FATAL: exception not rethrown",
         r"^FATAL: exception not rethrown",
@@ -470,7 +441,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "FATAL: exception not rethrown",
         consequence=True,
     ),
-    _fatal(
+    general_error(
         "rust-panic",
         "panicked at",
         r"thread '[^'\n]{1,100}'(?: \(\d{1,10}\))? panicked at (?P<place>[^\n]{1,300}?)(?:\n(?P<what>[^\n]{1,200}))?$",
@@ -481,7 +452,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "thread 'tokio-runtime-worker' panicked at src/core.rs:1:1:\ncalled `Option::unwrap()` on a `None` value",
         kind=False,
     ),
-    _fatal(
+    general_error(
         "rust-allocation-failed",
         "memory allocation of",
         r"^memory allocation of (?P<bytes>\d{1,20}) bytes failed",
@@ -490,7 +461,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "Rust alloc::alloc",
         "memory allocation of 1073741824 bytes failed\nAborted",
     ),
-    _fatal(
+    general_error(
         "go-panic",
         "panic: ",
         r"^panic: (?P<what>[^\n]{1,200})",
@@ -500,7 +471,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "panic: runtime error: invalid memory address or nil pointer dereference",
         differs="Kernel panic: not syncing",
     ),
-    _fatal(
+    general_error(
         "java-crash",
         "A fatal error has been detected by the Java Runtime",
         r"A fatal error has been detected by the Java Runtime",
@@ -509,7 +480,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "OpenJDK src/hotspot/share/utilities/vmError.cpp",
         "# A fatal error has been detected by the Java Runtime Environment:",
     ),
-    _fatal(
+    general_error(
         "openblas-too-many-threads",
         "OpenBLAS : Program is Terminated",
         r"OpenBLAS : Program is Terminated\. Because you tried to allocate too many memory regions",
@@ -518,7 +489,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "OpenBLAS driver/others/memory.c",
         "OpenBLAS : Program is Terminated. Because you tried to allocate too many memory regions.",
     ),
-    _fatal(
+    general_error(
         "openmp-shared-memory",
         "OMP: Error #179",
         r"OMP: Error #179: (?P<what>[^\n]{1,120})",
@@ -527,7 +498,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "LLVM OpenMP runtime (its text)",
         "OMP: Error #179: Function Can't open SHM2 failed:",
     ),
-    _fatal(
+    general_error(
         "openmp-error",
         "OMP: Error #",
         r"OMP: Error #(?P<number>\d{1,4}): (?P<what>[^\n]{1,160})",
@@ -537,7 +508,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "OMP: Error #100: Fatal system error detected.",
         differs="OMP: Info #1: x",
     ),
-    _fatal(
+    general_error(
         "llvm-error",
         "LLVM ERROR: ",
         r"LLVM ERROR: (?P<what>[^\n]{1,200})",
@@ -547,7 +518,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "LLVM ERROR: Cannot select: intrinsic %llvm.nvvm.shfl.sync.bfly.i32",
         "LLVM ERROR: mma16816 data type not supported",
     ),
-    _fatal(
+    general_error(
         "raylet-exited-at-once",
         "The raylet exited immediately because",
         r"The raylet exited immediately because (?P<why>[^\n]{1,160}?)\.?(?:\s|$)",
@@ -556,7 +527,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         "raylet 2.60 (strings)",
         "[2025-01-01 10:00:00,123 C 100 100] (raylet) agent_manager.cc:100: The raylet exited immediately because one Ray agent failed",
     ),
-    _fatal(
+    general_error(
         "raylet-failed-to-start",
         "CgroupManager",
         r"Failed to start CgroupManager(?P<why>[^\n]{1,200})",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from cockpit.failures.known.builds import BUILDS
 from cockpit.failures.known.collectives import COLLECTIVES
 from cockpit.failures.known.configuration import CONFIGURATION
 from cockpit.failures.known.containers import CONTAINERS
@@ -58,6 +59,7 @@ _KINDS: Final = (
     OTHER_ACCELERATORS,
     PYTHON_ERRORS,
     SERVICES,
+    BUILDS,
     ERRNO,
     STATUSES,
     CUDA_CODES,

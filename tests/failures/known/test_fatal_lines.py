@@ -27,7 +27,7 @@ FATAL = (
     "terminate called recursively",
     "F0000 00:00:1700000000.000000  123 ssl_transport_security.cc:500] Check failed: x == y",
     "(raylet) [2025-01-01 10:00:00,123 C 1 1] (raylet) main.cc:100: The raylet exited immediately because one Ray agent failed",
-    "[2025-01-01 10:00:00,123 C 1 1] (raylet) x.cc:9: The raylet exited immediately because one Ray agent failed, agent_name = dashboard_agent/4.",
+    "[2025-01-01 10:00:00,123 C 1 1] (raylet) The raylet exited immediately because one Ray agent failed, agent_name = x/4.",
     "free(): invalid pointer",
     "double free or corruption (out)",
     "corrupted double-linked list",
