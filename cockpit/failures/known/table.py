@@ -27,6 +27,7 @@ from cockpit.failures.known.other_accelerators import OTHER_ACCELERATORS
 from cockpit.failures.known.ports import PORTS
 from cockpit.failures.known.python_errors import PYTHON_ERRORS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
+from cockpit.failures.known.ray_exceptions import RAY_EXCEPTIONS
 from cockpit.failures.known.services import SERVICES
 from cockpit.failures.known.software import SOFTWARE
 from cockpit.failures.known.statuses import STATUSES
@@ -60,6 +61,7 @@ _KINDS: Final = (
     PYTHON_ERRORS,
     SERVICES,
     BUILDS,
+    RAY_EXCEPTIONS,
     ERRNO,
     STATUSES,
     CUDA_CODES,
