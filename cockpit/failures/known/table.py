@@ -28,6 +28,7 @@ from cockpit.failures.known.ports import PORTS
 from cockpit.failures.known.python_errors import PYTHON_ERRORS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
 from cockpit.failures.known.ray_exceptions import RAY_EXCEPTIONS
+from cockpit.failures.known.schedulers import SCHEDULERS
 from cockpit.failures.known.services import SERVICES
 from cockpit.failures.known.software import SOFTWARE
 from cockpit.failures.known.statuses import STATUSES
@@ -62,6 +63,7 @@ _KINDS: Final = (
     SERVICES,
     BUILDS,
     RAY_EXCEPTIONS,
+    SCHEDULERS,
     ERRNO,
     STATUSES,
     CUDA_CODES,
