@@ -508,9 +508,9 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-driver-too-old",
         marker="Cuda failure",
         pattern=r"Cuda failure (?:\d{1,5} )?'(?P<why>CUDA driver version is insufficient for CUDA runtime version|API call is not supported in the installed CUDA driver)'",
-        cause="The NVIDIA driver of this node is too old for the NCCL of this environment ({why})",
-        remedy="Install a torch that is built for a CUDA version the driver knows (top line of `nvidia-smi`), or a newer driver on that node; `NCCL_CUMEM_ENABLE=0` "
-        "avoids the newest driver calls",
+        cause="The NVIDIA driver of this node is too old for the CUDA that the loaded NCCL was built for ({why}); torch itself may work there",
+        remedy="Compare NCCL's version in the log (NCCL_DEBUG=VERSION) with `python -c 'import torch; print(torch.cuda.nccl.version())'`: another libnccl comes from LD_LIBRARY_PATH, VLLM_NCCL_SO_PATH or the package nvidia-nccl-cu12; use torch's. "
+        "If they agree: a newer driver, or a torch for the CUDA in `nvidia-smi`",
         source="NVIDIA/nccl src/include/checks.h v2.30.7 (the text is CUDA's name of the error)",
         matches=(
             "Last error:\nCuda failure 'CUDA driver version is insufficient for CUDA runtime version'",

@@ -51,3 +51,32 @@ class KnownError(msgspec.Struct, frozen=True, kw_only=True):
     def is_certain(self) -> bool:
         """Whether it can be the cause of a failure by itself."""
         return not self.is_symptom and not self.explains_only_kind
+
+
+def general_error(
+    name: str,
+    marker: str,
+    pattern: str,
+    cause: str,
+    remedy: str,
+    source: str,
+    *matches: str,
+    differs: str = "INFO all processes have ended",
+    kind: bool = False,
+    consequence: bool = False,
+    general: bool = True,
+) -> KnownError:
+    """A row of a list of errors. `kind`: it explains only the kind of error, and others of the log come before it."""
+    return KnownError(
+        name=name,
+        marker=marker,
+        pattern=pattern,
+        cause=cause,
+        remedy=remedy,
+        source=source,
+        matches=matches,
+        differs=(differs,),
+        is_general=general,
+        explains_only_kind=kind,
+        is_consequence=consequence,
+    )

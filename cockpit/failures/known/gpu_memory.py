@@ -10,6 +10,18 @@ _FEWER = (
     "offload the optimizer, or lower the rollout's gpu_memory_utilization"
 )
 
+_OTHER_HOLDS_MORE = "|".join(
+    rf"[^\n]{{0,300}}? Process \d{{1,10}} has {larger} GiB memory in use\.[^\n]{{0,300}}? this process has {smaller} memory in use"
+    rf"|[^\n]{{0,300}}? this process has {smaller} memory in use\.[^\n]{{0,300}}? Process \d{{1,10}} has {larger} GiB memory in use"
+    for larger, smaller in (
+        (r"[1-9]\d{0,2}\.\d\d", r"\d{1,4}\.\d\d MiB"),
+        (r"[1-9]\d{1,2}\.\d\d", r"\d\.\d\d GiB"),
+        (r"[1-9]\d\d\.\d\d", r"\d\d\.\d\d GiB"),
+        *((rf"{digit}\d{{{places}}}\.\d\d", rf"[0-{digit - 1}]\d{{{places}}}\.\d\d GiB") for digit in range(1, 10) for places in (0, 1)),
+    )
+)
+"""Another process clearly holds more than the process itself: the digits of both are compared. PyTorch names them in any order."""
+
 GPU_MEMORY: tuple[KnownError, ...] = (
     # ------------------------------------------------------------------------------------------------ vLLM
     KnownError(
@@ -324,6 +336,35 @@ GPU_MEMORY: tuple[KnownError, ...] = (
     ),
     # ------------------------------------------------------------------------------------------------ PyTorch's allocator
     KnownError(
+        name="cuda-out-of-memory-other-process",
+        marker="CUDA out of memory. Tried to allocate",
+        pattern=r"CUDA out of memory\. Tried to allocate (?P<asked>"
+        + _SIZE
+        + r")\. {1,4}GPU (?P<gpu>\d{1,3}) has a total capaci?ty of (?P<total>"
+        + _SIZE
+        + r") of which (?P<free>"
+        + _SIZE
+        + r") is free\."
+        rf"(?={_OTHER_HOLDS_MORE}|(?![^\n]{{0,600}} this process has ))[^\n]{{0,300}}? Process (?P<pid>\d{{1,10}}) has (?P<other>[1-9]\d{{0,2}}\.\d\d GiB) memory in use",
+        cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; another process ({pid}) held {other} of it",
+        remedy="`ps -o pid,user,lstart,args -p {pid}` on that host (not in its container) shows it. Left over from an earlier run: kill it. Another model of this job on that GPU: "
+        "lower its share (gpu_memory_utilization, mem_fraction_static) or offload it",
+        source="pytorch c10/cuda/CUDACachingAllocator.cpp, in public logs",
+        matches=(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 31.36 GiB of which 1.05 GiB is free. Process 123 has 20.08 GiB memory in use. "
+            "Including non-PyTorch memory, this process has 8.23 GiB memory in use. Of the allocated memory 4.00 GiB is allocated by PyTorch, and 3.10 GiB is reserved by PyTorch but unallocated.",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB. GPU 0 has a total capacity of 14.57 GiB of which 1.58 GiB is free. Process 2493055 has 12.02 GiB memory in use. Including non-PyTorch "
+            "memory, this process has 966.00 MiB memory in use. Of the allocated memory 734.07 MiB is allocated by PyTorch, and 33.93 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large "
+            "try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)",
+        ),
+        differs=(
+            "CUDA out of memory. Tried to allocate 14.12 GiB. GPU 0 has a total capacty of 23.69 GiB of which 11.33 GiB is free. Process 2006998 has 256.00 MiB memory in use. Including non-PyTorch memory, this process has "
+            "12.09 GiB memory in use.",
+        ),
+        action="kill-orphans",
+        look_up="gpu-memory",
+    ),
+    KnownError(
         name="cuda-out-of-memory-fragmented",
         marker="is reserved by PyTorch but unallocated",
         pattern=r"CUDA out of memory\. Tried to allocate (?P<asked>\d{1,4}\.\d\d MiB)\. GPU (?P<gpu>\d{1,3}) has a total capaci?ty of (?P<total>[\d.]{1,9} GiB) of which (?P<free>[\d.]{1,9} \w{3,5}) is free\."
@@ -346,31 +387,22 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         look_up="gpu-memory",
     ),
     KnownError(
-        name="cuda-out-of-memory-other-process",
+        name="cuda-out-of-memory-shared",
         marker="CUDA out of memory. Tried to allocate",
-        pattern=r"CUDA out of memory\. Tried to allocate (?P<asked>"
-        + _SIZE
-        + r")\. {1,4}GPU (?P<gpu>\d{1,3}) has a total capaci?ty of (?P<total>"
-        + _SIZE
-        + r") of which (?P<free>"
-        + _SIZE
-        + r") is free\."
-        r"[^\n]{0,300}? Process (?P<pid>\d{1,10}) has (?P<other>[1-9]\d{1,2}\.\d\d GiB) memory in use",
-        cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; another process ({pid}) held {other} of it",
-        remedy="`ps -o pid,user,lstart,args -p {pid}` on that host (not in its container) shows it. Left over from an earlier run: kill it. Another model of this job on that GPU: "
-        "lower its share (gpu_memory_utilization, mem_fraction_static) or offload it",
-        source="pytorch c10/cuda/CUDACachingAllocator.cpp, in public logs",
+        pattern=rf"CUDA out of memory\. Tried to allocate (?P<asked>{_SIZE})\.\s{{1,4}}GPU (?P<gpu>\d{{1,3}}) has a total capaci?ty of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free"
+        rf"(?=[^\n]{{0,500}}? this process has (?P<own>{_SIZE}) memory in use)[^\n]{{0,300}}? Process (?P<pid>\d{{1,10}}) has (?P<other>[1-9]\d{{0,2}}\.\d\d GiB) memory in use",
+        cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; this process held {own}, and another one ({pid}) {other}",
+        remedy="U" + _FEWER[1:] + ". `nvidia-smi` shows the other process: one that is left over may be killed",
+        source="pytorch c10/cuda/CUDACachingAllocator.cpp (2.1 and later), in public logs",
         matches=(
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB. GPU 0 has a total capacity of 14.57 GiB of which 1.58 GiB is free. Process 2493055 has 12.02 GiB memory in use. Including non-PyTorch "
-            "memory, this process has 966.00 MiB memory in use. Of the allocated memory 734.07 MiB is allocated by PyTorch, and 33.93 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large "
-            "try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free. Process 2006998 has 8.23 GiB memory in use. "
+            "Including non-PyTorch memory, this process has 69.09 GiB memory in use.",
         ),
         differs=(
-            "CUDA out of memory. Tried to allocate 14.12 GiB. GPU 0 has a total capacty of 23.69 GiB of which 11.33 GiB is free. Process 2006998 has 256.00 MiB memory in use. Including non-PyTorch memory, this process has "
-            "12.09 GiB memory in use.",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 69.09 GiB memory in use.",
         ),
-        action="kill-orphans",
         look_up="gpu-memory",
+        is_general=True,
     ),
     KnownError(
         name="cuda-out-of-memory",

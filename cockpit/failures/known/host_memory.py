@@ -8,7 +8,7 @@ _WHO_KILLED = (
     "On its node, `dmesg -T | grep -iE 'oom-kill|killed process'`: a line at that time means too little host memory (CPU offload, workers, DataLoader, limit of the container or Slurm job). "
     "None: `kill -9`, `scancel`, `ray stop --force` or the end of the pod"
 )
-_LESS_MEMORY = "Use less: no CPU offload (veRL `actor_rollout_ref.actor.fsdp_config.param_offload=False`, `optimizer_offload=False`; DeepSpeed without `--adam_offload`), fewer workers on that node, a smaller object store; or more memory"
+_LESS_MEMORY = "Left over from an earlier run: `cockpit kill-orphans`. Else no CPU offload ( `actor_rollout_ref.actor.fsdp_config.param_offload=False`; DeepSpeed without `--adam_offload`), fewer workers on the node, a smaller object store, more memory"
 _LESS_SHORT = "Use less (no CPU offload, fewer workers per node, a smaller object store), or more memory"
 _THREADS = (
     "On its node compare `ulimit -u`, `cat /sys/fs/cgroup/pids.max` (docker `--pids-limit=-1`, TasksMax, podPidsLimit) and `ps -eLf | wc -l`; raise the limit before `ray start`. Or fewer threads: `export OMP_NUM_THREADS=8 OPENBLAS_NUM_THREADS=8`, "
@@ -564,6 +564,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         source="CPython 3.11 (strings, faulthandler)",
         matches=("Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):",),
         differs=("Fatal Python error: Aborted",),
+        is_general=True,
     ),
     KnownError(
         name="python-bus-error",
@@ -578,6 +579,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         ),
         differs=("RuntimeError: DataLoader worker (pid 229) is killed by signal: Bus error.",),
         look_up="shm",
+        is_general=True,
     ),
     KnownError(
         name="signal-bus-error",

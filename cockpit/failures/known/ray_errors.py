@@ -522,7 +522,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-agent-failed",
         marker="The raylet exited immediately because one Ray agent failed",
-        pattern=r"because one Ray agent failed, agent_name = (?P<agent>\w{1,40}?)(?:/\d{1,10})?\.?\s",
+        pattern=r"because one Ray agent failed, agent_name = (?P<agent>\w{1,40}?)(?:/\d{1,10})?\.?(?:\s|$)",
         cause="The {agent} process of a Ray node ended, and the node's raylet ended with it",
         remedy="Read the end of /tmp/ray/session_latest/logs/dashboard_agent.log and runtime_env_agent.log on that node: a port in use, a wrong grpcio (`pip show grpcio`), or no line at all "
         "(killed: `dmesg -T | grep -i 'killed process'`, or a process limit, `ulimit -u`)",

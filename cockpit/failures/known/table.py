@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from cockpit.failures.known.builds import BUILDS
 from cockpit.failures.known.collectives import COLLECTIVES
 from cockpit.failures.known.configuration import CONFIGURATION
 from cockpit.failures.known.containers import CONTAINERS
@@ -16,6 +17,7 @@ from cockpit.failures.known.engines import ENGINES
 from cockpit.failures.known.errno import ERRNO
 from cockpit.failures.known.error import KnownError
 from cockpit.failures.known.error_kinds import ERROR_KINDS
+from cockpit.failures.known.fatal_lines import FATAL_LINES
 from cockpit.failures.known.files import FILES
 from cockpit.failures.known.gpu_memory import GPU_MEMORY
 from cockpit.failures.known.host_memory import HOST_MEMORY
@@ -25,6 +27,8 @@ from cockpit.failures.known.other_accelerators import OTHER_ACCELERATORS
 from cockpit.failures.known.ports import PORTS
 from cockpit.failures.known.python_errors import PYTHON_ERRORS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
+from cockpit.failures.known.ray_exceptions import RAY_EXCEPTIONS
+from cockpit.failures.known.schedulers import SCHEDULERS
 from cockpit.failures.known.services import SERVICES
 from cockpit.failures.known.software import SOFTWARE
 from cockpit.failures.known.statuses import STATUSES
@@ -57,9 +61,13 @@ _KINDS: Final = (
     OTHER_ACCELERATORS,
     PYTHON_ERRORS,
     SERVICES,
+    BUILDS,
+    RAY_EXCEPTIONS,
+    SCHEDULERS,
     ERRNO,
     STATUSES,
     CUDA_CODES,
+    FATAL_LINES,
     ERROR_KINDS,
 )
 KNOWN_ERRORS: Final[tuple[KnownError, ...]] = tuple(
