@@ -9,7 +9,7 @@ from cockpit.failures.log_lines import launcher_marks
 
 TRACEBACK = (
     "Traceback (most recent call last):",
-    '  File "/work/train.py", line 88, in step',
+    '  File "/home/user/train.py", line 88, in step',
     "    loss.backward()",
     "ValueError: batch is odd",
 )

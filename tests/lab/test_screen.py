@@ -42,7 +42,7 @@ def test_a_healthy_cluster_in_a_wide_and_in_a_narrow_terminal(cluster: Cluster):
             shown.press("4")
             shown.until("VLLM::EngineCore", "LLMRayActor")
             shown.press("5")
-            shown.until("rlhf", "RUNNING", "train_ppo")
+            shown.until("rlhf", "RUNNING", "PHASE", *(["train_ppo"] if size == WIDE else []))
             shown.press("3")
             shown.until("PolicyModelActor", "RolloutBuffer")
             shown.press("2")

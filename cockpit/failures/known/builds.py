@@ -254,8 +254,8 @@ BUILDS: tuple[KnownError, ...] = (
             :299
         ],
         "glibc elf/dl-load.c",
-        "ImportError: /root/.cache/torch_extensions/py310_cu121/cpu_adam/cpu_adam.so: file too short",
-        "OSError: /root/.cache/flashinfer/x.so: invalid ELF header",
+        "ImportError: /home/user/.cache/torch_extensions/py310_cu121/cpu_adam/cpu_adam.so: file too short",
+        "OSError: /home/user/.cache/flashinfer/x.so: invalid ELF header",
     ),
     general_error(
         "extension-not-built",
@@ -266,7 +266,7 @@ BUILDS: tuple[KnownError, ...] = (
             :299
         ],
         "torch utils/cpp_extension.py; flashinfer jit; public logs",
-        "ImportError: /root/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: cannot open shared object file: No such file or directory",
+        "ImportError: /home/user/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: cannot open shared object file: No such file or directory",
         differs="OSError: libcudart.so.12: cannot open shared object file",
         general=False,
     ),

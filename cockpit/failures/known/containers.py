@@ -197,7 +197,7 @@ CONTAINERS: tuple[KnownError, ...] = (
         source="opencontainers/runc (its text), in public logs",
         matches=(
             'OCI runtime exec failed: exec failed: unable to start container process: exec: "bash": executable file not found in $PATH: unknown',
-            'failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: exec: "/work/run.sh": permission denied: unknown',
+            'failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: exec: "/home/user/run.sh": permission denied: unknown',
         ),
         differs=(
             "unable to start container process: error during container init: error running hook #0: error running hook: exit status 1",
@@ -212,7 +212,7 @@ CONTAINERS: tuple[KnownError, ...] = (
         source="Linux ENOEXEC, in public logs of containers and Slurm",
         matches=(
             "exec /usr/bin/bash: exec format error",
-            "slurmstepd: error: execve(): /work/run: Exec format error",
+            "slurmstepd: error: execve(): /home/user/run: Exec format error",
             "bash: ./ray: cannot execute binary file: Exec format error",
         ),
         differs=("OSError: [Errno 8] Exec format error",),

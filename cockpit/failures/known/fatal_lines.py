@@ -190,7 +190,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         r"(?P<what>[^\n]{1,200})",
         "Native code could not use a file or directory: {what}",
         "`ls -ld PATH` and `df -h PATH` on that node with the path in brackets: rights, a missing directory, or no space; caches can be moved (`export XDG_CACHE_HOME=/tmp/cache`)",
-        _terminate("std::filesystem::__cxx11::filesystem_error", "filesystem error: cannot create directories: x [/root/.cache]"),
+        _terminate("std::filesystem::__cxx11::filesystem_error", "filesystem error: cannot create directories: x [/home/user/.cache]"),
     ),
     _thrown(
         "cpp-promise-broken",

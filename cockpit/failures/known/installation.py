@@ -158,7 +158,7 @@ INSTALLATION: tuple[KnownError, ...] = (
         remedy="Install {module} first, then `uv pip install --no-build-isolation flash-attn` (or the package that the lines above name); in a project set no-build-isolation-package for it under [tool.uv], or use a ready wheel",
         source="uv's own text, in public logs",
         matches=(
-            '        File "/root/.cache/uv/builds-v0/.tmpXYZ/lib/python3.12/site-packages/setuptools/build_meta.py", line 331, in get_requires_for_build_wheel\n          return self._get_build_requires(config_settings, requirements=[])\n        File "<string>", line 22, in <module>\n      ModuleNotFoundError: No module named \'torch\'',
+            '        File "/home/user/.cache/uv/builds-v0/.tmpXYZ/lib/python3.12/site-packages/setuptools/build_meta.py", line 331, in get_requires_for_build_wheel\n          return self._get_build_requires(config_settings, requirements=[])\n        File "<string>", line 22, in <module>\n      ModuleNotFoundError: No module named \'torch\'',
         ),
         differs=("Traceback (most recent call last):\nModuleNotFoundError: No module named 'torch'",),
     ),

@@ -477,7 +477,7 @@ TIMEOUTS: tuple[KnownError, ...] = (
         remedy="The program must be on the PATH of the compute node, or be given with its whole path, on a disk that the node has: `srun which {program}`; activate the environment in the script, make scripts executable (`chmod +x`); a first line such as #!/bin/bash must name a shell that exists",
         source="Slurm src/slurmd; firelab/windninja issue 624, ArjunaCluster/ArjunaUsers issue 20",
         matches=("slurmstepd: error: execve(): python: No such file or directory\nsrun: error: w1: tasks 0-7: Exited with exit code 2",),
-        differs=("slurmstepd: error: execve(): /work/run: Exec format error",),
+        differs=("slurmstepd: error: execve(): /home/user/run: Exec format error",),
     ),
     KnownError(
         name="slurm-directory-missing",
