@@ -52,10 +52,10 @@ def ask(demo: DemoCluster, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def asked(demo: DemoCluster, *words: str) -> list[str]:
-    """The lines once Ray's agents and the probe have seen the job's processes."""
+    """The lines once Ray's agents and the probe have seen the job's processes and their actors."""
     deadline = time.monotonic() + 60
-    while (ended := ask(demo, *words)).returncode == 3:
-        assert time.monotonic() < deadline, ended.stderr
+    while (ended := ask(demo, *words)).returncode == 3 or "(ray::" in ended.stdout:
+        assert time.monotonic() < deadline, ended.stdout + ended.stderr
     return [*ended.stdout.splitlines(), *ended.stderr.splitlines()]
 
 
