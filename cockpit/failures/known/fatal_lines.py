@@ -225,7 +225,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
         r"(?P<what>[^\n]{1,200})",
         "A GPU operation of Thrust or CUB failed: {what}",
         "cudaErrorNoKernelImageForDevice or invalid device function: the package was not built for this GPU; out of memory: `nvidia-smi`; illegal access: run once with CUDA_LAUNCH_BLOCKING=1, an earlier kernel is the reason",
-        _terminate("thrust::system::system_error", "parallel_for failed: cudaErrorNoKernelImageForDevice: no kernel image is x"),
+        _terminate("thrust::system::system_error", "parallel_for failed: no kernel image is available"),
     ),
     _thrown(
         "cpp-json-error",

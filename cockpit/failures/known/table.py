@@ -12,7 +12,9 @@ from cockpit.failures.known.crashes import CRASHES
 from cockpit.failures.known.cuda_codes import CUDA_CODES
 from cockpit.failures.known.data_hub import DATA_HUB
 from cockpit.failures.known.data_sets import DATA_SETS
+from cockpit.failures.known.device_codes import DEVICE_CODES
 from cockpit.failures.known.driver import DRIVER
+from cockpit.failures.known.engine_limits import ENGINE_LIMITS
 from cockpit.failures.known.engines import ENGINES
 from cockpit.failures.known.errno import ERRNO
 from cockpit.failures.known.error import KnownError
@@ -64,9 +66,11 @@ _KINDS: Final = (
     BUILDS,
     RAY_EXCEPTIONS,
     SCHEDULERS,
+    ENGINE_LIMITS,
     ERRNO,
     STATUSES,
     CUDA_CODES,
+    DEVICE_CODES,
     FATAL_LINES,
     ERROR_KINDS,
 )
