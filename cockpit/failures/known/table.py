@@ -26,6 +26,7 @@ from cockpit.failures.known.host_memory import HOST_MEMORY
 from cockpit.failures.known.installation import INSTALLATION
 from cockpit.failures.known.models import MODELS
 from cockpit.failures.known.other_accelerators import OTHER_ACCELERATORS
+from cockpit.failures.known.package_programs import PACKAGE_PROGRAMS
 from cockpit.failures.known.ports import PORTS
 from cockpit.failures.known.python_errors import PYTHON_ERRORS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
@@ -67,6 +68,7 @@ _KINDS: Final = (
     RAY_EXCEPTIONS,
     SCHEDULERS,
     ENGINE_LIMITS,
+    PACKAGE_PROGRAMS,
     ERRNO,
     STATUSES,
     CUDA_CODES,
