@@ -291,7 +291,7 @@ RAY_EXCEPTIONS: tuple[KnownError, ...] = (
     general_error(
         "ray-gcs-redis",
         "edis",
-        r"(?:Redis failed\. Shutdown GCS|Could not establish connection to Redis (?P<address>[\w.:-]{1,80})|Failed to connect to Redis)",
+        r"(?:Redis failed\. Shutdown GCS|Could not establish connection to Redis (?P<address>[\w.:-]{1,80}))",
         "The head's GCS can't reach the Redis that keeps its state, and ends",
         "`nc -zv HOST 6379` from the head, and `redis-cli -h HOST ping`: is Redis up, the password right (RAY_REDIS_PASSWORD), its disk full? Without fault tolerance leave RAY_REDIS_ADDRESS unset",
         "gcs_server 2.60 (strings)",
