@@ -29,7 +29,7 @@ _NAMED: Final = re.compile(
 _NCCL_NAME: Final = re.compile(r"nccl[A-Z]\w{1,40}: ")
 """torch writes NCCL's own name of an error below the line of the exception: `ncclSystemError: `."""
 _EXCEPTION: Final = re.compile(
-    r"Error$|Exception$|\..{0,80}(?:Exit|Interrupt|Timeout|Fault|Refused|Unavailable|Died|Crashed|Full)$|(?:^|[._])exceptions\.[A-Z]\w{1,80}$|"
+    r"Error$|Exception$|\..{0,80}(?:Exit|Interrupt|Timeout|Fault|Refused|Unavailable|Died|Crashed|Full|Empty|Expired|BrokenProcessPool|BadZipFile|BadGzipFile)$|(?:^|\.)(?:struct|zlib|re)\.error$|(?:^|[._])exceptions\.[A-Z]\w{1,80}$|"
     r"socket\.(?:gai|h)error$"
 )
 """These names are an exception even without a traceback above them."""

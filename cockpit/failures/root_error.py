@@ -104,7 +104,7 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     if wrapper is not None:
         root = _root(wrapper, burst)
         return root if first is None or not reports else replace(root, line=replace(root.line, rank=first.rank, pid=first.pid))
-    plain = min(known, key=lambda each: each[1].error.is_warning, default=None)
+    plain = min(known, key=lambda each: (each[1].error.is_warning, each[1].error.is_general), default=None)
     return RootError(plain[1].text, plain[0], plain[1]) if plain else None
 
 

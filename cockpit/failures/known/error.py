@@ -64,6 +64,7 @@ def general_error(
     differs: str = "INFO all processes have ended",
     kind: bool = False,
     consequence: bool = False,
+    warning: bool = False,
     general: bool = True,
 ) -> KnownError:
     """A row of a list of errors. `kind`: it explains only the kind of error, and others of the log come before it."""
@@ -79,4 +80,5 @@ def general_error(
         is_general=general,
         explains_only_kind=kind,
         is_consequence=consequence,
+        is_warning=warning,
     )

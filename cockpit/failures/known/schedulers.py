@@ -275,7 +275,7 @@ SCHEDULERS: tuple[KnownError, ...] = (
     _kubernetes(
         "kubernetes-container-not-made",
         "Error",
-        r"\b(?P<reason>CreateContainerConfigError|CreateContainerError|RunContainerError|StartError|ContainerCannotRun|CreatePodSandboxError|KillContainerError)\b",
+        r"\b(?P<reason>CreateContainerConfigError|CreateContainerError|RunContainerError|(?<=Reason: )StartError|ContainerCannotRun|CreatePodSandboxError|KillContainerError)\b",
         "Kubernetes could not make or start a container: {reason}",
         f"{_EVENTS}. Config: a Secret, ConfigMap or key that does not exist; the others: a command or entry point that is not in the image, a mount, a device (GPU runtime), or a name that is still in use",
         "Reason: CreateContainerError",
@@ -294,7 +294,7 @@ SCHEDULERS: tuple[KnownError, ...] = (
     _kubernetes(
         "kubernetes-deadline",
         "DeadlineExceeded",
-        r"^(?:Reason: |[^\n]{0,60} )?DeadlineExceeded\b(?!\()|Job was active longer than specified deadline",
+        r"^\s{0,20}(?:Reason:\s{1,9}|Warning\s{1,9})?DeadlineExceeded(?:\s|$)|Job was active longer than specified deadline",
         "The job ran longer than its activeDeadlineSeconds, and Kubernetes ended it",
         "Raise activeDeadlineSeconds, or make the job shorter; start again from the last checkpoint",
         "Reason: DeadlineExceeded",

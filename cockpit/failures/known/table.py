@@ -12,7 +12,9 @@ from cockpit.failures.known.crashes import CRASHES
 from cockpit.failures.known.cuda_codes import CUDA_CODES
 from cockpit.failures.known.data_hub import DATA_HUB
 from cockpit.failures.known.data_sets import DATA_SETS
+from cockpit.failures.known.device_codes import DEVICE_CODES
 from cockpit.failures.known.driver import DRIVER
+from cockpit.failures.known.engine_limits import ENGINE_LIMITS
 from cockpit.failures.known.engines import ENGINES
 from cockpit.failures.known.errno import ERRNO
 from cockpit.failures.known.error import KnownError
@@ -24,6 +26,7 @@ from cockpit.failures.known.host_memory import HOST_MEMORY
 from cockpit.failures.known.installation import INSTALLATION
 from cockpit.failures.known.models import MODELS
 from cockpit.failures.known.other_accelerators import OTHER_ACCELERATORS
+from cockpit.failures.known.package_programs import PACKAGE_PROGRAMS
 from cockpit.failures.known.ports import PORTS
 from cockpit.failures.known.python_errors import PYTHON_ERRORS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
@@ -64,9 +67,12 @@ _KINDS: Final = (
     BUILDS,
     RAY_EXCEPTIONS,
     SCHEDULERS,
+    ENGINE_LIMITS,
+    PACKAGE_PROGRAMS,
     ERRNO,
     STATUSES,
     CUDA_CODES,
+    DEVICE_CODES,
     FATAL_LINES,
     ERROR_KINDS,
 )
