@@ -19,9 +19,9 @@ MAX_STEP_LINES: Final = 200
 MAX_STEP_BYTES: Final = 64 << 10
 MAX_STEP_JOBS: Final = 8
 """Jobs whose logs are read; the newest first."""
-EVERY_S, SELDOM_S = 15.0, 60.0
+EVERY_S, SELDOM_S = 60.0, 120.0
 """Seconds between two reads of a log: a quarter of its last step, within these bounds."""
-JOBS_AT_FULL_PACE: Final = 2
+JOBS_AT_FULL_PACE: Final = 4
 """With more jobs each is read less often: a probe takes a tenth of a second of CPU for it."""
 MISSES: Final = 2
 """Reads without a step after which each pause is twice as long as the one before, up to `LONGEST_S`."""

@@ -112,14 +112,15 @@ class Sampler:
         )  # fmt: skip
 
     def start(self, patience: float) -> None:
-        """Starts the collectors, and waits at most `patience` seconds for all first answers."""
+        """Starts the collectors, and waits at most `patience` seconds for all first answers but those of engines, which may be slow."""
         until = time.monotonic() + patience
         for collector in self.collectors:
             collector.start(self.first)
         self._sizes.start()
         self._fillers.start()
         for collector in self.collectors:
-            collector.wait(until - time.monotonic())
+            if collector is not self._engines:
+                collector.wait(until - time.monotonic())
         self.first.clear()
 
     def refresh(self, patience: float) -> None:
