@@ -63,6 +63,8 @@ ENGINES_TIMEOUT_S = 2.0
 """How long a single sample waits for the metrics of inference engines; on nodes that let nobody in, for nothing."""
 STEPS_TIMEOUT_S = 2.0
 """How long a single sample waits for the logs of running jobs."""
+READ_AFTER_S = 4.0
+"""Seconds after the start from which on logs of steps and metrics of engines are read."""
 PORTS_TIMEOUT_S = 2.0
 """How long a single sample waits for who listens on a port that a failed job wanted."""
 
@@ -112,14 +114,22 @@ class ClusterMonitor:
         if not once:
             self.poller.subscribe(self.failures.on_snapshot)
             self.poller.subscribe(self.starts.on_snapshot)
-            self.poller.subscribe(self.steps.on_snapshot)
-            self.poller.subscribe(self.workers.on_snapshot)
             self.poller.subscribe(self.ports.on_snapshot)
-            self.poller.subscribe(self.nccl.on_snapshot)
-            self.poller.subscribe(self.engines.on_snapshot)
+            for reader in (self.steps, self.workers, self.engines, self.nccl):
+                self.poller.subscribe(self._after_start(reader.on_snapshot))
         self._is_running = False
         self._started: asyncio.Future[None] | None = None
         self._publish = publish
+
+    def _after_start(self, on_snapshot: Callable[[Snapshot], None]) -> Callable[[Snapshot], None]:
+        """The function without the first snapshots: what it reads would make the first frame late."""
+        began = self.clock()
+
+        def on_later_snapshot(snapshot: Snapshot) -> None:
+            if self.clock() - began >= READ_AFTER_S:
+                on_snapshot(snapshot)
+
+        return on_later_snapshot
 
     def start(self) -> None:
         """Begin to look before `run`, while the screen is still being built."""
