@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -187,10 +186,7 @@ def find_method(class_: str, method: str) -> Method | None:
     """The row of a method; `None`: it is not known. A task has the class ``."""
     names = {method, *(method.removeprefix(key) for key in VERL_KEYS if method.startswith(key))}
     for row in METHODS:
-        classes = row.classes.split() or [""]
-        if any(fnmatchcase(class_, name) for name in classes) and any(
-            fnmatchcase(name, pattern) for name in names for pattern in row.methods.split()
-        ):
+        if _is_one_of(class_, row.classes) and any(_is_one_of(name, row.methods) for name in names):
             return row
     return None
 
@@ -199,13 +195,13 @@ def find_method(class_: str, method: str) -> Method | None:
 def framework_of(class_: str) -> str | None:
     """The framework that has a class; `None`: none that is known. Helpers have names that any program may use."""
     rows = (row for row in METHODS if row.kind != "helper")
-    return next((row.framework for row in rows if class_ and any(fnmatchcase(class_, name) for name in row.classes.split())), None)
+    return next((row.framework for row in rows if class_ and _is_one_of(class_, row.classes)), None)
 
 
 @lru_cache(maxsize=1024)
 def is_known_sync(class_: str) -> bool:
     """Whether a class is known to run one call at a time, so that an idle title means that it is idle."""
-    rows = [row for row in METHODS if class_ and any(fnmatchcase(class_, name) for name in row.classes.split())]
+    rows = [row for row in METHODS if class_ and _is_one_of(class_, row.classes)]
     return bool(rows) and class_ not in ENGINE_CLASSES and not any(row.kind in ("overlapping", "whole") for row in rows)
 
 
@@ -213,4 +209,13 @@ def is_known_sync(class_: str) -> bool:
 def shows_phases(class_: str) -> bool:
     """Whether titles of a class tell the phase of a job: not those of trainers that run one method for the whole job, nor of helpers."""
     rows = (row for row in METHODS if row.kind == "work" and row.phase is not None)
-    return bool(class_) and any(fnmatchcase(class_, name) for row in rows for name in row.classes.split())
+    return bool(class_) and any(_is_one_of(class_, row.classes) for row in rows)
+
+
+def _is_one_of(name: str, patterns: str) -> bool:
+    """Whether a name is one of these; a `*` in a pattern stands for any text. The pattern of no name is empty."""
+    for pattern in patterns.split() or [""]:
+        begin, star, end = pattern.partition("*")
+        if name == pattern or (star and len(name) >= len(begin) + len(end) and name.startswith(begin) and name.endswith(end)):
+            return True
+    return False
