@@ -59,12 +59,16 @@ class _Server(NamedTuple):
 class EngineServers:
     """Remembers which ports are engines', so that others are hardly asked."""
 
-    def __init__(self, ask: Ask | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ask, self._clock = ask or ask_port, clock
+    def __init__(self, ask: Ask | None = None, clock: Callable[[], float] = time.monotonic, first_after: float = 0.0) -> None:
+        """`first_after`: seconds that the first `read` waits; it runs in a thread of its own."""
+        self._ask, self._clock, self._first_after = ask or ask_port, clock, first_after
         self._servers: Dict[Port, _Server] = {}
 
     def read(self, table: ProcessTable) -> List[Dict[str, Any]]:
         """The engines of all servers; of one that does not answer now the last ones, with the reason."""
+        if self._first_after:
+            time.sleep(self._first_after)
+            self._first_after = 0.0
         now = self._clock()
         listening = {process.identity: dict(_ports(process)) for process in find_servers(table)}
         self._servers = {port: server for port, server in self._servers.items() if port[0] in listening}

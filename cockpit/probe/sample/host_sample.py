@@ -43,6 +43,8 @@ SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
 SLOW_PACE_S = 5.0
 """A source is slow if this many seconds or more pass between two of its answers: its facts are older than the facts of others."""
+ENGINES_AFTER = 3.0
+"""Seconds until engines are asked first: that must not delay the first sample."""
 ENGINES_EVERY = 30.0
 """Many servers of engines write a line into their log for each request."""
 ENGINES_TIMEOUT = 60.0
@@ -77,7 +79,7 @@ class Sampler:
         self._service_reader = ServiceReader()
         self._stuck_reader = StuckProcesses()
         self._title_reader = TitleReader()
-        self._engine_servers = EngineServers()
+        self._engine_servers = EngineServers(first_after=ENGINES_AFTER)
         self._scanner = SessionScanner(usual_temps())
         self._processes: Collector[ProcessTable] = Collector("processes", "/proc", ProcessScanner().scan, None)
         self._titles = Collector("titles", "The titles of Ray's workers", self._title_reader.read, EVERY_S, after=self._processes)
@@ -134,7 +136,8 @@ class Sampler:
 
     def sample(self) -> Sample:
         """The facts that are known now. A fact is `None` while its collector has not answered; a fault then says so."""
-        unanswered = [collector.source for collector in self.collectors if not collector.answered.is_set()]  # before their facts are taken
+        waited = [collector for collector in self.collectors if collector is not self._engines]
+        unanswered = [collector.source for collector in waited if not collector.answered.is_set()]  # before their facts are taken
         observed = {collector.source: collector.observed for collector in self.collectors if collector.observed is not None}
         if abs(time.time() - uptime() - self.boot) > CLOCK_SET:
             self.boot = boot_time()
