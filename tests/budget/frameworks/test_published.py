@@ -117,7 +117,7 @@ else
   while ray status >/dev/null 2>&1; do sleep 60; done
 fi
 """
-COLOCATED = f"""source "/root/slime/scripts/models/a.sh"
+COLOCATED = f"""source "/home/user/slime/scripts/models/a.sh"
 PERF_ARGS=(--use-dynamic-batch-size $(seq 16 8 256))
 ray start --head --num-gpus 8
 ray job submit -- python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --colocate \\
