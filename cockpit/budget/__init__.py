@@ -1,4 +1,4 @@
-"""What a training command will ask of Ray, read the way its framework reads it. Pure: files are read through what the caller hands in."""
+"""Computes what a training command will ask Ray for. Pure: the caller passes the functions that read files."""
 
 from cockpit.budget.demand import Budget, Group, Level, Line, Mark, entrypoint_groups
 from cockpit.budget.entrypoint import budget_of

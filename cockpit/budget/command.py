@@ -1,4 +1,4 @@
-"""A training command with what surrounds it, and its words read tolerantly: what decides is looked up, everything else is ignored."""
+"""Holds a training command and reads its words: it looks up the flags and keys that decide, and ignores all others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cockpit.placement import Strategy
 
 Read = Callable[[str], "str | None"]
 MAX_COUNT = 100_000
-"""More than any cluster has of anything: a larger count is a slip of the keyboard."""
+"""No cluster has more of anything, so a larger count is a typing error."""
 MAX_NODES = 4096
 MAX_DEPTH = 8
 _KEY = re.compile(r"(\+\+|\+|~)?([A-Za-z_][\w./-]*)(@[\w.:$-]*)?(?:=(.*))?", re.DOTALL)
@@ -37,25 +37,25 @@ class TrainingCommand(msgspec.Struct, frozen=True):
     program: str
     """`verl.trainer.main_ppo`, or the path of its file."""
     argv: tuple[str, ...]
-    """The words behind it. `UNKNOWN` within a word: a piece that can't be known."""
+    """The words after it. `UNKNOWN` within a word stands for a part that is known only at run time."""
     read: Read = lambda _: None
-    """A file's text, by its path from the folder in which the command runs."""
+    """Returns the text of a file. The path is relative to the folder in which the command runs."""
     find: Read = lambda _: None
-    """The path of the nearest file in the folder's tree that ends like this one."""
+    """Returns the path of the nearest file in the folder's tree whose path ends with the given one."""
     pins: Mapping[str, str] = {}
-    """Releases that were installed before it, by package."""
+    """By package: the release that the script installs before it starts the command."""
     installed: Mapping[str, str] = {}
-    """Releases that lie beside Ray; a job may bring another one."""
+    """By package: the release that is installed beside Ray. A job may bring another one."""
     env: Mapping[str, str] = {}
 
     @property
     def module(self) -> str:
-        """The program as a module's name, also if it was given as a path."""
+        """The name of the program's module, also if the command gives a path."""
         name = self.program.replace(UNKNOWN, "")
         return posixpath.normpath(name).removesuffix(".py").lstrip("./").replace("/", ".") if name.endswith(".py") else name
 
     def source(self) -> tuple[str, str] | None:
-        """The path and the text of the program's own file, if it lies in the tree."""
+        """The path and the text of the program's own file, if the tree has it."""
         path = self.program if self.program.endswith(".py") else self.program.replace(".", "/") + ".py"
         for place in (path, self.find(path.replace(UNKNOWN, "").lstrip("./"))):
             if place and UNKNOWN not in place and (text := self.read(place)) is not None:
@@ -63,7 +63,7 @@ class TrainingCommand(msgspec.Struct, frozen=True):
         return None
 
     def release(self, package: str, own: str | None = None) -> str | None:
-        """The release of a package that runs it: the tree's own, the pinned one, or the one beside Ray."""
+        """The release of a package that the command uses: that of its tree, else the pinned one, else the one beside Ray."""
         for said in (self.pins.get(package), own, self.installed.get(package)):
             if said and re.match(r"[0-9]+(\.[0-9]+)+", said.strip()):
                 return said.strip()
@@ -71,19 +71,19 @@ class TrainingCommand(msgspec.Struct, frozen=True):
 
 
 class Words(msgspec.Struct, frozen=True):
-    """A command's words, sorted."""
+    """The words of a command, sorted into settings and flags."""
 
     values: Mapping[str, object]
-    """`key=value`, as Hydra and OmegaConf have them; of several the last."""
+    """`key=value`, as Hydra and OmegaConf write it. If a key is given several times, the last value counts."""
     flags: Mapping[str, tuple[str, ...]]
-    """`--flag` with the words up to the next flag; `-cn` and its like too."""
+    """Each flag (`--flag`, also `-cn`) with the words up to the next flag."""
     loose: bool
-    """Some words are known only at run time, and may be any flag or key."""
+    """Some words are known only at run time, and each may be any flag or key."""
     stray: tuple[str, ...] = ()
-    """Words that are neither: before any flag, without `=`."""
+    """Words before the first flag that have no `=`."""
 
     def given(self, *switches: str) -> dict[str, object]:
-        """The flags as settings: a switch, or a flag without a value, is on."""
+        """The flags as settings. A switch is on, and so is a flag without a value."""
         return {flag: values[0] if values and flag not in switches else True for flag, values in self.flags.items()}
 
     def flag(self, *names: str) -> str | None:
@@ -92,7 +92,7 @@ class Words(msgspec.Struct, frozen=True):
 
 
 def read_words(argv: Sequence[str]) -> Words:
-    """Sort the words after a program. A word that is nothing but unknown is the value of the flag before it, if that has none yet."""
+    """Sort the words after a program. A word that is wholly unknown is the value of the flag before it, if that flag has none yet."""
     values: dict[str, object] = {}
     flags: dict[str, list[str]] = {}
     latest, loose = "", False
@@ -118,7 +118,7 @@ def read_words(argv: Sequence[str]) -> Words:
 
 
 def parse(text: str) -> object:
-    """A value as YAML has it; text that is none, or that can't be known whole, stays text."""
+    """The value that YAML reads from a text. A text that is no YAML, or is partly unknown, stays a text."""
     if UNKNOWN in text or "${" in text:
         return text
     try:
@@ -128,7 +128,7 @@ def parse(text: str) -> object:
 
 
 def flatten(value: object, prefix: str = "") -> dict[str, object]:
-    """Nested sections by their dotted keys; a list's sections by their number."""
+    """The values of nested sections by dotted keys. The sections of a list have their number as key."""
     items: Iterator[tuple[object, object]] | None = None
     if isinstance(value, dict):
         items = iter(value.items())
@@ -143,22 +143,22 @@ def flatten(value: object, prefix: str = "") -> dict[str, object]:
 
 
 class Settings:
-    """What a command sets, over its files, over its framework's defaults. It notes what is missing, and what makes a number unsure."""
+    """The settings of a command, of its files, and of its framework's defaults. Notes missing counts and reasons for doubt."""
 
     def __init__(self, command: TrainingCommand, *layers: Mapping[str, object], open_because: str | None = None) -> None:
         self.layers = layers
-        """The first that has a key wins."""
+        """If several layers have a key, the first of them counts."""
         self.missing: dict[str, None] = {}
         self.doubts: dict[str, None] = {}
         self.spelled: Mapping[str, str] = {}
-        """How the command writes a key, where that differs from the key."""
+        """By key: the name that the command uses for it, where that differs."""
         self._env = command.env
         self._open_because = open_because
-        """Where a count that is set nowhere may be set: then its default says nothing."""
+        """Why a missing count may be set where it was not read; then its default does not count. `None`: it can't be."""
 
     @classmethod
     def of_words(cls, command: TrainingCommand, words: Words, *layers: Mapping[str, object], open_because: str | None = None) -> Settings:
-        """Those of a command's words over lower layers; words that are known only at run time leave open what is set nowhere."""
+        """The settings of a command's words above lower layers. If some words are known only at run time, no default counts."""
         if words.loose and open_because is None:
             open_because = "and may be among the words that are known only at run time"
         settings = cls(command, *layers, open_because=open_because)
@@ -181,11 +181,11 @@ class Settings:
         return Gap.UNKNOWN if UNKNOWN in found or "${" in found else found
 
     def is_set(self, *keys: str) -> bool:
-        """Whether one of these keys is set to something, known or not."""
+        """Whether one of these keys is set, also if its value is unknown."""
         return any(self.value(key) not in (Gap.ABSENT, None, "", False) for key in keys)
 
     def count(self, key: str, default: int | None = None) -> int | None:
-        """A count that decides; if it can't be known, that is noted and there is none."""
+        """A count that decides. If it is unknown, this is noted, and the result is `None`."""
         found = self.value(key)
         if found is Gap.ABSENT and default is not None and self._open_because is None:
             return default
@@ -198,14 +198,14 @@ class Settings:
         return number
 
     def switch(self, key: str, default: bool = False) -> bool:
-        """Whether it is on; the default, with a doubt, if that can't be known."""
+        """Whether a switch is on. If that is unknown, the default counts, and a doubt is noted."""
         found = self.value(key)
         if found is Gap.UNKNOWN:
             self.doubts[f"{self.spelled.get(key, key)} {found.value}: counted as {'on' if default else 'off'}"] = None
         return default if isinstance(found, Gap) else str(found).lower() not in ("false", "none", "null", "0", "", "no", "off")
 
     def text(self, key: str, default: str = "") -> str:
-        """A text, or the default; if that counts and the text can't be known, with a doubt."""
+        """A text. If it is unknown, the default counts, and a doubt is noted unless the default is empty."""
         found = self.value(key)
         if found is Gap.UNKNOWN and default:
             self.doubts[f"{self.spelled.get(key, key)} {found.value}: counted as {default}"] = None
@@ -214,7 +214,7 @@ class Settings:
     def budget(
         self, framework: str, groups: Sequence[Group], dialect: str | None = None, lines: Sequence[Line] = (), *shown: str
     ) -> Budget:
-        """The result. What is missing is only told if a group lacks its number; `shown`: keys that matter beside counts."""
+        """The budget. It names what is missing only if a group has no number. `shown`: keys that matter beside counts."""
         is_known = all(group.bundles is not None for group in groups)
         missing = () if is_known else tuple(self.missing) or ("these counts give no valid placement group",)
         settings = {key: str(found) for key in shown if not isinstance(found := self.value(key), Gap) and found is not None}
@@ -222,21 +222,21 @@ class Settings:
 
 
 def whole(value: object) -> int | None:
-    """A count; `None`: it is none."""
+    """The value as a count; `None`: it is no count."""
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,9}\s*", value, re.ASCII):
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_COUNT else None
 
 
 def one_each(name: str, gpus: int | None, strategy: Strategy | None = "PACK", cpus: float = 1.0, device: str = "GPU") -> Group:
-    """One group of bundles with one GPU each; its number is unknown if that is `None` or makes no sense."""
+    """One group of bundles with one GPU each. The number of bundles is unknown if `gpus` is `None` or makes no sense."""
     if gpus is None or not 0 < gpus <= MAX_COUNT:
         return Group(name, None, strategy)
     return Group(name, (({device: 1.0, "CPU": float(cpus)}, gpus),), strategy)
 
 
 def whole_nodes(name: str, nodes: int | None, gpus: int | None, strategy: Strategy | None = "PACK", cpus_per_gpu: float = 1.0) -> Group:
-    """One group with a bundle for each node, which has all its GPUs."""
+    """One group with one bundle for each node. The bundle has `gpus` GPUs."""
     if nodes is None or gpus is None or not 0 < nodes <= MAX_NODES or gpus <= 0:
         return Group(name, None, strategy)
     return Group(name, (({"GPU": float(gpus), "CPU": gpus * cpus_per_gpu}, nodes),), strategy)
@@ -245,14 +245,14 @@ def whole_nodes(name: str, nodes: int | None, gpus: int | None, strategy: Strate
 def node_groups(
     name: str, nodes: int | None, gpus: int | None, cpus: float = 1.0, strategy: Strategy = "STRICT_PACK", device: str = "GPU"
 ) -> tuple[Group, ...]:
-    """A group on each node, of bundles with one GPU each."""
+    """One group for each node, with bundles of one GPU each."""
     if nodes is None or not 0 < nodes <= MAX_NODES:
         return (Group(name, None, strategy),)
     return (one_each(name, gpus, strategy, cpus, device),) * nodes
 
 
 def product(*numbers: int | None) -> int | None:
-    """The product; `None` if a factor is."""
+    """The product; `None` if a factor is `None`."""
     result = 1
     for number in numbers:
         if number is None:

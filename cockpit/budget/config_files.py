@@ -1,4 +1,4 @@
-"""Reads the YAML files from which a command's configuration is composed, with the files that their `defaults` name."""
+"""Reads the YAML files of a command's configuration, and the files that their `defaults` name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Tree = dict[str, object]
 
 
 def read_yaml(read: Read, path: str) -> Tree | None:
-    """A file's sections; `None`: it can't be read."""
+    """The sections of a file; `None`: it can't be read."""
     try:
         found = yaml.safe_load((None if UNKNOWN in path else read(path)) or "")
     except (yaml.YAMLError, ValueError, RecursionError):
@@ -23,7 +23,7 @@ def read_yaml(read: Read, path: str) -> Tree | None:
 
 
 def merge(lower: Tree, upper: Tree) -> Tree:
-    """Upper values over lower ones, section by section; a section with `_override_` replaces the lower one whole."""
+    """Merge two trees section by section; upper values count. A section with `_override_` replaces the whole lower section."""
     merged = dict(lower)
     for key, value in upper.items():
         old = merged.get(key)
@@ -33,7 +33,7 @@ def merge(lower: Tree, upper: Tree) -> Tree:
 
 
 def read_chain(read: Read, path: str, depth: int = 0) -> tuple[Tree, list[str]]:
-    """A file over the files that its `defaults` name by their relative paths, and the paths that can't be read."""
+    """A file merged over the files that its `defaults` name by relative paths; and the paths that can't be read."""
     found = read_yaml(read, path) if depth < MAX_DEPTH else None
     if found is None:
         return {}, [path]
@@ -47,7 +47,7 @@ def read_chain(read: Read, path: str, depth: int = 0) -> tuple[Tree, list[str]]:
 
 
 def compose(read: Read, folder: str, name: str, depth: int = 0) -> tuple[Tree, list[str]]:
-    """A Hydra configuration with its defaults list, and the paths that can't be read: the first one is the configuration's own."""
+    """A Hydra configuration with its defaults list; and the paths that can't be read, the configuration's own path first."""
     path = posixpath.normpath(posixpath.join(folder, f"{name.removesuffix('.yaml')}.yaml"))
     found = read_yaml(read, path) if depth < MAX_DEPTH else None
     if found is None:
@@ -68,7 +68,7 @@ def compose(read: Read, folder: str, name: str, depth: int = 0) -> tuple[Tree, l
 
 
 def _files(entries: list[object]) -> Iterator[tuple[str, str, str]]:
-    """The folder, the section and the name of each file that a defaults list takes."""
+    """The folder, the section and the name of each file in a defaults list."""
     for entry in entries:
         if isinstance(entry, str):
             place, at, package = entry.partition("@")

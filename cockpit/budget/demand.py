@@ -1,4 +1,4 @@
-"""What a training command asks of Ray: groups of bundles in the order in which it makes them, and what of it can't be read."""
+"""Holds what a training command asks Ray for: its groups of bundles, in the order in which it makes them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from cockpit.placement import Strategy
 
 Mark = Literal["firm", "likely", "unknown"]
-"""How sure a number is: `likely` has its doubts beside it."""
+"""How sure a number is. A `likely` number comes with its doubts."""
 Level = Literal["fine", "doubt", "later", "unknown", "never"]
-"""From best to worst. `doubt`: it fits, and yet; `unknown`: nobody could look."""
+"""From best to worst. `doubt`: it fits, but something speaks against it; `unknown`: it could not be checked."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -22,51 +22,51 @@ class Line(msgspec.Struct, frozen=True):
     text: str
     """One sentence with its numbers."""
     change: str | None = None
-    """Which flag or setting to change to what; `None` where nothing need be, or nobody knows."""
+    """Which flag or setting to change, and to what; `None`: none, or that is unknown."""
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Bundles that are placed together or not at all."""
+    """Bundles that Ray places together or not at all."""
 
     name: str
-    """Which models it is for, as the framework calls them: `actor`, `vLLM`, `actor + ref`."""
+    """The models that it is for, with the framework's names: `actor`, `vLLM`, `actor + ref`."""
     bundles: tuple[tuple[Mapping[str, float], int], ...] | None
-    """So many of each shape (`{"GPU": 1, "CPU": 1}`, 8); `None`: can't be read."""
+    """Each shape with the number of its bundles, such as `({"GPU": 1, "CPU": 1}, 8)`; `None`: unknown."""
     strategy: Strategy | None = "PACK"
-    """`None`: plain actors or tasks, each placed for itself."""
+    """`None`: these are actors or tasks without a placement group."""
     unsure: tuple[str, ...] = ()
-    """Resources whose number depends on the framework's release, which the command leaves open: bundles hold the newest one's."""
+    """Resources whose number depends on the release, which is unknown: bundles have the numbers of the newest release."""
 
     def amount(self, resource: str) -> float | None:
-        """How much of a resource in all; `None` where that can't be known."""
+        """The amount of a resource in all bundles; `None`: unknown."""
         if self.bundles is None or resource in self.unsure:
             return None
         return sum(shape.get(resource, 0.0) * number for shape, number in self.bundles)
 
 
 def entrypoint_groups(shape: Mapping[str, float]) -> tuple[Group, ...]:
-    """What a job reserves for its entrypoint alone; none where that is nothing."""
+    """The group of what a job reserves for its entrypoint; no group if it reserves nothing."""
     shape = {name: amount for name, amount in shape.items() if amount}
     return (Group("entrypoint", ((shape, 1),), None),) if shape else ()
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """What one command asks for. Nothing that was not read is counted."""
+    """What one command asks for. Only what was read is counted."""
 
     framework: str | None
-    """As its maintainers write it; `Ray`: what the job or its preset says itself; `None`: not a command that is known here."""
+    """The name that its maintainers use. `Ray`: the job or its preset asks for it; `None`: the command is not known."""
     dialect: str | None = None
-    """Of which versions its flags are: `0.10.2 and later`."""
+    """The releases that have its flags: `0.10.2 and later`."""
     groups: tuple[Group, ...] | None = None
-    """In the order in which they are made, each waited for before the next; `None`: can't be read."""
+    """In the order in which they are made; the command waits for each before it makes the next. `None`: unknown."""
     unread: tuple[str, ...] = ()
-    """What is missing for the number, and where, in sentences; the first one decides."""
+    """Sentences on what is missing for the number, and where. The first one decides."""
     lines: tuple[Line, ...] = ()
-    """Where the command contradicts itself, or its framework's rules."""
+    """Contradictions within the command, or to a rule of its framework."""
     settings: Mapping[str, str] = {}
-    """What matters beside counts, by the framework's own flag or key: memory shares, sleep, offload, batch sizes."""
+    """By flag or key: what matters beside counts, such as memory shares, sleep, offload and batch sizes."""
     doubts: tuple[str, ...] = ()
-    """Why the number is only likely, in sentences."""
+    """Sentences on why the number is only likely."""
 
     @property
     def mark(self) -> Mark:
@@ -75,12 +75,12 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def gpus(self) -> float | None:
-        """All GPUs, or what Ray calls NPU on Ascend; `None` when a group can't be read."""
+        """All GPUs, on Ascend all NPUs; `None`: a group is unknown."""
         gpus, npus = self.amount("GPU"), self.amount("NPU")
         return None if gpus is None or npus is None else gpus + npus
 
     def amount(self, resource: str) -> float | None:
-        """How much of a resource all groups ask for together; `None` when any of them can't be read."""
+        """The amount of a resource that all groups ask for together; `None`: a group is unknown."""
         if self.groups is None:
             return None
         amounts = [group.amount(resource) for group in self.groups]

@@ -1,4 +1,4 @@
-"""What an entrypoint or a script will ask Ray for: its training command's budget, and what is asked for around it."""
+"""Computes what an entrypoint or a script will ask Ray for: for its training command, and for the job around it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cockpit.budget.scripts import UNKNOWN
 from cockpit.budget.search import Place, Search, find_pins
 
 _ASSUMED = 8
-"""Variables that are tried one by one for whether the budget depends on them."""
+"""At most so many unset variables are tried one by one, to find out whether the budget depends on them."""
 
 
 def budget_of(
@@ -27,12 +27,13 @@ def budget_of(
     installed: Mapping[str, str] = {},
     shell: Mapping[str, str] = {},
 ) -> Budget:
-    """What a job's entrypoint, or the text of a script, will ask for.
+    """Return what a job's entrypoint, or the text of a script, will ask for.
 
-    `env`: the variables that it is started with, `None` where nobody knows the value. `read`: a file's text by the path that the
-    script names, `None` where there is none. `find`: the path of the nearest file that ends like this one. `job`: what the job asks
-    for itself, by resource. `packages`: what its runtime_env installs, as pip is told. `installed`: releases of frameworks that lie
-    beside Ray; a job may bring another one. `shell`: exported in the calling shell, where the command would inherit it.
+    `env`: the variables that it is started with; the value `None` is unknown. `read`: returns the text of a file that the script
+    names, or `None` if there is no such file. `find`: returns the path of the nearest file whose path ends with the given one.
+    `job`: by resource, what the job asks for its entrypoint. `packages`: the requirements that its runtime_env installs. `installed`:
+    by package, the release that is installed beside Ray; a job may bring another one. `shell`: the variables that the calling shell
+    exports; the command would inherit them.
     """
     text = entrypoint.replace(UNKNOWN, "")
     pins, own = find_pins(packages), entrypoint_groups(job or {})
@@ -76,7 +77,7 @@ def _budget(search: Search, own: tuple[Group, ...]) -> Budget:
 
 
 def _budget_without_training(search: Search, own: tuple[Group, ...]) -> Budget:
-    """No training command that is known: what the job says itself is all there is."""
+    """The budget without a known training command: only what the job itself asks for."""
     groups = own or (search.jobs[0] if len(search.jobs) == 1 else ())
     if groups:
         return Budget("Ray", groups=groups, lines=search.stop_lines(), doubts=tuple(search.unread))

@@ -1,4 +1,4 @@
-"""Says where a missing count stands in the scripts, and which variable would set it."""
+"""Finds where a script sets a missing count, and which variable the count comes from."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Texts:
         self.texts = {"": entrypoint}
 
     def read(self, path: str) -> str | None:
-        """A file's text, which is kept."""
+        """Return the text of a file, and keep it."""
         text = self._read(path)
         if text is not None:
             self.texts[path] = text
         return text
 
     def search(self, pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
-        """Where a pattern stands, outside of comments, with what it matches."""
+        """Yield each match of a pattern outside of comments, with its place."""
         for path, text in self.texts.items():
             for number, line in enumerate(text.splitlines(), 1):
                 if not line.lstrip().startswith("#") and (match := re.search(pattern, line)):
@@ -33,7 +33,7 @@ class Texts:
 
 
 def explain(sentence: str, texts: Texts) -> str:
-    """A sentence on a count that is known only at run time, with its place and its variable; any other sentence as it is."""
+    """Add the place and the variable to a sentence on a count that is known only at run time. Other sentences stay as they are."""
     key, _, rest = sentence.partition(" ")
     if not rest.startswith(Gap.UNKNOWN.value):
         return sentence

@@ -12,11 +12,11 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 class _UnreadError(Exception):
-    """An expression that is not followed."""
+    """An expression that is not evaluated."""
 
 
 def read_assignments(text: str, env: Mapping[str, str]) -> dict[str, object]:
-    """The values of `name = …`, `name: int = …` and `call(name=…)`; of several the last. `env` answers `os.environ.get`."""
+    """The values of `name = …`, `name: int = …` and `call(name=…)`. The last one counts. `os.environ.get` reads `env`."""
     found: dict[str, object] = {}
     try:
         nodes = list(ast.walk(ast.parse(text)))
@@ -38,7 +38,7 @@ def read_assignments(text: str, env: Mapping[str, str]) -> dict[str, object]:
 
 
 def _value(node: ast.expr, known: Mapping[str, object], env: Mapping[str, str]) -> object:
-    """`None`: it is that, or it is not followed."""
+    """The value of an expression. `None`: the value is None, or it is not evaluated."""
     try:
         return _evaluate(node, known, env)
     except (_UnreadError, TypeError, ZeroDivisionError, RecursionError):

@@ -1,4 +1,4 @@
-"""Reads `ray job submit`: what the job asks for itself, its environment, and the entrypoint as Ray hands it to a shell."""
+"""Reads `ray job submit`: what the job itself asks for, its environment, and the entrypoint that Ray passes to a shell."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _AMOUNTS = {"--entrypoint-num-gpus": "GPU", "--entrypoint-num-cpus": "CPU", "--e
 
 
 class SubmitCommand(msgspec.Struct, frozen=True):
-    """A job that a command hands to Ray."""
+    """A job that a command submits to Ray."""
 
     entrypoint: str
     around: tuple[Group, ...]
-    """What its entrypoint reserves while it runs."""
+    """The groups that Ray reserves for its entrypoint while it runs."""
     env: Mapping[str, str]
     folder: str | None
     packages: tuple[str, ...]
 
 
 def submission(argv: Sequence[str]) -> SubmitCommand | None:
-    """The job of `ray job submit …`, perhaps behind a launcher's word or two; `None`: another command."""
+    """The job of `ray job submit …`, also after the words of a launcher; `None`: it is another command."""
     starts = (at for at in range(3) if tuple(argv[at + 1 : at + 3]) == ("job", "submit") and argv[at].rpartition("/")[2] == "ray")
     at = next(starts, -3) + 3
     if at == 0:
@@ -78,7 +78,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def listed_packages(runtime_env: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a runtime_env tells pip or uv to install; nothing of what stands in a file elsewhere."""
+    """The packages that pip or uv installs for a runtime_env. Lists in other files are not read."""
     value = runtime_env.get("pip") or runtime_env.get("uv")
     listed = value.get("packages") if isinstance(value, dict) else value
     return tuple(item for item in listed if isinstance(item, str)) if isinstance(listed, list) else ()

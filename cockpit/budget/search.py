@@ -1,4 +1,4 @@
-"""Finds the training commands of an entrypoint or a script, in what it hands to Ray and to other shells too."""
+"""Finds the training commands of an entrypoint or a script, also in jobs that it submits and in shells that it starts."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from cockpit.budget.scripts.streams import START, from_start
 from cockpit.budget.stop_commands import BY_NAME, RAY_STOP, stop_lines
 
 _MENTIONED = re.compile(r"train_ppo_ray|main_ppo|trainer\.n(?:nodes|_gpus_per_node)=|--actor[-_.]num[-_]")
-"""In a text that another program gets: a training command."""
+"""Marks of a training command in the arguments of another program."""
 _COPIES = re.compile(r"--?(?:nproc[-_]per[-_]node|nnodes|num[-_](?:processes|nodes|machines|gpus)|np)(?:=(.*))?")
-"""How many processes a launcher starts, or on how many nodes."""
+"""The flags of launchers for the number of processes or nodes."""
 _PIN = re.compile(r"['\"]?(openrlhf|verl|skyrl|skyrl-train|slime|areal)(?:\[[\w,]*\])?==([\w.]+)['\"]?")
 _TAG = re.compile(r"(?:.*[ @'\"])?git\+\S+/(OpenRLHF|verl|SkyRL|slime|AReaL)(?:\.git)?@v?([0-9][\w.]*)(?:#.*)?['\"]?", re.IGNORECASE)
-"""A release, as pip is told: by its number, or by its tag in git."""
+"""A requirement of pip that names a release: `_PIN` by its number, `_TAG` by its tag in git."""
 _PLACEHOLDER = re.compile(r"(?i)<[\w /.-]+>|(?:^|.*[/=])(?:path/to|your)(?:[/_-].*|$)|your[ _].*|to_be_filled")
 _MAX_DEPTH = 3
 _NOT_READ = {"xargs", "parallel"}
-"""They add words that are not read here."""
+"""These programs add words to a command, and the words are not read here."""
 _ONLY_SHOW = {"echo", "printf", "cat", "grep", "sed", "awk", "ls", "tee", "cp", "mv", "rm", "git", "tail", "head", "vim", "pip", "pip3"}
 
 
@@ -36,16 +36,16 @@ class Place(msgspec.Struct, frozen=True):
     """Where a command runs."""
 
     read: Read
-    """A file's text, by its path from the folder in which it begins."""
+    """Returns the text of a file. The path is relative to the folder in which the script begins."""
     root: Read
-    """The same from the folder in which the first script begins."""
+    """The same, relative to the folder in which the first script begins."""
     find: Read = lambda _: None
     groups: tuple[Group, ...] = ()
-    """What its job asks for itself."""
+    """What its job asks for its entrypoint."""
     depth: int = 0
 
     def in_folder(self, folder: str | None) -> Read:
-        """Reads files by their paths from another folder."""
+        """Return a reader of files whose paths are relative to another folder."""
 
         def read(path: str) -> str | None:
             if UNKNOWN in path or (folder is None and not path.startswith("/")):
@@ -55,7 +55,7 @@ class Place(msgspec.Struct, frozen=True):
         return read
 
     def within(self, job: SubmitCommand) -> Place:
-        """In a job that is submitted here: paths are those of its working_dir."""
+        """The place of a job that is submitted here: paths are relative to its working_dir."""
 
         def read(path: str) -> str | None:
             if posixpath.isabs(path) or not job.folder:
@@ -77,13 +77,13 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Search:
-    """What a script, with all that it starts, would ask Ray for."""
+    """Collects what a script, and all that it starts, would ask Ray for."""
 
     def __init__(self, pins: Mapping[str, str], installed: Mapping[str, str]) -> None:
         self.found: list[Found] = []
         self.jobs: list[tuple[Group, ...]] = []
         self.programs: dict[str, None] = {}
-        """Python programs that are no training command that is known."""
+        """Python programs that are no known training command."""
         self.unread: dict[str, None] = {}
         self.assumed: dict[str, None] = {}
         self.lines: dict[Line, None] = {}
@@ -93,7 +93,7 @@ class Search:
         self._installed = installed
 
     def script(self, text: str, env: Mapping[str, str | None], place: Place, *, shell: Mapping[str, str] = {}, maybe: bool = False) -> None:
-        """All commands of a text."""
+        """Read all commands of a text."""
         script = commands(text, env=env, read=place.read, shell=shell)
         self.unread |= dict.fromkeys(script.unread)
         self.assumed |= dict.fromkeys(script.assumed)
@@ -101,7 +101,7 @@ class Search:
             self._command(command, place, maybe=maybe or command.maybe)
 
     def stop_lines(self) -> tuple[Line, ...]:
-        """Commands that end what others run; a script that starts a Ray of its own stops that one."""
+        """Commands that end processes of other people. A script that starts its own Ray may stop it, so that is not listed."""
         by_name = [line for line in self._stops if line is not RAY_STOP]
         lines = [RAY_STOP] if RAY_STOP in self._stops and not self._starts_ray else []
         if by_name:
@@ -120,7 +120,7 @@ class Search:
             return
         self._stops |= dict.fromkeys(stop_lines(argv))
         if name == "kill" or any(word.rpartition("/")[2] in BY_NAME for word in argv):
-            return  # it ends the programs that it names
+            return  # its words name the processes that it ends
         mentioned = any(_MENTIONED.search(word) for word in argv[1:])
         if name in _NOT_READ and mentioned:
             self.unread[f"cockpit does not read what {name} starts"] = None
@@ -156,20 +156,20 @@ class Search:
 
 
 def _programs_at(argv: Sequence[str]) -> list[int]:
-    """Where the program may stand that a command runs: behind `-m`, or a Python file, perhaps behind a launcher's; else at the start."""
+    """The places where a command may name its program: after `-m`, a Python file, also after a launcher; else its first word."""
     last = len(argv) - 1
     modules = [at + 1 for at, word in enumerate(argv) if word in ("-m", "--module") and 0 < at < last]
     return sorted({*modules, *(at for at, word in enumerate(argv) if word.endswith(".py"))}) or [0]
 
 
 def find_pins(words: Sequence[str]) -> dict[str, str]:
-    """Releases that pip is told to install, by package."""
+    """By package: the release that pip is to install."""
     found = [match for word in words if (match := _PIN.fullmatch(word) or _TAG.fullmatch(word))]
     return {match[1].lower(): match[2] for match in found}
 
 
 def _placeholder_lines(argv: Sequence[str]) -> Iterator[Line]:
-    """Values that somebody has to fill in."""
+    """Lines on placeholders that a person must replace."""
     values = dict.fromkeys(word.partition("=")[2] if re.match(r"[\w.+-]+=", word) else word for word in argv if UNKNOWN not in word)
     if found := [value for value in values if _PLACEHOLDER.fullmatch(value)]:
         shown = ", ".join(found[:3]) + (" …" if len(found) > 3 else "")
@@ -177,7 +177,7 @@ def _placeholder_lines(argv: Sequence[str]) -> Iterator[Line]:
 
 
 def _copies_lines(argv: Sequence[str], at: int) -> Iterator[Line]:
-    """Where a launcher starts the program more than once: each copy would be a driver of Ray with groups of its own."""
+    """Lines on a launcher that starts the program more than once: each copy would be a Ray driver with its own groups."""
     said = [
         found[1] if found[1] is not None else after
         for word, after in itertools.pairwise((*argv[:at], ""))

@@ -1,4 +1,4 @@
-"""Commands of a script that end processes of everybody on a host, by their names: other jobs end with them, and Ray itself."""
+"""Finds commands of a script that end processes by name, so that other jobs on the host, or Ray itself, end too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BROAD = re.compile(r"\^?(?:python[\d.]*|ray(?:let|::.*)?|gcs_server|vllm(?:::.*
 """Names that processes of other jobs have too."""
 BY_NAME = {"pkill", "killall"}
 _NARROWED = re.compile(r"--(?:parent|pgroup|session|terminal|ns)\b.*|-[PgstO].*|-\w*[Pgst]")
-"""Flags with which `pkill` takes only children, or one group, session or terminal."""
+"""Flags that limit `pkill` to children, or to one group, session or terminal."""
 _WITH_VALUE = {"-u", "-U", "-G", "-F", "--euid", "--uid", "--group", "--pidfile", "--user", "--signal", "-s"}
 
 RAY_STOP = Line(
@@ -23,7 +23,7 @@ RAY_STOP = Line(
 
 
 def stop_lines(argv: Sequence[str]) -> Iterator[Line]:
-    """What a command would end beside what its own job has started, also where another program starts it."""
+    """Lines on processes of other jobs that a command would end, also if another program starts the command."""
     words = [word.rpartition("/")[2] for word in argv]
     at = next((at for at, word in enumerate(words) if word in BY_NAME or words[at : at + 2] == ["ray", "stop"]), None)
     if at is not None:

@@ -1,4 +1,4 @@
-"""The table of training frameworks. A new one is a module with `is_mine` and `budget_of`, and one line here."""
+"""Lists the training frameworks. A new one is a module with `is_mine` and `budget_of`, and one entry here."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from cockpit.budget.frameworks import areal, easyr1, nemo_rl, open_instruct, ope
 
 
 class Framework(Protocol):
-    """A module of this package."""
+    """The functions that each module of this package has."""
 
     def is_mine(self, command: TrainingCommand, /) -> bool:
-        """Whether the command is one of its programs, or of a fork."""
+        """Whether the command starts a program of the framework or of a fork of it."""
 
     def budget_of(self, command: TrainingCommand, /) -> Budget:
         """What the command asks Ray for."""
 
 
 FRAMEWORKS: tuple[Framework, ...] = (easyr1, skyrl, slime, open_instruct, roll, nemo_rl, areal, rlinf, openrlhf, verl)
-"""The first that knows a command reads it: those with keys or programs of their own before those with many forks."""
+"""The first one whose `is_mine` is true reads a command. Those with unmistakable keys or programs come before those with many forks."""
 
 
 def budget_of_command(command: TrainingCommand) -> Budget | None:
-    """What a training command asks Ray for; `None`: it is none that is known."""
+    """What a training command asks Ray for; `None`: the command is not known."""
     framework = next((framework for framework in FRAMEWORKS if framework.is_mine(command)), None)
     return None if framework is None else framework.budget_of(command)

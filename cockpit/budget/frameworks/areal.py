@@ -1,4 +1,4 @@
-"""What an AReaL command asks Ray for: the sum of its engines' world sizes, or its launcher's nodes."""
+"""Computes what an AReaL command asks Ray for: the sum of its engines' world sizes, or the nodes of its launcher."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIMENSIONS = re.compile(r"[a-z]\d+")
 
 
 def is_mine(command: TrainingCommand) -> bool:
-    """Its launcher, or a program with a file of settings that has its keys."""
+    """Whether it is AReaL's launcher, or a program whose settings file has AReaL's keys."""
     if _LAUNCHER.fullmatch(command.module):
         return True
     words = read_words(command.argv)
@@ -28,7 +28,7 @@ def is_mine(command: TrainingCommand) -> bool:
 
 
 def budget_of(command: TrainingCommand) -> Budget:
-    """Train engines share a group; each rollout engine has its own."""
+    """All train engines share one group; each rollout engine has a group."""
     words = read_words(command.argv)
     path = words.flag("--config")
     tree = read_yaml(command.read, path) if path else {}
@@ -40,7 +40,7 @@ def budget_of(command: TrainingCommand) -> Budget:
 
 
 def _launched(settings: Settings) -> Iterator[Group]:
-    """Whole nodes: some for servers, the others for the trainer."""
+    """The groups of the launcher: some whole nodes for the servers, the others for the trainer."""
     nodes, gpus = settings.count("cluster.n_nodes"), settings.count("cluster.n_gpus_per_node")
     mode = settings.text("allocation_mode")
     generation = world_size(mode.partition("+")[0])
@@ -61,7 +61,7 @@ def _engines(settings: Settings, words: Words) -> Iterator[Group]:
     mode = settings.text("allocation_mode")
     if mode and not settings.is_set("actor.backend"):
         for name, part in zip(("rollout", "actor"), mode.split("+"), strict=False):
-            yield _engine(settings, name, part.partition("|")[0], "allocation_mode", device)  # behind | an engine shares its GPUs
+            yield _engine(settings, name, part.partition("|")[0], "allocation_mode", device)  # the engine after `|` shares these GPUs
         return
     roles = ["rollout", "actor"]
     if settings.is_set("critic.backend", "critic.path"):
@@ -93,7 +93,7 @@ def _engine(settings: Settings, role: str, backend: str, key: str, device: str) 
 
 
 def world_size(backend: str) -> int | None:
-    """The processes of `backend:d4p1t2`: all dimensions but `e`, which lies within the others."""
+    """The number of processes of `backend:d4p1t2`: the product of all dimensions except `e`, which adds none."""
     dimensions = re.sub(r"\([^)]*\)", "", backend.rpartition(":")[2]).strip()
     if "|" in backend or "(" in backend:  # hybrid: attention and experts share the processes
         found = re.search(r"attn:([a-z0-9]+)", backend)

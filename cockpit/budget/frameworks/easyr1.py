@@ -1,4 +1,4 @@
-"""What an EasyR1 command asks Ray for: its words lie over a YAML file, and all models share one pool."""
+"""Computes what an EasyR1 command asks Ray for: its words overwrite a YAML file, and all models share one pool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cockpit.budget.config_files import read_yaml
 from cockpit.budget.demand import Budget, Group
 
 _DEFAULTS: Mapping[str, object] = {"trainer.nnodes": 1, "trainer.n_gpus_per_node": 8}
-"""Of its code, and of the file that its examples start from."""
+"""The defaults of its code, and of the YAML file that its examples use."""
 _CPUS = "worker.reward.num_cpus"
 _SHOWN = (
     *("worker.actor.model.model_path", "algorithm.adv_estimator", "worker.rollout.tensor_parallel_size", "data.rollout_batch_size"),
@@ -18,14 +18,14 @@ _SHOWN = (
 
 
 def is_mine(command: TrainingCommand) -> bool:
-    """Its program, or a program with a file of settings and its sections."""
+    """Whether it is EasyR1's program, or a program with a settings file and EasyR1's sections."""
     if command.module == "verl.trainer.main":
         return True
     return any(word.startswith("config=") for word in command.argv) and any(word.startswith("worker.") for word in command.argv)
 
 
 def budget_of(command: TrainingCommand) -> Budget:
-    """The runner, two reward managers, and a group on each node."""
+    """The runner, two reward managers, and one group for each node."""
     words = read_words(command.argv)
     path = words.values.get("config")
     tree = read_yaml(command.read, path) if isinstance(path, str) else {}

@@ -1,4 +1,4 @@
-"""What a NeMo-RL command asks Ray for: a group on each node of its cluster, as its YAML files and their parents say."""
+"""Computes what a NeMo-RL command asks Ray for: one group for each node that its YAML files and their parents set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFAULT = "configs/grpo_math_1B.yaml"
 
 
 def is_mine(command: TrainingCommand) -> bool:
-    """A program that imports it, or one of its examples with a file of settings."""
+    """Whether the program imports NeMo-RL, or is one of its examples with a settings file."""
     if not command.module.rpartition(".")[2].startswith("run_"):
         return False
     if found := command.source():
@@ -24,7 +24,7 @@ def is_mine(command: TrainingCommand) -> bool:
 
 
 def budget_of(command: TrainingCommand) -> Budget:
-    """The cluster's nodes, and those that Gym's servers take beside it."""
+    """The nodes of the cluster, and the additional nodes of NeMo Gym's servers."""
     words = read_words(command.argv)
     source = command.source()
     beside = posixpath.dirname(source[0] if source else command.program)

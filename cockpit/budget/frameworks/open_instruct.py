@@ -1,4 +1,4 @@
-"""What an open-instruct GRPO command asks Ray for: learners on nodes of their own, and vLLM engines."""
+"""Computes what a GRPO command of open-instruct asks Ray for: learners on nodes of their own, and vLLM engines."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _LEARNERS = "--num_learners_per_node"
 
 
 def is_mine(command: TrainingCommand) -> bool:
-    """One of its programs with the flag that only it has."""
+    """Whether it is one of its programs, with the flag that no other framework has."""
     return _PROGRAM.fullmatch(command.module) is not None and any(
         word.partition("=")[0] in (_LEARNERS, "--vllm_num_engines", "--single_gpu_mode") for word in command.argv
     )
 
 
 def budget_of(command: TrainingCommand) -> Budget:
-    """A bundle for the learners of each node, and one GPU for each shard of an engine."""
+    """One bundle for the learners of each node, and one GPU for each shard of an engine."""
     words = read_words(command.argv)
     settings = Settings.of_words(command, words, words.given("--single_gpu_mode"))
     learners = [whole(word) for word in words.flags.get(_LEARNERS, ("1",))]

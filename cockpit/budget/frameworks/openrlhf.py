@@ -1,4 +1,4 @@
-"""What commands of OpenRLHF and its forks ask Ray for: simpleRL-reason v0, Open-Reasoner-Zero, and any with its own `train_ppo_ray`."""
+"""Computes what commands of OpenRLHF and its forks ask Ray for: simpleRL-reason v0, Open-Reasoner-Zero, any `train_ppo_ray`."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ DOTTED: Mapping[str, str] = {
     "save_path": "ckpt.output_dir",
     "ckpt_path": "ckpt.path",
 }
-"""Flags that matter here by their names before 0.10.2, with the names since."""
+"""Flags that matter here: the name before 0.10.2, and the name since then."""
 _SWITCHES = ("colocate_actor_ref", "colocate_critic_reward", "colocate_all_models", "async_train", "use_dynamic_batch", "vllm_enable_sleep")
-_TELLING: Mapping[str, str] = {
+_FIRST_RELEASES: Mapping[str, str] = {
     "colocate_all_models": "0.5.8",
     "vllm_enable_sleep": "0.5.8",
     "async_train": "0.8.0",
     "agent_func_path": "0.8.0",
 }
-"""Since when there is a flag."""
+"""By flag: the first release that has it."""
 _GENERATIONS = ("0.5.7", "0.5.9", "0.6.3", "0.10.1")
-"""A release of each way to make groups, for commands before 0.10.2 whose release nobody knows."""
+"""One release for each way to make groups, for commands whose release is unknown but before 0.10.2."""
 
 
 def is_mine(command: TrainingCommand) -> bool:
-    """Its program, a program with its flags, or one whose own file sets its counts."""
+    """Whether it is OpenRLHF's program, a program with its flags, or one whose own file assigns its counts."""
     if _PROGRAM.fullmatch(command.module):
         return True
     if any(re.match(r"--(?:actor|critic|ref)[._]num_(?:nodes|gpus_per_node)\b", word) for word in command.argv):
@@ -71,7 +71,7 @@ def is_mine(command: TrainingCommand) -> bool:
 
 
 def budget_of(command: TrainingCommand) -> Budget:
-    """The groups that the release, or the fork in the tree, makes of the command's flags."""
+    """The groups that the release, or the fork in the tree, makes from the flags."""
     words = read_words(command.argv)
     if not _PROGRAM.fullmatch(command.module) and (found := command.source()) and "actor_num_gpus_per_node" in found[1]:
         return _from_python_file(command, *found)
@@ -105,10 +105,10 @@ def budget_of(command: TrainingCommand) -> Budget:
 
 
 def _without_release(settings: Settings, words: Words, dotted: bool, name: str) -> Budget:
-    """As the newest release does that takes these flags; others are a doubt, if they reserve something else."""
+    """The budget by the newest release that takes these flags. If another such release reserves something else, that is a doubt."""
     if dotted:
         return _result(_Placement(settings, _NEWEST), name, f"{_DOTTED_SINCE} and later", words)
-    oldest = max([Version("0"), *(Version(since) for flag, since in _TELLING.items() if settings.is_set(flag))])
+    oldest = max([Version("0"), *(Version(since) for flag, since in _FIRST_RELEASES.items() if settings.is_set(flag))])
     made = [(release, _Placement(settings, release)) for release in _GENERATIONS if Version(release) >= oldest]
     _, newest = made[-1]
     found = _result(newest, name, f"before {_DOTTED_SINCE}", words)
@@ -123,7 +123,7 @@ def _without_release(settings: Settings, words: Words, dotted: bool, name: str) 
 
 
 def _from_python_file(command: TrainingCommand, path: str, text: str) -> Budget:
-    """A fork whose counts are assignments in its own file, as Open-Reasoner-Zero's: `colocate_all` puts all models on the actor's GPUs."""
+    """The budget of a fork whose own file assigns its counts (Open-Reasoner-Zero). With `colocate_all` all share the actor's GPUs."""
     values = read_assignments(text, command.env)
     values.setdefault("colocate_all_models", values.get("colocate_all", False))
     settings = Settings(command, values)
@@ -135,7 +135,7 @@ def _from_python_file(command: TrainingCommand, path: str, text: str) -> Budget:
 
 
 def _values(words: Words) -> dict[str, object]:
-    """Flags by their names before 0.10.2. A switch is on; a value is its text."""
+    """The flags by their names before 0.10.2. A switch is on; a value is a text."""
     names = {f"--{new}": old for old, new in DOTTED.items()} | {f"--{old}": old for old in DOTTED}
     switches = [flag for flag, name in names.items() if name in _SWITCHES]
     return {names[flag]: value for flag, value in words.given(*switches).items() if flag in names}
@@ -157,7 +157,7 @@ def _valid(release: str | None) -> str | None:
 
 
 class _Placement:
-    """The groups of one command, as one release makes them."""
+    """The groups that one release makes for a command."""
 
     def __init__(self, settings: Settings, release: str, *, is_box: bool = False) -> None:
         self.settings = settings
@@ -173,7 +173,7 @@ class _Placement:
         self.groups = tuple(self._pack() if self.since("0.5.8") else self._spread())
 
     def since(self, release: str) -> bool:
-        """Whether this is that release, or a later one."""
+        """Whether it is this release or a later one."""
         return self.release >= Version(release)
 
     def size(self, role: str) -> tuple[int | None, int | None]:
@@ -211,18 +211,18 @@ class _Placement:
         yield from self._engines()
 
     def _rewards(self) -> int:
-        """One group for each reward model: there is one since 0.6.3."""
+        """The number of reward models: one since 0.6.3, before as many as are named."""
         return 1 if self.since("0.6.3") else len(self.settings.text("reward_pretrain").split(","))
 
     def _model(self, role: str) -> Group:
-        """One GPU on a node is taken by an actor that is placed for itself."""
+        """The group of a model. A single GPU on a node needs no group: its actor is placed alone."""
         nodes, gpus = self.size(role)
         if gpus == 1:
             return one_each(role, nodes, None)
         return one_each(role, product(nodes, gpus)) if self.since("0.5.8") else whole_nodes(role, nodes, gpus, "STRICT_SPREAD")
 
     def _engines(self) -> Iterator[Group]:
-        """One group for all since 0.6.0.post3; before, each engine of more than one GPU had its own."""
+        """One group for all engines since 0.6.0.post3; before, one for each engine with more than one GPU."""
         if self.engines == 0:
             return
         if self.engines is None or self.tensor is None or self.since("0.6.0.post3"):
@@ -252,7 +252,7 @@ def _result(made: _Placement, name: str, dialect: str, words: Words) -> Budget:
 
 
 def _contradictions(made: _Placement, words: Words) -> Iterator[Line]:
-    """What the release stops at where it counts GPUs, and what it reserves in vain."""
+    """Counts of GPUs that the release refuses, and GPUs that it reserves but does not use."""
     settings, actor = made.settings, made.size("actor")
 
     def flag(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Says of an RLinf command that it asks Ray for no GPU: it pins its workers to nodes, whose GPUs Ray shows as free."""
+"""Says that an RLinf command asks Ray for no GPU: it pins its workers to nodes, and Ray shows their GPUs as free."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cockpit.budget.demand import Budget
 
 
 def is_mine(command: TrainingCommand) -> bool:
-    """A Hydra program that imports it."""
+    """Whether it is a Hydra program that imports RLinf."""
     found = command.source()
     return found is not None and "rlinf" in found[1] and "hydra" in found[1]
 
 
 def budget_of(command: TrainingCommand) -> Budget:
-    """No number: what Ray would place is not what the job uses."""
+    """A budget without a number, because Ray does not place what the job uses."""
     words = read_words(command.argv)
     name = words.flag("--config-name", "-cn") or ""
     tree, _ = compose(

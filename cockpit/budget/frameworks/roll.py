@@ -1,4 +1,4 @@
-"""What a ROLL command asks Ray for: always whole nodes, as many as the highest index of all device mappings needs."""
+"""Computes what a ROLL command asks Ray for: as many whole nodes as the highest index of all device mappings needs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _USUAL = 8
 
 
 def is_mine(command: TrainingCommand) -> bool:
-    """One of the programs that start its pipelines."""
+    """Whether it is one of the programs that start its pipelines."""
     return _PROGRAM.fullmatch(command.module) is not None
 
 
 def budget_of(command: TrainingCommand) -> Budget:
-    """One bundle of all GPUs for each node."""
+    """One bundle for each node, with all its GPUs."""
     words = read_words(command.argv)
     folder, name = words.flag("--config_path") or "config", words.flag("--config_name") or "sppo_config"
     tree, gone = compose(command.read, posixpath.join(posixpath.dirname(command.program), folder), name)
@@ -49,7 +49,7 @@ def budget_of(command: TrainingCommand) -> Budget:
 
 
 def _highest(value: object) -> int | None:
-    """The highest index of a mapping: a list, or a `range` in Python's words."""
+    """The highest index of a mapping, which is a list or a Python `range`."""
     if isinstance(value, str):
         text = value.replace(" ", "")
         if all(_RANGE.fullmatch(part) for part in text.split("+")):

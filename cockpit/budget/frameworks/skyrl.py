@@ -1,4 +1,4 @@
-"""What a SkyRL command asks Ray for: one group for all models and engines, or groups of their own."""
+"""Computes what a SkyRL command asks Ray for: one group for all models and engines, or one for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACEMENT, _ENGINE = "trainer.placement", "generator.inference_engine"
 
 
 def is_mine(command: TrainingCommand) -> bool:
-    """Its entrypoints, and any program with its keys."""
+    """Whether it is one of its entrypoints, or a program with its keys."""
     return re.match(r"skyrl(?:_train)?\.(?:\w+\.)*entrypoints\.", command.module) is not None or any(
         _KEY.fullmatch(word) for word in command.argv
     )
@@ -34,7 +34,7 @@ def budget_of(command: TrainingCommand) -> Budget:
 
 
 def _engines(settings: Settings) -> int | None:
-    """The GPUs of all engines, by the keys of this generation or of the one before `skyrl` 0.1."""
+    """The GPUs of all engines, by the present keys or by those before `skyrl` 0.1."""
     is_old = settings.value("generator.num_inference_engines") in settings.layers[0].values()
     names = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
     if is_old:
@@ -75,7 +75,7 @@ def _engine_groups(settings: Settings, engines: int | None) -> Iterator[Group]:
 
 
 def _own(role: str, nodes: int | None, gpus: int | None) -> Group:
-    """With one GPU on a node, its workers are placed one by one."""
+    """The group of a role. With one GPU on each node its workers are placed one by one."""
     return one_each(role, nodes, None) if gpus == 1 else whole_nodes(role, nodes, gpus)
 
 

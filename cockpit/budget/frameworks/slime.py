@@ -1,4 +1,4 @@
-"""What commands of slime and miles ask Ray for: one group of one-GPU bundles for training and rollout."""
+"""Computes what commands of slime and miles ask Ray for: one group of one-GPU bundles for training and rollout."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _FLAGS = (
 
 
 def is_mine(command: TrainingCommand) -> bool:
-    """A program of whatever name with its flags."""
+    """Whether it is a program with slime's flags; its name does not matter."""
     return any(word.partition("=")[0] in _FLAGS for word in command.argv)
 
 
 def budget_of(command: TrainingCommand) -> Budget:
-    """Train GPUs and rollout GPUs, which share if colocated; before 0.3.0 the critic had its own."""
+    """The GPUs of training and rollout, which are the same if colocated. Before 0.3.0 the critic had GPUs of its own."""
     words = read_words(command.argv)
     settings = Settings.of_words(command, words, words.given("--colocate", "--debug-train-only", "--debug-rollout-only"))
     is_miles = bool(command.find("miles/ray/placement_group.py"))
@@ -47,7 +47,7 @@ def budget_of(command: TrainingCommand) -> Budget:
 
 
 def _gpus(settings: Settings, actor: int | None) -> tuple[str, int | None]:
-    """The group's name and size."""
+    """The name and the size of the group."""
     if settings.switch("--debug-train-only") or settings.is_set("--rollout-external-engine-addrs", "--rollout-external"):
         return "actor", actor
     if settings.switch("--debug-rollout-only"):

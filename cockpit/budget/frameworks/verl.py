@@ -1,4 +1,4 @@
-"""What commands of veRL and its forks ask Ray for: any Hydra program that counts by `trainer.nnodes` and `trainer.n_gpus_per_node`."""
+"""Computes what veRL, its forks, and other programs with `trainer.nnodes` and `trainer.n_gpus_per_node` ask Ray for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cockpit.budget.config_files import Tree, compose
 from cockpit.budget.demand import Budget, Group, Line
 
 _POOL = re.compile(r"\[\s*(?:self\.)?(?:config|cfg)\.trainer\.n_gpus_per_node\s*\]\s*\*\s*(?:self\.)?(?:config|cfg)\.trainer\.nnodes")
-"""The pool that all models of a trainer share, as its main program builds it."""
+"""The line of a main program that builds the pool which all models share."""
 _SPEC = re.compile(r"resource_pool_spec\s*(?:\[|=\s*\{)")
 _MAIN = re.compile(r"hydra\.main\(([^)]*)\)")
 _PROGRAM = re.compile(r"(?:.*\.)?(?:verl(?:_tool)?|recipe)\.(?:\w+\.)*(?!main_eval$)(?:\w*main\w*|sft_trainer_ray)")
@@ -26,11 +26,11 @@ _SECTIONS = re.compile(
     r"ray_(kwargs|init)|distillation|skip|hydra|rollout|async_training|sandbox_fusion|model(_engine)?|engine|optim|checkpoint|teacher|profiler|"
     r"rllm|ray"
 )
-"""Sections of which releases say what they reserve, or that reserve nothing."""
+"""Sections whose GPUs are known from a release, or that reserve none."""
 _SHIPPED = re.compile(
     r"(?:.*/)?(?:_generated_)?\w*ppo(?:_megatron|_torchtitan|_veomni)?_trainer\.yaml|(?:.*/)?(?:generation|dapo_\w*trainer)\.yaml"
 )
-"""Configurations that take both counts from the trainer's own defaults, 1 × 8."""
+"""Configurations whose defaults for both counts are those of the trainer, 1 × 8."""
 _DEFAULTS: Mapping[str, object] = {
     "trainer.nnodes": 1,
     "trainer.n_gpus_per_node": 8,
@@ -52,7 +52,7 @@ _SHOWN = (
 
 
 def is_mine(command: TrainingCommand) -> bool:
-    """One of its programs, a program with its counts, or one whose own file has its pool."""
+    """Whether it is one of veRL's programs, a program with its counts, or one whose own file builds its pool."""
     if _PROGRAM.fullmatch(command.module) or any(_COUNT.fullmatch(word) for word in command.argv):
         return True
     found = command.source()
@@ -60,7 +60,7 @@ def is_mine(command: TrainingCommand) -> bool:
 
 
 def budget_of(command: TrainingCommand) -> Budget:
-    """The pools of the program's kind, with the counts of the command over those of its configuration."""
+    """The pools of this kind of program. Counts in the command overwrite those of its configuration."""
     words = read_words(command.argv)
     if printing := next((flag for flag in _ONLY_PRINT if flag in words.flags), None):
         return Budget("veRL", unread=(f"with {printing} the command only prints something: nothing is trained",))
@@ -78,7 +78,7 @@ def budget_of(command: TrainingCommand) -> Budget:
         lines: list[Line] = [line for line in _contradictions(settings, maker, command.module) if "greater than 0" in line.text]
     else:
         lines = list(_contradictions(settings, maker, command.module))
-    if settings.doubts or not _OFFICIAL.fullmatch(command.module):  # what a release refuses, a fork may take
+    if settings.doubts or not _OFFICIAL.fullmatch(command.module):  # a fork may accept what a release refuses
         lines = [msgspec.structs.replace(line, level="doubt") for line in lines]
     if maker.release is None and groups:
         lines.append(Line("fine", "the veRL release is not pinned: it reserves 3 CPUs for each GPU since 0.7.0, 1 before"))
@@ -86,7 +86,7 @@ def budget_of(command: TrainingCommand) -> Budget:
 
 
 def _release(command: TrainingCommand) -> str | None:
-    """The release, without what marks one in the making."""
+    """The release, without the mark of a development version."""
     path = command.find("verl/version/version")
     said = command.release("verl", command.read(path or "verl/version/version"))
     match = re.match(r"\d+(?:\.\d+)+", said or "")
@@ -94,7 +94,7 @@ def _release(command: TrainingCommand) -> str | None:
 
 
 def _configuration(command: TrainingCommand, words: Words, source: str) -> tuple[Tree, str | None]:
-    """What the program's YAML sets, and, if that can't be read, where a count may stand that the command doesn't set."""
+    """What the program's YAML files set; and, if one can't be read, a clause that names it: it may set a missing count."""
     if words.loose:
         return {}, None
     main = _MAIN.search(source)
@@ -127,7 +127,7 @@ def _default_config(module: str) -> str:
 
 
 def _own_defaults(module: str) -> dict[str, object]:
-    """Where a program's configuration differs from the trainer's."""
+    """The settings in which a program's configuration differs from the trainer's."""
     if "one_step_off" in module or "fully_async" in module:
         return {"rollout.nnodes": 1, "rollout.n_gpus_per_node": 8}
     if module.endswith("main_gkd"):
@@ -136,7 +136,7 @@ def _own_defaults(module: str) -> dict[str, object]:
 
 
 def _doubts(command: TrainingCommand, words: Words, source: tuple[str, str] | None) -> Iterator[str]:
-    """Why the command may reserve something else than one pool."""
+    """Reasons why the command may reserve more or other groups than one pool."""
     pools = len(_SPEC.findall(source[1])) if source else 0
     has_pool = source is not None and _POOL.search(source[1]) is not None
     if words.stray:
@@ -163,7 +163,7 @@ def _switches_on(key: str, value: object) -> bool:
 
 
 class _Pools:
-    """The groups of one command, as one release makes them; the newest, if nobody knows which it is."""
+    """The groups that one release makes for a command; the newest one, if the release is unknown."""
 
     def __init__(self, settings: Settings, release: str | None) -> None:
         self.settings = settings
@@ -173,11 +173,11 @@ class _Pools:
         self.cpus = 3.0 if self.since("0.7.0") else 1.0
 
     def since(self, release: str) -> bool:
-        """Whether this is that release, or a later one."""
+        """Whether it is this release or a later one."""
         return self.release is None or Version(self.release) >= Version(release)
 
     def groups(self, module: str) -> Iterator[Group]:
-        """All groups, in the order in which they are made; CPUs are open if the release is."""
+        """All groups, in the order in which they are made. If the release is unknown, their CPUs are too."""
         for group in self._by_program(module):
             yield msgspec.structs.replace(group, unsure=("CPU",)) if self.release is None else group
 
@@ -232,7 +232,7 @@ class _Pools:
         return " + ".join(["actor", *["ref"] * (has_ref or not self.since("0.4.0")), *["critic"] * has_critic])
 
     def counts(self, base: str) -> tuple[int | None, int | None]:
-        """Nodes of a pool, and GPUs on each."""
+        """The nodes of a pool, and the GPUs on each."""
         is_trainers = base == _ROLLOUT and self.settings.value(f"{base}.n_gpus_per_node") is Gap.ABSENT
         nodes = self.settings.count(f"{base}.nnodes")
         return nodes, self.settings.count("trainer.n_gpus_per_node" if is_trainers else f"{base}.n_gpus_per_node")
@@ -247,7 +247,7 @@ class _Pools:
         return product(*numbers)
 
     def _replicas(self, base: str) -> tuple[Group, ...]:
-        """Engines on GPUs of their own: each makes a group on each of its nodes."""
+        """The groups of engines with GPUs of their own: each engine makes one on each of its nodes."""
         (nodes, gpus), world = self.counts(base), self.engine()
         if not nodes or not gpus or not world or min(nodes, gpus, world) < 1:
             self.settings.missing.setdefault(f"{_ROLLOUT} has no known number of GPUs for an engine", None)
@@ -259,7 +259,7 @@ class _Pools:
         )
 
     def _split(self) -> Iterator[Group]:
-        """Actor and critic apart: half of each node, or half of the nodes."""
+        """The groups of actor and critic where they are separate: each has half of each node, or half of the nodes."""
         nodes, gpus = self.counts("trainer")
         if nodes is not None and gpus is not None:
             nodes, gpus = (nodes // 2, gpus) if nodes // 2 or gpus < 2 else (nodes, gpus // 2)
@@ -268,7 +268,7 @@ class _Pools:
 
 
 def _contradictions(settings: Settings, pools: _Pools, module: str) -> Iterator[Line]:
-    """What the release refuses where it counts GPUs."""
+    """Counts of GPUs that the release refuses."""
     for key in ("trainer.nnodes", "trainer.n_gpus_per_node"):
         number = whole(settings.value(key))
         if number is not None and number <= 0:

@@ -1,4 +1,4 @@
-"""Which commands a shell script would run, with their words and environment, as far as that can be known without running it."""
+"""Finds the commands that a shell script would run, with their words and environment, without running it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["UNKNOWN", "Script", "ScriptCommand", "commands"]
 
 
 class Script(msgspec.Struct, frozen=True):
-    """What a script would do."""
+    """The result of reading a script."""
 
     commands: tuple[ScriptCommand, ...]
     unread: tuple[str, ...] = ()
-    """What can't be read, in sentences."""
+    """Sentences on what could not be read."""
     assumed: tuple[str, ...] = ()
-    """Variables that nothing sets, and that were taken as not set."""
+    """Variables that nothing here sets; they were treated as unset."""
 
 
 def commands(text: str, *, env: Mapping[str, str | None], read: Callable[[str], str | None], shell: Mapping[str, str] = {}) -> Script:
-    """Every simple command that a shell would run, in order.
+    """Return the simple commands that a shell would run, in order.
 
-    `env`: what is exported to it, `None` where nobody knows the value; what Slurm would set by its `#SBATCH` lines comes below it.
-    `shell`: exported in the shell that runs all this, where nothing else sets it.
+    `env`: the variables that are exported to the script; the value `None` is unknown. They overwrite those that Slurm would set from the
+    `#SBATCH` lines. `shell`: the variables that the calling shell exports; they count where nothing else sets them.
     """
     run = ScriptRun(read, run_program)
     variables: dict[str, Value] = {key: UNKNOWN if value is None else value for key, value in env.items()}

@@ -1,4 +1,4 @@
-"""The variables that Slurm sets for a script from its `#SBATCH` lines."""
+"""Computes the variables that Slurm sets for a script from its `#SBATCH` lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SETS = {
 
 
 def slurm_variables(script: str, flags_given: Sequence[str] = ()) -> dict[str, str]:
-    """The variables by name; `UNKNOWN` where the flag's value is no plain number. `flags_given`: those of `sbatch` itself."""
+    """The variables by name; `UNKNOWN` if the value of the flag is no plain number. `flags_given`: the flags of the `sbatch` command."""
     flags = {**_flags(script), **_pairs(flags_given)}
     found = {name: _number(flags[flag]) for flag, names in _SETS.items() if flag in flags for name in names}
     if "--gpus-per-node" in flags:
@@ -33,7 +33,7 @@ def _number(said: str) -> str:
 
 
 def _flags(script: str) -> Mapping[str, str]:
-    """`--name=value`, `--name value`, `-N 2` and `-N2` of all lines before the first command."""
+    """The flags `--name=value`, `--name value`, `-N 2` and `-N2` of all `#SBATCH` lines before the first command."""
     found: dict[str, str] = {}
     for line in script.splitlines():
         if line.startswith("#SBATCH"):

@@ -1,4 +1,4 @@
-"""Conditions: `[ … ]` and `[[ … ]]`, as far as their words are known. Patterns and what lies on disks are not followed."""
+"""Evaluates the conditions `[ … ]` and `[[ … ]]` if their words are known. Patterns and tests of files are not evaluated."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
 
 
 def holds(words: list[str]) -> bool | None:
-    """Whether a condition holds; `None`: that can't be known."""
+    """Whether a condition holds; `None`: unknown."""
     if len(words) > 4:
         for sign in ("||", "&&"):
             if sign in words[1:-1]:
-                return _both(words, words.index(sign, 1), sign)
+                return _evaluate_joined(words, words.index(sign, 1), sign)
     if "(" in words:
         return None
-    return _two(*words) if len(words) == 2 else _three(*words) if len(words) == 3 else None
+    return _evaluate_unary(*words) if len(words) == 2 else _evaluate_binary(*words) if len(words) == 3 else None
 
 
-def _both(words: list[str], place: int, sign: str) -> bool | None:
+def _evaluate_joined(words: list[str], place: int, sign: str) -> bool | None:
     sides = (holds(words[:place]), holds(words[place + 1 :]))
     strong = sign == "||"
     if strong in sides:
@@ -32,13 +32,13 @@ def _both(words: list[str], place: int, sign: str) -> bool | None:
     return None if None in sides else not strong
 
 
-def _two(sign: str, value: str) -> bool | None:
+def _evaluate_unary(sign: str, value: str) -> bool | None:
     if sign not in {"-z", "-n"} or (UNKNOWN in value and not value.strip(UNKNOWN)):
         return None
     return (sign == "-n") == bool(value)
 
 
-def _three(one: str, sign: str, other: str) -> bool | None:
+def _evaluate_binary(one: str, sign: str, other: str) -> bool | None:
     if {UNKNOWN, SOMEWHERE} & {*one, *other}:
         return None
     if sign in _NUMBERS:
@@ -46,5 +46,5 @@ def _three(one: str, sign: str, other: str) -> bool | None:
         return _NUMBERS[sign](int(both[0][0]), int(both[1][0])) if both[0] and both[1] else None
     if sign not in {"=", "==", "!="}:
         return None
-    is_pattern = bool(set(other) & set("*?[("))  # among other conditions of `[[ … ]]`; in `[ … ]` what it is depends on files
+    is_pattern = bool(set(other) & set("*?[("))  # in `[[ … ]]` it is a pattern; in `[ … ]` its value depends on files
     return None if is_pattern else (one == other) == (sign != "!=")

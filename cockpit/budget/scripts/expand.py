@@ -1,4 +1,4 @@
-"""What the words of a shell script become: variables with their defaults and changes, sums, and the words that they part into."""
+"""Expands the words of a shell script: variables with their defaults and changes, sums, and word splitting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BRACES = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 
 
 def fields(word: Word, scope: Scope) -> list[str]:
-    """The words that a word becomes: none, one or many; which those of `{a,b}` are isn't followed."""
+    """Expand a word to none, one or many words. The words of `{a,b}` are unknown."""
     if _BRACES.search("".join(part.text if part.kind == "text" and not part.quoted else "x" for part in word)):
         return [UNKNOWN]
     pieces = groupby(_pieces(word, scope), lambda piece: piece is None)
@@ -26,7 +26,7 @@ def fields(word: Word, scope: Scope) -> list[str]:
 
 
 def text(word: Word, scope: Scope) -> str:
-    """What a word becomes where it is not split: in an assignment, in a condition."""
+    """Expand a word that is not split, as in an assignment or a condition."""
     return "".join(part.text if part.kind == "text" else _join(part, _values(part, scope), scope) for part in word)[:MAX_TEXT_CHARS]
 
 
@@ -36,7 +36,7 @@ def _join(part: WordPart, values: tuple[str, ...], scope: Scope) -> str:
 
 
 def _pieces(word: Word, scope: Scope) -> Iterator[str | None]:
-    """Texts that stick together; `None` parts words."""
+    """The expanded parts of a word. `None` separates two words; the texts between are one word."""
     for part in word:
         values = (part.text,) if part.kind == "text" else _values(part, scope)
         if part.kind != "text" and not part.quoted:
@@ -48,7 +48,7 @@ def _pieces(word: Word, scope: Scope) -> Iterator[str | None]:
 
 
 def _split(values: tuple[str, ...], scope: Scope) -> Iterator[str | None]:
-    """Words parted by blanks; by what else, where a script sets IFS, isn't followed."""
+    """Split values into words at blanks. If the script sets IFS, the words are unknown."""
     if "IFS" in scope.variables and any(values):
         yield UNKNOWN
         return
@@ -76,7 +76,7 @@ def _values(part: WordPart, scope: Scope) -> tuple[str, ...]:
 
 
 def count(sum_text: str, scope: Scope) -> str:
-    """The result of a sum, `UNKNOWN` where it is no shell; what one changes isn't known after it."""
+    """The result of a sum; `UNKNOWN` if its text can't be read. A variable that the sum changes is unknown after it."""
     try:
         expression = text(unquoted_text(sum_text), scope)
     except ShellError:
@@ -89,7 +89,7 @@ def count(sum_text: str, scope: Scope) -> str:
 
 
 def parameter(inside: str, scope: Scope) -> Value:
-    """What stands for `${…}`."""
+    """The value of `${…}`."""
     found = _PARAMETER.fullmatch(inside)
     if not found:
         return UNKNOWN
@@ -100,7 +100,7 @@ def parameter(inside: str, scope: Scope) -> Value:
     if sign == "#":
         return UNKNOWN if value is None or UNKNOWN in value or rest else str(len(value))
     if not rest:
-        return value if value is not None else "" if scope.questions and scope.unset(name) else UNKNOWN
+        return value if value is not None else "" if scope.conditions and scope.is_unset(name) else UNKNOWN
     return _change(name if index is None else f"{name}[{index}]", value, rest, scope)
 
 
@@ -126,7 +126,7 @@ def _change(name: str, value: Value | None, rest: str, scope: Scope) -> Value:
 
 
 def _sublist(items: tuple[str, ...], rest: str, first: int) -> Value:
-    """`${@:2}` and `${A[@]:1:3}`; arguments are counted from 1."""
+    """The items of `${@:2}` and `${A[@]:1:3}`. Arguments are counted from 1."""
     found = re.fullmatch(r": *(\d{1,6})(?::(\d{1,6}))?", rest)
     if not found or UNKNOWN in items or int(found[1]) < first:
         return UNKNOWN
@@ -136,7 +136,7 @@ def _sublist(items: tuple[str, ...], rest: str, first: int) -> Value:
 
 def _default(name: str, value: Value | None, sign: str, rest: str, scope: Scope) -> Value:
     if value is None and "?" not in sign and "+" not in sign and name.isidentifier():
-        scope.assumed[name] = None  # also what a scheduler or a file that can't be read may set: the default counts
+        scope.assumed[name] = None  # the default counts, although a scheduler or an unread file may set it
         unset: bool | None = True
     else:
         unset = _is_unset(name, value, scope) if value is None or value == UNKNOWN or ":" not in sign else not value
@@ -157,5 +157,5 @@ def _default(name: str, value: Value | None, sign: str, rest: str, scope: Scope)
 def _is_unset(name: str, value: Value | None, scope: Scope) -> bool | None:
     own = re.match(r"\w*", name)
     if value is None or value == UNKNOWN or own is None or own[0] == name:
-        return scope.unset(own[0] if own and own[0] else name)
+        return scope.is_unset(own[0] if own and own[0] else name)
     return not value

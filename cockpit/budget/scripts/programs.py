@@ -1,4 +1,4 @@
-"""What a command does that is no function: the shell's own ones change folders, arguments and variables; others run programs or shells."""
+"""Applies commands that are no functions: builtins change folders, arguments and variables; others start programs or shells."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _LAUNCHERS = {
     "srun", "apptainer", "singularity", "numactl", "taskset", "nohup", "exec", "env", "sudo", "setsid", "nice", "stdbuf", "timeout", "time",
     "uv", "screen", "poetry", "conda", "pixi", "xvfb-run",
 }  # fmt: skip
-"""They start one of `_PROGRAMS` somewhere behind their own flags."""
+"""They start one of `_PROGRAMS`, which follows their own flags."""
 _ASCEND = ["-c", "import torch_npu"]
-"""How scripts ask Python whether they are on Ascend's accelerators: what is counted here are GPUs."""
+"""Scripts use it to test for Ascend accelerators. The test counts as failed, because cockpit counts GPUs."""
 _SLURM_VALUED = re.compile(r"-\w|--(?:nodes|ntasks|gpus|gres|time|partition|account|job-name|output|error|mem)")
 """Flags of `sbatch` whose value may be the next word."""
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 _OF_USERS = re.compile(r"(?:activate|conda\.sh|\.bashrc|\.bash_profile|\.profile)$")
-"""Files that set no count."""
+"""Files of a user or an environment, which set no count."""
 
 
 def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
-    """What a command does to the shell, and whether it succeeds; whatever it is that isn't known here, it is noted."""
+    """Apply a command to the shell's state, and return whether it succeeds. A command that is not known here is recorded."""
     name, words, streams = argv[0].rpartition("/")[2], argv[1:], run.streams
     match name:
         case (
@@ -76,13 +76,13 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
             scope.arguments = scope.arguments[number:] if is_possible else scope.arguments
             return is_possible
         case "eval":
-            scope.all_told &= not any(UNKNOWN in word for word in words)
+            scope.is_complete &= not any(UNKNOWN in word for word in words)
             return run.script(" ".join(words), scope)
         case "exit" | "return":
             leave(name, {"0": True, UNKNOWN: None}.get(words[0], False) if words else None)
         case "break" | "continue":
             if words and words[0] != "1":
-                raise StopError  # of several loops
+                raise StopError  # it leaves several loops
             leave(name)
         case "read" | "mapfile" | "readarray" | "getopts" | "let" | "unset":
             return _set_by_input(words, scope)
@@ -134,7 +134,7 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
 
 
 def _join(folder: str | None, path: str) -> str | None:
-    """A path from a folder; `None`: that can't be known."""
+    """A path that is relative to a folder; `None`: unknown."""
     return None if UNKNOWN in path or (folder is None and not path.startswith("/")) else posixpath.join(folder or "", path)
 
 
@@ -146,9 +146,9 @@ def _source(run: ScriptRun, words: list[str], scope: Scope) -> Status:
     said = run.streams.read(words[0]) if words else None
     if said is None:
         if words and not _OF_USERS.search(words[0]):
-            if not run.streams.unsure:  # under `[ -f file ]` it may not be there
+            if not run.streams.unsure:  # a file behind an unknown condition, such as `[ -f file ]`, may be absent
                 run.unread[f"{_show(words[0])} can't be read, so what it sets is unknown"] = None
-            scope.all_told = False
+            scope.is_complete = False
         return None
     kept = scope.arguments
     scope.arguments = tuple(words[1:]) or kept
@@ -160,14 +160,14 @@ def _source(run: ScriptRun, words: list[str], scope: Scope) -> Status:
 
 
 def _set_by_input(words: list[str], scope: Scope) -> Status:
-    """`read` and its like: which values they leave isn't known."""
+    """Apply `read` and similar commands: the values that they set are unknown."""
     names = [found[0] for word in words if (found := re.match(r"[A-Za-z_]\w*", word, re.ASCII))]
     scope.variables |= dict.fromkeys([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], UNKNOWN)
     return None
 
 
 def _substitute(words: list[str], said: str | None) -> str | None:
-    """What `… | sed s/plain/text/` prints; any other is not followed."""
+    """The output of `… | sed s/plain/text/`; that of any other `sed` is unknown."""
     found = re.fullmatch(r"s(.)([\w./ -]+)\1([\w./ -]*)\1(g?)", words[0]) if len(words) == 1 else None
     return None if said is None or found is None else said.replace(found[2], found[3], -1 if found[4] else 1)
 
@@ -176,7 +176,7 @@ def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> Status:
     place = next((place for place, word in enumerate(argv) if place and _PROGRAMS.fullmatch(word)), len(argv))
     inner = scope.copy()
     if name == "sudo" or (name == "env" and any(word.startswith("-") for word in argv[1:place])):
-        inner.variables |= dict.fromkeys(inner.exported, UNKNOWN)  # their flags say which variables they take away
+        inner.variables |= dict.fromkeys(inner.exported, UNKNOWN)  # their flags may remove variables
     for found in filter(None, map(_VARIABLE.fullmatch, argv[1:place])):
         inner.assign(found[1], found[2])
         inner.exported.add(found[1])
@@ -187,7 +187,7 @@ def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> Status:
 
 
 def _sbatch(run: ScriptRun, words: list[str], scope: Scope) -> Status:
-    """`sbatch flags script words`: its flags go before the script's `#SBATCH` lines."""
+    """Apply `sbatch flags script words`. Its flags overwrite the `#SBATCH` lines of the script."""
     wrapped = next((word.partition("=")[2] for word in words if word.startswith("--wrap=")), None)
     at = 0
     while at < len(words) and words[at].startswith("-"):
@@ -196,7 +196,7 @@ def _sbatch(run: ScriptRun, words: list[str], scope: Scope) -> Status:
 
 
 def _shell(run: ScriptRun, words: list[str], scope: Scope, sbatch: list[str] | None = None) -> Status:
-    """`bash script words` and `bash -c text words`; what a shell is given on standard input is not read."""
+    """Apply `bash script words` and `bash -c text words`. Standard input is not read."""
     text_follows = False
     while words and words[0][:1] in {"-", "+"} and words[0] != "-":
         flag, *words = words

@@ -1,4 +1,4 @@
-"""Walks through a parsed script as a shell would, without running anything: branches that nobody can foresee are all walked."""
+"""Follows a parsed script as a shell would, without running anything. If a condition is unknown, it follows all branches."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from cockpit.budget.scripts.words import ShellError, read_keyword
 
 MAX_STEPS, MAX_DEPTH, MAX_TURNS = 20_000, 25, 500
 MAX_KNOWN_TURNS = 60
-"""Turns of `while` that are followed one by one: more than a script has arguments."""
+"""Iterations of `while` that are followed one by one; a script has fewer arguments."""
 Leaving = Literal["exit", "return", "break", "continue"]
 Status = bool | None
-"""Whether something succeeds; `None`: nobody knows."""
+"""Whether a command succeeds; `None`: unknown."""
 Branch = Callable[[Scope], Status]
 
 
 class ScriptCommand(msgspec.Struct, frozen=True):
-    """One command that would run."""
+    """A command that the shell would run."""
 
     argv: tuple[str, ...]
-    """`UNKNOWN` within a word: a piece that can't be known; `UNKNOWN` alone: one word, or any number of them."""
+    """`UNKNOWN` within a word stands for an unknown part. `UNKNOWN` alone stands for any number of words."""
     maybe: bool = False
-    """Only under a condition that can't be known."""
+    """It runs only under a condition that is unknown."""
     folder: str | None = None
-    """Where it runs: the folder in which all begins is `streams.START`; `None`: nobody knows."""
+    """The folder in which it runs; `streams.START` is the one in which the script begins. `None`: unknown."""
     env: Mapping[str, str] = {}
-    """What is exported to it, as far as that is known."""
+    """The known variables that are exported to it."""
 
 
 class LeftError(Exception):
-    """`exit`, `return`, `break` and `continue`, and whether it is a success."""
+    """`exit`, `return`, `break` or `continue` was reached. `status`: whether it is a success."""
 
     def __init__(self, kind: Leaving, status: Status = True) -> None:
         self.kind = kind
@@ -51,24 +51,24 @@ class LeftError(Exception):
 
 
 class StopError(Exception):
-    """A script that goes on for ever, or leaves several loops at once."""
+    """The script has too many steps or levels, or leaves several loops at once."""
 
 
 class _GuardError(Exception):
-    """A branch that would end the script with a failure was left out."""
+    """A branch that would end the script with a failure was skipped."""
 
 
 class End(msgspec.Struct, frozen=True):
-    """How something ended."""
+    """How a part of a script ended."""
 
     left: Leaving | None
     status: Status
     broken: tuple[Scope, ...] = ()
-    """States in which some branch may have left the loop around it."""
+    """The states of branches that may have left the surrounding loop."""
 
 
 class ScriptRun:
-    """One walk; what it finds stays in `found` and `unread`."""
+    """Follows one script, and collects its commands in `found` and what it could not read in `unread`."""
 
     def __init__(self, read: Callable[[str], str | None], program: Callable[[ScriptRun, list[str], Scope], Status]) -> None:
         self.streams = Streams(read)
@@ -76,66 +76,66 @@ class ScriptRun:
         self.unread: dict[str, None] = {}
         self.functions: dict[str, tree.Node] = {}
         self._program = program
-        """What a command does that is no function."""
+        """Applies a command that is no function."""
         self._left: list[tuple[Leaving, Scope]] = []
         self._locals: list[dict[str, Value | None]] = []
         self._depth = self._steps = 0
 
     def script(self, said: str, scope: Scope) -> Status:
-        """Walks through a text in this scope; where it is no shell, that is said."""
+        """Follow a script in this scope. If its text is no shell code, that is noted."""
         try:
             parsed = parse(said)
         except ShellError as error:
             self.unread[f"The script is not shell code that cockpit can read: {error}"] = None
             return None
-        return self._deeper(lambda: self._run_until_left(lambda: self.sequence(parsed, scope), scope, "return").status)
+        return self._run_nested(lambda: self._run_until_left(lambda: self.sequence(parsed, scope), scope, "return").status)
 
     def emit(self, argv: list[str], scope: Scope) -> None:
-        """Notes a command that the shell would start; what it prints nobody knows."""
+        """Record a command that the shell would start. Its output is unknown."""
         known = {name: value for name, value in scope.variables.items() if name in scope.exported and isinstance(value, str)}
         env = {name: value for name, value in {**scope.shell, **known}.items() if UNKNOWN not in value}
         self.found.append(ScriptCommand(tuple(argv), bool(self.streams.unsure), self.streams.folder, env))
         self.streams.write(None)
 
     def call(self, argv: list[str], scope: Scope) -> Status:
-        """A function, what the shell itself does, or a program."""
+        """Follow a call of a function, a builtin or a program."""
         body = self.functions.get(argv[0])
         if body is None:
             return self._program(self, argv, scope)
         kept, scope.arguments = scope.arguments, tuple(argv[1:])
         self._locals.append({})
         try:
-            return self._deeper(lambda: self._run_until_left(lambda: self.node(body, scope), scope, "return").status)
+            return self._run_nested(lambda: self._run_until_left(lambda: self.node(body, scope), scope, "return").status)
         finally:
             scope.arguments = kept
             scope.restore(self._locals.pop())
 
     def output(self, said: str, scope: Scope) -> str:
-        """What a command substitution prints; commands within it are noted."""
+        """The output of a command substitution. Commands within it are recorded."""
         try:
             inner = parse(said)
         except ShellError as error:
             self.unread[f"A command substitution can't be read: {error}"] = None
             return UNKNOWN
-        told, _ = self.streams.capture_output(lambda: self._deeper(lambda: self.run_in_subshell(partial(self.sequence, inner), scope)))
+        told, _ = self.streams.capture_output(lambda: self._run_nested(lambda: self.run_in_subshell(partial(self.sequence, inner), scope)))
         return UNKNOWN if told is None else told.rstrip("\n")
 
     def run_in_subshell(self, body: Branch, scope: Scope) -> Status:
-        """In a shell of its own: its variables, its functions, its folder and its end are its own."""
+        """Follow a part in a subshell: its variables, functions, folder and `exit` do not affect the shell around it."""
         inner, folder, functions = scope.copy(), self.streams.folder, dict(self.functions)
         end = self._run_until_left(lambda: body(inner), inner, "exit", "return", "break", "continue")
         self.streams.folder, self.functions = folder, functions
         return end.status
 
     def node(self, node: tree.Node, scope: Scope) -> Status:
-        """Any part of a script."""
+        """Follow any part of a script."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise StopError
         return _WALKS[type(node)](self, node, scope)
 
     def sequence(self, node: tree.Sequence, scope: Scope) -> Status:
-        """Commands, and what `&&` and `||` make of them."""
+        """Follow commands that are joined by `;`, `&&` or `||`."""
         status: Status = True
         before, doubt = "\n", False
         for item, sign in node.items:
@@ -161,7 +161,7 @@ class ScriptRun:
         return True
 
     def _pipeline(self, node: tree.Pipeline, scope: Scope) -> Status:
-        """Each part in a shell of its own, unless it is only denied."""
+        """Follow each part of a pipeline in a subshell. A single command after `!` needs none."""
         if node.denied and len(node.parts) == 1:
             status = self.node(node.parts[0], scope)
             return None if status is None else not status
@@ -173,7 +173,7 @@ class ScriptRun:
         return None if status is None else status is not node.denied
 
     def _redirected(self, node: tree.Redirected, scope: Scope) -> Status:
-        """A command between files; what it reads from them isn't followed."""
+        """Follow a command with redirections. Its input from files is ignored."""
         if node.node == tree.Simple((), ()):
             self.streams.write(None)  # `$(< file)`
         target = None
@@ -188,7 +188,7 @@ class ScriptRun:
         return status
 
     def _conditional(self, node: tree.If, scope: Scope) -> Status:
-        """`if`: all branches from the first whose condition can't be known."""
+        """Follow `if`: from the first unknown condition on, all branches."""
         for number, (condition, body) in enumerate(node.branches):
             if condition is None:
                 return self.sequence(body, scope)
@@ -205,7 +205,7 @@ class ScriptRun:
         return True
 
     def _past_guard(self, body: Branch, scope: Scope) -> Status:
-        """Runs what a condition leads to. Where that ends the script with a failure, the launch that is meant goes on instead."""
+        """Follow a branch. If it ends the script with a failure, skip it: people mean a launch in which its condition is false."""
         inner, found, folder = scope.copy(), len(self.found), self.streams.folder
         try:
             status = body(inner)
@@ -221,9 +221,9 @@ class ScriptRun:
         scope.merge([inner])
         return status
 
-    def _each(self, node: tree.For, scope: Scope) -> Status:
-        """`for`, turn by turn."""
-        items = list(scope.arguments) if node.words is None else [item for word in node.words for item in _files(word, scope)]
+    def _for_loop(self, node: tree.For, scope: Scope) -> Status:
+        """Follow `for`, one iteration after the other."""
+        items = list(scope.arguments) if node.words is None else [item for word in node.words for item in _list_items(word, scope)]
         if any(UNKNOWN in item for item in items):
             scope.assign(node.name, UNKNOWN)
             self._walk_unknown_turns(partial(self.sequence, node.body), scope)
@@ -240,8 +240,8 @@ class ScriptRun:
         scope.merge([scope.copy(), *broken])
         return True
 
-    def _loop(self, node: tree.While, scope: Scope) -> Status:
-        """`while` and `until`, turn by turn as long as the condition is known; then any number of turns."""
+    def _while_loop(self, node: tree.While, scope: Scope) -> Status:
+        """Follow `while` and `until` one iteration after the other. Once the condition is unknown, so is the number of iterations."""
         for _ in range(MAX_KNOWN_TURNS):
             status = self.node(node.condition, scope)
             if status is node.until:
@@ -258,7 +258,7 @@ class ScriptRun:
         return None
 
     def _case(self, node: tree.Case, scope: Scope) -> Status:
-        """`case`: the branch that matches, or all that might."""
+        """Follow the branch of `case` that matches, or all that may match."""
         with scope.reading_condition():
             value = text(node.word, scope)
         for number, (patterns, body) in enumerate(node.branches):
@@ -280,7 +280,7 @@ class ScriptRun:
         return None if result == UNKNOWN else result != "0"
 
     def _simple(self, node: tree.Simple, scope: Scope) -> Status:
-        """One command: its assignments, then its words."""
+        """Follow one command: first its assignments, then its words."""
         first = read_keyword(node.words[0]) if node.words else None
         if first == "[[":
             inner = node.words[1:-1]
@@ -291,7 +291,7 @@ class ScriptRun:
                     return None if same is None else same == (sign != "!=")
                 return holds([text(word, scope) for word in inner])
         with scope.reading_condition() if first in {"[", "test"} else nullcontext():
-            argv = [item for word in node.words for item in (_files if first in {"set", "echo", "printf"} else fields)(word, scope)]
+            argv = [item for word in node.words for item in (_list_items if first in {"set", "echo", "printf"} else fields)(word, scope)]
         if not argv:
             self._assign(node, scope)
             return True
@@ -303,7 +303,7 @@ class ScriptRun:
 
     def _assign(self, node: tree.Simple, scope: Scope, *, exported: bool = False) -> None:
         for one in node.assigns:
-            items = None if one.items is None else tuple(item for each in one.items for item in _files(each, scope))
+            items = None if one.items is None else tuple(item for each in one.items for item in _list_items(each, scope))
             value: Value = text(one.value, scope) if items is None else items
             scope.assign(one.name, value if one.place is None else UNKNOWN, more=one.more and one.place is None)
             scope.exported |= {one.name} if exported else set()
@@ -321,13 +321,13 @@ class ScriptRun:
         self._assign(node, scope, exported=argv[0] == "export" or "x" in flags)
         for name, value in said.items():
             scope.assign(name, value)
-        if flags & set("Ailnu") and argv[0] != "export":  # tables, whole numbers and references aren't followed
+        if flags & set("Ailnu") and argv[0] != "export":  # arrays with keys, integers and references are not evaluated
             scope.variables |= dict.fromkeys(every, UNKNOWN)
         scope.exported |= set(names) if argv[0] == "export" and "n" not in flags else set()
         return True
 
-    def _deeper(self, body: Callable[[], Status]) -> Status:
-        """What calls itself must end."""
+    def _run_nested(self, body: Callable[[], Status]) -> Status:
+        """Follow a nested part; a limit on the depth ends endless recursion."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise StopError
@@ -337,7 +337,10 @@ class ScriptRun:
             self._depth -= 1
 
     def _run_until_left(self, body: Callable[[], Status], scope: Scope, *kinds: Leaving) -> End:
-        """Runs what may be left in these ways. Where only some branch left it, both states count; a loop's end does so after all turns."""
+        """Follow a part that may be left in these ways. If only some branches left it, both states are merged.
+
+        The states of branches with `break` are returned, because they are merged only after the whole loop.
+        """
         kept, self._left = self._left, []
         end = End(None, None)
         try:
@@ -356,7 +359,7 @@ class ScriptRun:
         return End(end.left, None if states else end.status, broken)
 
     def _walk_branches(self, choices: list[Branch], scope: Scope) -> None:
-        """One of these runs, and nobody knows which."""
+        """Follow all branches, because it is unknown which of them runs."""
         ends: list[Scope] = []
         leaving: list[LeftError] = []
         start, folders = self.streams.folder, {self.streams.folder}
@@ -378,7 +381,7 @@ class ScriptRun:
         scope.merge(ends)
 
     def _walk_unknown_turns(self, body: Branch, scope: Scope) -> None:
-        """Runs so many times that nobody knows: what it changes isn't known, neither within nor after."""
+        """Follow a loop with an unknown number of iterations. What it changes is unknown within the loop and after it."""
 
         def turn(inner: Scope) -> Status:
             end = self._run_until_left(lambda: body(inner), inner, "break", "continue")
@@ -394,23 +397,23 @@ class ScriptRun:
 
 
 def leave(kind: Leaving, status: Status = True) -> NoReturn:
-    """`exit` and its like."""
+    """Leave the script, the function or the loop."""
     raise LeftError(kind, status)
 
 
 def _nothing(_: Scope) -> Status:
-    """The branch that isn't there."""
+    """The branch of an `if` without `else`."""
     return None
 
 
 def _matches(value: str, word: tree.Word, scope: Scope) -> Status:
-    """Whether a value is of a pattern of `case`, in which what is quoted is plain."""
+    """Whether a value matches a pattern of `case`. Quoted parts are no pattern."""
     pattern = "".join(escape(text((part,), scope)) if part.quoted else text((part,), scope) for part in word)
     return None if {UNKNOWN, SOMEWHERE} & {*value, *pattern} or "(" in pattern else fnmatchcase(value, pattern)
 
 
-def _files(word: tree.Word, scope: Scope) -> list[str]:
-    """The words of a list; what would be looked up among files isn't known."""
+def _list_items(word: tree.Word, scope: Scope) -> list[str]:
+    """The items of the list of a `for`. Names of files that a pattern matches are unknown."""
     if any(part.kind == "text" and not part.quoted and set(part.text) & {"*", "?"} for part in word):
         return [UNKNOWN]
     return fields(word, scope)
@@ -422,8 +425,8 @@ _WALKS: dict[type, Callable[[ScriptRun, Any, Scope], Status]] = {
     tree.Sequence: ScriptRun.sequence,
     tree.Pipeline: ScriptRun._pipeline,
     tree.If: ScriptRun._conditional,
-    tree.For: ScriptRun._each,
-    tree.While: ScriptRun._loop,
+    tree.For: ScriptRun._for_loop,
+    tree.While: ScriptRun._while_loop,
     tree.Case: ScriptRun._case,
     tree.Function: ScriptRun._define,
     tree.Sum: ScriptRun._sum,

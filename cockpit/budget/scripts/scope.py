@@ -1,4 +1,4 @@
-"""What a shell script's words may speak of: its variables, its arguments, and how much of either can be known."""
+"""Holds the variables and the arguments of a shell script, and which of them are unknown."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ _SET_ELSEWHERE = re.compile(
     r"(?:SLURM|PBS|LSB|OMPI|ARNOLD|MLP|PET|VC|RAY|KUBERNETES)_\w+|(?:LOCAL_|NODE_)?(?:RANK|WORLD_SIZE)|MASTER_(?:ADDR|PORT)|"
     r"(?:CUDA|NVIDIA)_VISIBLE_DEVICES|HOME|PWD|OLDPWD|USER|HOSTNAME|PATH|SHELL|RANDOM|SECONDS|BASH_\w+|LD_LIBRARY_PATH|PYTHONPATH"
 )
-"""Set by a scheduler, an image or the shell itself: that a script doesn't set them doesn't say that they are not set."""
+"""A scheduler, an image or the shell may set these variables, so they may be set although the script does not set them."""
 _ALWAYS_SET = re.compile(r"HOME|PWD|OLDPWD|USER|HOSTNAME|PATH|SHELL|LD_LIBRARY_PATH|PYTHONPATH")
 _ENTRY = re.compile(r"\[([^]]*)\]=(.*)", re.DOTALL)
 
 
 class Scope(msgspec.Struct):
-    """All that a script's words may speak of."""
+    """The variables and the arguments that a script can use."""
 
     variables: dict[str, Value] = msgspec.field(default_factory=dict)
     exported: set[str] = msgspec.field(default_factory=set)
     arguments: tuple[str, ...] = ()
-    """`$1` and on."""
+    """`$1` and the following ones."""
     name: str = UNKNOWN
     """`$0`."""
     output: Callable[[str, Scope], str] = lambda *_: UNKNOWN
-    """What a command substitution prints."""
+    """Returns the output of a command substitution."""
     assumed: dict[str, None] = msgspec.field(default_factory=dict)
-    """Variables that nothing here sets, and that were taken as not set."""
-    all_told: bool = True
-    """Nothing that can't be read may have set a variable."""
+    """Variables that nothing here sets; they were treated as unset."""
+    is_complete: bool = True
+    """No unread file or unknown command may have set a variable."""
     shell: Mapping[str, str] = {}
-    """What the calling shell has exported, where nothing here sets it."""
-    questions: int = 0
-    """Within a condition: there, what nothing sets is empty."""
+    """The variables that the calling shell exports; they count where nothing here sets them."""
+    conditions: int = 0
+    """Above 0 within a condition: there a variable that nothing sets is empty."""
 
     @contextmanager
     def reading_condition(self) -> Iterator[None]:
-        """While a condition is read."""
-        self.questions += 1
+        """Expand the words of a condition."""
+        self.conditions += 1
         try:
             yield
         finally:
-            self.questions -= 1
+            self.conditions -= 1
 
     @contextmanager
     def restore_after(self, names: Collection[str]) -> Iterator[None]:
-        """What is set for one command alone is as before after it."""
+        """Restore variables that are set for one command only."""
         before = {name: self.variables.get(name) for name in names}
         exported = self.exported & before.keys()
         try:
@@ -64,27 +64,27 @@ class Scope(msgspec.Struct):
             self.exported = (self.exported - before.keys()) | exported
 
     def restore(self, before: Mapping[str, Value | None]) -> None:
-        """Gives variables the values that they had; `None`: they were not set."""
+        """Give variables the values that they had before; `None`: they were not set."""
         for name, value in before.items():
             self.variables.pop(name, None)
             if value is not None:
                 self.variables[name] = value
 
     def copy(self) -> Scope:
-        """A scope whose changes this one doesn't see."""
+        """A copy; changes of it do not affect this scope."""
         return replace(self, variables=dict(self.variables), exported=set(self.exported))
 
     def merge(self, others: Sequence[Scope]) -> None:
-        """After branches of which nobody knows which ran: where they differ, nothing is known."""
+        """Take over the states of branches of which any may have run. A variable whose values differ is unknown."""
         names = {name for each in others for name in each.variables}
         self.variables = {name: _common([each.variables.get(name) for each in others]) for name in names}
         self.exported = set().union(*(each.exported for each in others))
-        self.all_told = all(each.all_told for each in others)
+        self.is_complete = all(each.is_complete for each in others)
         arguments = others[0].arguments
         self.arguments = arguments if all(each.arguments == arguments for each in others) else (UNKNOWN,)
 
     def assign(self, name: str, value: Value, *, more: bool = False) -> None:
-        """Sets a variable, or adds to it."""
+        """Set a variable; with `more`, append to it."""
         old = self.variables.get(name, UNKNOWN if _SET_ELSEWHERE.fullmatch(name) else "")
         if not more:
             self.variables[name] = _make_array(value) if isinstance(value, tuple) else value
@@ -94,7 +94,7 @@ class Scope(msgspec.Struct):
             self.variables[name] = (str(old) + str(value))[:MAX_TEXT_CHARS]
 
     def value(self, name: str) -> Value | None:
-        """`None`: nothing here sets it."""
+        """The value of a variable or an argument; `None`: nothing here sets it."""
         if name in "@*":
             return self.arguments
         if name.isdigit() and name != "0":
@@ -110,7 +110,7 @@ class Scope(msgspec.Struct):
         return self.variables.get(name)
 
     def one_value(self, name: str) -> str:
-        """A variable's value, for a sum or a test."""
+        """The single value of a variable, as sums and tests read it."""
         value = self.value(name)
         if isinstance(value, tuple):
             return value[0] if value else ""
@@ -121,12 +121,12 @@ class Scope(msgspec.Struct):
             return UNKNOWN
         return self.arguments[number - 1] if number <= len(self.arguments) else ""
 
-    def unset(self, name: str) -> bool | None:
-        """Whether a variable is not set, as far as anybody can know; what is taken for granted is noted."""
+    def is_unset(self, name: str) -> bool | None:
+        """Whether a variable is unset; `None`: unknown. If that is only assumed, the variable is added to `assumed`."""
         if name.isdigit() and UNKNOWN not in self.arguments[: int(name)]:
             return int(name) > len(self.arguments)
         value = self.value(name)
-        if value is None and self.all_told and not _SET_ELSEWHERE.fullmatch(name):
+        if value is None and self.is_complete and not _SET_ELSEWHERE.fullmatch(name):
             self.assumed[name] = None
             return True
         return None if value is None or value == UNKNOWN else False
@@ -142,5 +142,5 @@ def _as_list(value: Value) -> tuple[str, ...]:
 
 
 def _make_array(items: tuple[str, ...]) -> Value:
-    """An array; where its words say their places, those aren't followed."""
+    """An array. It is unknown if its items have keys (`[2]=x`)."""
     return UNKNOWN if any(_ENTRY.fullmatch(item) for item in items) else items

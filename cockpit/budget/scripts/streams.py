@@ -1,4 +1,4 @@
-"""What commands print while a script is walked through, where it is, and the files that it has not changed."""
+"""Keeps the output of the commands of a script, its current folder, and which files it has changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START = f"/{SOMEWHERE}"
 
 
 class _Sink(msgspec.Struct):
-    """What is printed here, as long as all of it is known."""
+    """Collects an output. `whole`: all of it is known."""
 
     unsure: int
     texts: list[str] = msgspec.field(default_factory=list)
@@ -26,20 +26,20 @@ class _Sink(msgspec.Struct):
 
 
 class Streams:
-    """Standard output, the folder, and files; `None` is what nobody can know. Of standard input only what a pipeline prints is followed."""
+    """Standard output, the current folder, and files; `None` is unknown. Standard input is known only in a pipeline."""
 
     def __init__(self, read: Callable[[str], str | None]) -> None:
         self.unsure = 0
-        """How many conditions that can't be known stand around this place."""
+        """The number of unknown conditions around the current command."""
         self.folder: str | None = START
         self.input: str | None = None
-        """What the command before it in a pipeline prints, if that is known."""
+        """The output of the command before it in a pipeline; `None`: unknown."""
         self._changed: set[str] = set()
         self._read = read
         self._sinks: list[_Sink] = []
 
     def write(self, said: str | None) -> None:
-        """Prints a text; `None`: one that isn't known."""
+        """Print a text; `None`: an unknown one."""
         if not self._sinks:
             return
         sink = self._sinks[-1]
@@ -47,7 +47,7 @@ class Streams:
         sink.texts.append(said or "")
 
     def capture_output(self, body: Callable[[], bool | None]) -> tuple[str | None, bool | None]:
-        """What is printed meanwhile, `None` where not all of it is known; and how it ended."""
+        """Call `body`, and return what it prints (`None` if a part of it is unknown) and its status."""
         self._sinks.append(_Sink(self.unsure))
         try:
             status = body()
@@ -56,22 +56,22 @@ class Streams:
         return sink.text(), status
 
     def path(self, said: str) -> str | None:
-        """Where a path leads from the folder that the script is in: as seen from where it began, or absolute."""
+        """Resolve a path in the current folder. The result is relative to the first folder, or absolute; `None`: unknown."""
         if UNKNOWN in said or not said or (self.folder is None and not said.startswith("/")):
             return None
         path = posixpath.join(self.folder or "", said)
         return from_start(path) if path.startswith(START) else posixpath.normpath(path)
 
     def read(self, said: str) -> str | None:
-        """A file's text; what the script has changed isn't known any more."""
+        """The text of a file; `None`: it can't be read, or the script has changed it."""
         path = self.path(said)
         return None if path is None or path in self._changed else self._read(path)
 
     def mark_changed(self, said: str) -> None:
-        """A file that the script writes."""
+        """Note that the script writes a file."""
         self._changed |= {path for path in (self.path(said),) if path}
 
 
 def from_start(path: str) -> str:
-    """A path as seen from the folder in which all begins, where it leads there; else as it is."""
+    """A path within the first folder, relative to it; any other path unchanged."""
     return posixpath.normpath(path[len(START) :].lstrip("/") or ".") if path == START or path.startswith(f"{START}/") else path

@@ -1,4 +1,4 @@
-"""Arithmetic as the shell does it, on whole numbers."""
+"""Computes sums as the shell does, with whole numbers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable
 
 UNKNOWN = "\0"
-"""Stands where a value can't be known."""
+"""Stands for an unknown value or an unknown part of one."""
 SOMEWHERE = "…"
-"""Stands for the path of the folder in which all begins."""
+"""Stands for the path of the folder in which the script begins."""
 
 _LARGEST = 2**63
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -23,11 +23,11 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 class _UnreadError(Exception):
-    """A sum that isn't followed."""
+    """A sum that is not evaluated."""
 
 
 def evaluate_sum(expression: str, value: Callable[[str], str]) -> str:
-    """The result, or `UNKNOWN`: also of comparisons, of what changes variables, and of signs whose order differs from Python's."""
+    """The result, or `UNKNOWN`. Comparisons, assignments, and operators whose precedence differs from Python's are not evaluated."""
     if not expression.strip():
         return "0"
     python = expression.replace("\n", " ").replace("\t", " ")
@@ -57,7 +57,7 @@ def _evaluate_node(node: ast.expr, value: Callable[[str], str]) -> int:
 
 
 def _number(said: str) -> int:
-    """A variable's value, which is a plain number."""
+    """The value of a variable as a number."""
     if not re.fullmatch(r"\s*-?(?:0|[1-9]\d{0,18})\s*", said):
         raise _UnreadError
     return int(said)

@@ -1,4 +1,4 @@
-"""The grammar of a shell script, as far as scripts that launch training use it."""
+"""Parses shell scripts, with the part of the grammar that scripts of training jobs use."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _REDIRECT = re.compile(r"(\d{0,4}|\{\w+\})(<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!
 _FUNCTION = re.compile(r"(?:function[ \t]+([\w:.-]+)[ \t]*(?:\([ \t]*\))?|([\w:.-]+)[ \t]*\([ \t]*\))")
 _IN_TEST = re.compile(r"&&|\|\||[<>()|&;]")
 _SETS = re.compile(r"(?<!\\)(?:\$\{\w+:?=|\$\(\([^)\n]{0,200}(?:\+\+|--|(?<![=!<>])=(?!=)))")
-"""What sets a variable where it stands in a text."""
+"""Expansions that also set a variable."""
 
 
 class _Parser:
-    """A text, and where in it the reading is."""
+    """A text, and the position at which it is read."""
 
     def __init__(self, text: str, at: int = 0, depth: int = 0) -> None:
         self.text = text
@@ -32,7 +32,7 @@ class _Parser:
         self.depth = depth
         self.words = WordReader(text, self._end_of_command)
         self.heredocs: list[tuple[tree.Word, str]] = []
-        """Announced in this line, with their signs: their text begins in the next one."""
+        """The heredocs of this line, each with its operator. Their texts begin in the next line."""
 
     def _end_of_command(self, text: str, at: int) -> int:
         inner = _Parser(text, at, self.depth + 1)
@@ -41,14 +41,14 @@ class _Parser:
         return inner.at
 
     def error(self, what: str) -> ShellError:
-        """What is wrong, and in which line."""
+        """An error with its line."""
         return ShellError(f"line {self.text.count(chr(10), 0, self.at) + 1}: {what}")
 
     def blanks(self) -> None:
         self.at = found.end() if (found := _BLANKS.match(self.text, self.at)) else self.at
 
     def newlines(self) -> None:
-        """Goes on to the next command, past the heredocs that the line announced, whose text isn't followed."""
+        """Go to the next command. The texts of heredocs are skipped."""
         self.blanks()
         while self.text.startswith("\n", self.at):
             self.at += 1
@@ -68,19 +68,19 @@ class _Parser:
             raise self.error("a heredoc that sets a variable is not followed")
 
     def operator(self) -> str:
-        """What stands between two commands, if it comes next; it stays unread."""
+        """The operator between two commands, if it comes next. It is not consumed."""
         self.blanks()
         found = _OPERATOR.match(self.text, self.at)
         return found[0] if found else ""
 
     def keyword(self) -> str | None:
-        """The word that comes next, if it could be a keyword; it stays unread."""
+        """The next word, if it may be a keyword. It is not consumed."""
         self.blanks()
         found = _KEYWORD.match(self.text, self.at)
         return found[0] if found else None
 
     def expect(self, *words: str) -> str:
-        """Reads one of these keywords."""
+        """Read one of these keywords."""
         self.newlines()
         found = self.keyword()
         if found not in words:
@@ -89,7 +89,7 @@ class _Parser:
         return found
 
     def word(self, *, needed: bool = True, ends: frozenset[str] = ENDS) -> tree.Word:
-        """A word, or `<(…)`."""
+        """Read a word, or `<(…)`."""
         start = self.at
         if self.text.startswith(("<(", ">("), self.at):
             self.at = self._end_of_command(self.text, self.at + 2)
@@ -100,7 +100,7 @@ class _Parser:
         return word
 
     def redirects(self) -> list[Redirect]:
-        """`> file`, `<<EOF` and their like, as many as stand here."""
+        """Read all redirections that come next, such as `> file` and `<<EOF`."""
         found: list[Redirect] = []
         while True:
             self.blanks()
@@ -115,7 +115,7 @@ class _Parser:
             found.append(Redirect(sign[1], sign[2], word))
 
     def assign(self) -> Assign | None:
-        """`name=…`, if that comes next."""
+        """Read an assignment (`name=…`), if one comes next."""
         found = _ASSIGN.match(self.text, self.at)
         if not found:
             return None
@@ -201,7 +201,7 @@ class _Parser:
         return Redirected(node, tuple(redirects)) if redirects else node
 
     def test(self, words: list[tree.Word]) -> None:
-        """All of `[[ … ]]`, where signs of redirection and grouping are words."""
+        """Read the rest of `[[ … ]]`, in which `<`, `>`, `(` and `)` are words."""
         while read_keyword(words[-1]) != "]]":
             self.newlines()
             if self.at >= len(self.text):
@@ -250,7 +250,7 @@ class _Parser:
         self.expect("for")
         self.blanks()
         is_sum = self.text.startswith("((", self.at)
-        # The three parts of a sum together: they change variables, and so their result isn't known.
+        # The three parts are read as one sum. It changes variables, so its result is unknown.
         head: Sum | str = self.sum() if is_sum else read_keyword(self.word()) or "_"
         words: list[tree.Word] | None = None
         if not is_sum:
@@ -305,7 +305,7 @@ _COMPOUNDS: dict[str | None, Callable[[_Parser], Node]] = {
 
 
 def parse(text: str) -> Sequence:
-    """A script's commands; raises `ShellError` where it is no shell."""
+    """The commands of a script. Raises `ShellError` if the text is no shell code."""
     parser = _Parser(text.replace("\r\n", "\n"))
     found = parser.sequence(frozenset())
     if parser.at < len(parser.text):
@@ -314,10 +314,10 @@ def parse(text: str) -> Sequence:
 
 
 def read_word(text: str) -> tree.Word:
-    """A text as one word, with quotes and expansions."""
+    """Read a text as one word, with quotes and expansions."""
     return _Parser(text).words.word(0, frozenset())[0]
 
 
 def unquoted_text(text: str) -> tree.Word:
-    """A text as it is read in a sum: like between double quotes, which mean nothing there."""
+    """Read a text as in a sum: with expansions as between double quotes; a double quote itself has no meaning there."""
     return tuple(_Parser(text).words.between_quotes(0, len(text), escaped="$`\\\n"))

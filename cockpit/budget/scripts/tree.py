@@ -1,4 +1,4 @@
-"""What a shell script consists of, once it is parsed."""
+"""Holds the parts of a parsed shell script."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class WordPart(msgspec.Struct, frozen=True):
-    """A piece of a word. What is within `$…` is read when it is expanded."""
+    """A part of a word. The text within `$…` is parsed when it is expanded."""
 
     kind: Literal["text", "variable", "command", "process", "sum"]
     text: str
@@ -19,7 +19,7 @@ Word = tuple[WordPart, ...]
 
 
 class Assign(msgspec.Struct, frozen=True):
-    """`name=value`, `name+=value`, `name[place]=value`; `items`: those of `name=(words)`, else `None`."""
+    """`name=value`, `name+=value` or `name[place]=value`. `items`: the words of `name=(words)`; `None`: it is no array."""
 
     name: str
     place: str | None
@@ -29,7 +29,7 @@ class Assign(msgspec.Struct, frozen=True):
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """`< file`, `2> file`, `>&2`, `<<EOF`; `stream`: the number before the sign, mostly none."""
+    """A redirection: `< file`, `2> file`, `>&2`, `<<EOF`. `stream`: the number before the operator, often empty."""
 
     stream: str
     sign: str
@@ -44,33 +44,33 @@ class Simple(msgspec.Struct, frozen=True):
 
 
 class Redirected(msgspec.Struct, frozen=True):
-    """A command that reads from or writes to something else than what is around it."""
+    """A command with redirections."""
 
     node: Node
     redirects: tuple[Redirect, ...]
 
 
 class Sequence(msgspec.Struct, frozen=True):
-    """Commands, each with what stands between it and the next."""
+    """Commands, each with the operator after it."""
 
     items: tuple[tuple[Node, str], ...]
 
 
 class Pipeline(msgspec.Struct, frozen=True):
-    """Commands that feed each other, or one that runs in a shell of its own."""
+    """Commands joined by `|`, or one command that runs in a subshell or after `!`."""
 
     parts: tuple[Node, ...]
     denied: bool = False
 
 
 class If(msgspec.Struct, frozen=True):
-    """Conditions with what each leads to; the last of all may have none."""
+    """`if`: the conditions with their branches. The last branch may have no condition."""
 
     branches: tuple[tuple[Sequence | None, Sequence], ...]
 
 
 class For(msgspec.Struct, frozen=True):
-    """`for name in words`; no words: the script's own arguments."""
+    """`for name in words`; `None` as words: the script's own arguments."""
 
     name: str
     words: tuple[Word, ...] | None
@@ -78,7 +78,7 @@ class For(msgspec.Struct, frozen=True):
 
 
 class While(msgspec.Struct, frozen=True):
-    """`while` and `until`."""
+    """`while` or `until`."""
 
     until: bool
     condition: Node
@@ -93,7 +93,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A function's definition."""
+    """The definition of a function."""
 
     name: str
     body: Node

@@ -1,4 +1,4 @@
-"""Words of a shell: where they end, and which parts of them are text, variables, commands or sums."""
+"""Splits shell code into words, and each word into texts, variables, commands and sums."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from collections.abc import Callable
 from cockpit.budget.scripts.tree import Word, WordPart
 
 ENDS = frozenset(" \t\n;&|<>()")
-"""What ends a word that isn't quoted."""
+"""The characters that end an unquoted word."""
 _ANSI = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
-"""`$'…'`, whose escapes aren't followed."""
+"""`$'…'`. Its escapes are not evaluated."""
 _TICKS = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
 
 
 class ShellError(Exception):
-    """Text that is no shell; its words say where."""
+    """The text is no shell code. The message has the place."""
 
 
 EndOfCommand = Callable[[str, int], int]
-"""Where the command that begins here, within `$(` or `<(`, has ended: behind its `)`."""
+"""Returns the end of a command within `$(` or `<(`: takes the position where it begins, returns the one after its `)`."""
 
 
 def read_keyword(word: Word) -> str | None:
-    """A word without quotes and expansions, as which alone `if` and its like are keywords."""
+    """The text of a word without quotes and expansions; only such a word can be a keyword such as `if`."""
     return word[0].text if len(word) == 1 and word[0].kind == "text" and not word[0].quoted else None
 
 
 class WordReader:
-    """Reads words out of a text."""
+    """Reads words from a text."""
 
     def __init__(self, text: str, end_of_command: EndOfCommand) -> None:
         self.text = text
         self._end_of_command = end_of_command
 
     def word(self, at: int, ends: frozenset[str] = ENDS) -> tuple[Word, int]:
-        """The word that begins here, and where it ends."""
+        """The word that begins at this position, and the position after it."""
         parts: list[WordPart] = []
         while at < len(self.text) and self.text[at] not in ends:
             found, at = self._part(at, ends)
@@ -43,7 +43,7 @@ class WordReader:
         return _join(parts), at
 
     def between_quotes(self, at: int, end: int, escaped: str = '$`"\\\n') -> list[WordPart]:
-        """What stands between double quotes."""
+        """The parts of a text between double quotes."""
         parts: list[WordPart] = []
         while at < end:
             sign = self.text[at]
@@ -82,7 +82,7 @@ class WordReader:
         return [WordPart("text", text[at:end], False)], end
 
     def _expansion(self, at: int, *, quoted: bool) -> tuple[WordPart, int]:
-        """What begins with `$` or a backtick."""
+        """The expansion that begins with `$` or a backtick at this position, and the position after it."""
         text = self.text
         if text[at] == "`" or text.startswith(("$(", "${"), at):
             end = self._skip(at)
@@ -95,7 +95,7 @@ class WordReader:
         return (WordPart("variable", found[1], quoted), found.end()) if found else (WordPart("text", "$", quoted), at + 1)
 
     def _skip(self, at: int) -> int:
-        """Where what begins here has ended: an escape, a quote, an expansion, or a single sign."""
+        """The position after the escape, quote, expansion or single character that begins at this position."""
         text = self.text
         if text[at] == "\\":
             return at + 2
@@ -127,7 +127,7 @@ class WordReader:
 
 
 def end_of_sum(text: str, at: int) -> int | None:
-    """Where `((…))` has closed: there `<<` shifts bits. `None`: these are nested parentheses."""
+    """The position after a sum `((…))`, in which `<<` shifts bits. `None`: it is no sum but nested parentheses."""
     depth = 0
     for place in range(at, len(text)):
         depth += {"(": 1, ")": -1}.get(text[place], 0)
