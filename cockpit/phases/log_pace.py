@@ -1,4 +1,4 @@
-"""Joins the steps that a job's log prints with those that the titles of its workers show (pure)."""
+"""Joins the steps that the log of a job prints with the steps that the titles of its workers show (pure)."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from msgspec.structs import replace
 from cockpit.model import LogSteps, Step
 
 PACE_STEPS: Final = 5
-"""Printed steps over which both must count the same."""
+"""Over this many printed steps, log and titles must count the same number of steps."""
 PACE_TOLERANCE: Final = 1
-"""A line comes a moment before or after the end that the titles show, and is read later."""
+"""Steps by which the two counts may differ: the log prints its line a moment before or after the title changes, and is read later."""
 MAX_POINTS, MAX_LOGGED = 60, 50
 OFFSET_POINTS: Final = 5
-"""Reads from which the difference of both counts is taken, the most frequent one: a single read may come between line and title."""
+"""The most frequent difference in so many reads counts: a single read may fall between the line and the change of the title."""
 SURE_POINTS: Final = 3
-"""Reads after which a step keeps its number."""
+"""After so many reads a step keeps its number."""
 
 
 class LogPace:
-    """What the log of one job says about its steps, beside what the titles say."""
+    """Compares the steps in the log of one job with those in its titles, and gives steps the numbers of the log."""
 
     def __init__(self) -> None:
         self.log: LogSteps | None = None
         self._points: deque[tuple[int, int]] = deque(maxlen=MAX_POINTS)
-        """At each read: the number of the last step that had ended by the log, and how many steps the titles had shown."""
+        """For each read: the number of the last ended step in the log, and the number of steps that the titles had shown."""
         self._first = 0
-        """The first of their numbers."""
+        """The number of the last ended step at the first read."""
         self._logged: dict[int, Step] = {}
         self._numbers: dict[int, int] = {}
-        """By the count of the titles: the number of the log."""
+        """By the count of steps in the titles: the number of that step in the log."""
 
     def take(self, log: LogSteps | None, seen: int) -> None:
-        """Take over what the log says now. `seen`: steps that the titles have shown."""
+        """Take over what the log says now. `seen`: the number of steps that the titles have shown."""
         before, self.log = self.log, log
         if log is None or (before is not None and before.read == log.read):
             return
         printed = log.running - 1
         if self._points and printed < self._points[-1][0]:
-            self._points.clear()  # it counts anew
+            self._points.clear()  # the log counts from the start again
             self._logged.clear()
             self._numbers.clear()
         if not self._points:
@@ -55,7 +55,7 @@ class LogPace:
 
     @property
     def disagrees(self) -> bool:
-        """Whether the titles end steps in another pace than the log prints."""
+        """Whether the titles show another number of steps than the log prints."""
         if not self._points or self._points[-1][1] == 0:
             return False
         printed, seen = self._points[-1]
@@ -64,18 +64,18 @@ class LogPace:
 
     @property
     def offset(self) -> int | None:
-        """What must be added to the count of the titles for the number of the log; `None`: unknown, or their pace differs."""
+        """The number of a step in the log minus its count in the titles; `None`: it is unknown, or the two disagree."""
         if not self._points or self.disagrees:
             return None
         return Counter(printed - seen for printed, seen in list(self._points)[: -OFFSET_POINTS - 1 : -1]).most_common(1)[0][0]
 
     @property
     def printed_since(self) -> int:
-        """How many steps the log has printed since cockpit reads it."""
+        """The number of steps that the log has printed since the first read."""
         return self._points[-1][0] - self._first if self._points else 0
 
     def running(self, seen: int) -> int | None:
-        """The number of the running step: the titles show its begin earlier than the log, if both agree. `None`: the log names none."""
+        """The number of the running step; `None`: the log names none. Titles show its begin earlier than the log, if both agree."""
         offset = self.offset
         by_titles = seen + 1 + offset if offset is not None else None
         if self.log is None:
@@ -84,9 +84,9 @@ class LogPace:
         return by_titles if is_sure and by_titles in (self.log.running, self.log.running + 1) else self.log.running
 
     def join(self, steps: Iterable[Step], seen: int) -> tuple[Step, ...]:
-        """The steps of the titles with the numbers of the log, and before them those that only the log knows.
+        """The steps of the titles with the numbers of the log, after the earlier steps that only the log has.
 
-        If the titles show no steps, or end them in another pace, the steps are those of the log. `seen`: the count of the last one.
+        If the titles show no steps, or disagree with the log, the steps are those of the log. `seen`: the last count of the titles.
         """
         shown, logged = list(steps), [self._logged[number] for number in sorted(self._logged)]
         if not self._points:

@@ -1,4 +1,4 @@
-"""Lists which phase a method of a framework's actor belongs to, with the source of each row."""
+"""Lists the phase of each method of the frameworks' actors, with its source."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cockpit.model import Phase
 Kind = Literal["work", "overlapping", "helper", "whole", "brief"]
 """How far a title with the method can be trusted.
 
-`work`: the method runs as long as its title stands. `overlapping`: the actor is asynchronous or threaded, so its title becomes idle as soon
-as any one call ends. `helper`: it also runs beside other phases, and counts only if nothing else runs. `whole`: it runs for the whole job
-or hides what it does, and gives no phase. `brief`: it takes a moment between two phases, and gives none."""
+`work`: the title shows the method as long as it runs. `overlapping`: the actor is asynchronous or threaded, so its title becomes idle as
+soon as any of its calls ends. `helper`: the method also runs during other phases, and counts only if nothing else runs. `whole`: it runs
+for the whole job or hides what it does, so it has no phase. `brief`: it takes a moment between two phases, and has no phase."""
 
 
 class Method(msgspec.Struct, frozen=True):
@@ -22,23 +22,23 @@ class Method(msgspec.Struct, frozen=True):
 
     framework: str
     classes: str
-    """Names of classes, separated by spaces; `*` stands for any text."""
+    """The names of the classes, separated by spaces; `*` stands for any text."""
     methods: str
-    """Names of methods, as in `classes`."""
+    """The names of the methods, written as in `classes`."""
     phase: Phase | None
     source: str
     """File and line in the code of the framework."""
     kind: Kind = "work"
     mark: int = 0
-    """The end of the method ends a step; of several such methods of a job that with the highest number counts. 0: it ends none."""
+    """Above 0: the end of the method ends a step. If a job has several such methods, the highest number counts. 0: it ends no step."""
     needs_gpu: bool = False
-    """The method also waits for its data: it counts only while a GPU of its process works."""
+    """The method also waits for its data, so it does not count while no GPU of the job works."""
     hides: bool = False
-    """The method has parts of other phases, which only the log tells apart."""
+    """The method has parts that belong to other phases. Only the log shows when they run."""
 
 
 VERL_KEYS: Final = ("actor_rollout_ref_", "actor_rollout_", "critic_", "rollout_", "teacher_", "actor_", "ref_", "rm_")
-"""veRL binds methods of several roles to one class, each with its role before the name (single_controller/ray/base.py); longest first."""
+"""One class of veRL has methods of several roles, each with its role before the name (single_controller/ray/base.py). Longest first."""
 _VERL = "WorkerDict DetachActorWorker"
 _OPENRLHF_TRAIN = "PolicyModelActor CriticModelActor CriticModelRayActor"
 _OPENRLHF_ENGINE = "LLMRayActor LLMRayActorAsync RolloutRayActor"
@@ -176,14 +176,14 @@ ENGINE_CLASSES: Final = (
     "VLLMInferenceEngine", "AsyncVLLMInferenceEngine", "SGLangInferenceEngine", "LLMRayActor", "LLMRayActorAsync", "RolloutRayActor",
     "RayWorkerWrapper", "VllmAsyncGenerationWorker", "VllmGenerationWorker", "InferWorker",
 )  # fmt: skip
-"""Actors that generate, mostly while their title is idle."""
+"""Actors that generate. Their title is idle most of that time."""
 ENGINE_TITLES: Final = ("VLLM::", "sglang::")
-"""How the processes that an engine starts name themselves (vLLM v1/engine/core.py, SGLang managers/scheduler.py)."""
+"""Beginnings of the titles of processes that an engine starts (vLLM v1/engine/core.py, SGLang managers/scheduler.py)."""
 
 
 @lru_cache(maxsize=1024)
 def find_method(class_: str, method: str) -> Method | None:
-    """The row of a method; `None`: it is not known. A task has the class ``."""
+    """The row of a method; `None`: the method is not known. The class of a task is empty."""
     names = {method, *(method.removeprefix(key) for key in VERL_KEYS if method.startswith(key))}
     for row in METHODS:
         if _is_one_of(class_, row.classes) and any(_is_one_of(name, row.methods) for name in names):
@@ -193,27 +193,27 @@ def find_method(class_: str, method: str) -> Method | None:
 
 @lru_cache(maxsize=1024)
 def framework_of(class_: str) -> str | None:
-    """The framework that has a class; `None`: none that is known. Helpers have names that any program may use."""
+    """The framework that has a class; `None`: no known one. Rows of helpers don't count, because any program may use their names."""
     rows = (row for row in METHODS if row.kind != "helper")
     return next((row.framework for row in rows if class_ and _is_one_of(class_, row.classes)), None)
 
 
 @lru_cache(maxsize=1024)
 def is_known_sync(class_: str) -> bool:
-    """Whether a class is known to run one call at a time, so that an idle title means that it is idle."""
+    """Whether a class is known to run one call at a time. Then an idle title means that the actor is idle."""
     rows = [row for row in METHODS if class_ and _is_one_of(class_, row.classes)]
     return bool(rows) and class_ not in ENGINE_CLASSES and not any(row.kind in ("overlapping", "whole") for row in rows)
 
 
 @lru_cache(maxsize=1024)
 def shows_phases(class_: str) -> bool:
-    """Whether titles of a class tell the phase of a job: not those of trainers that run one method for the whole job, nor of helpers."""
+    """Whether the titles of a class show the phase of a job. Those of helpers, and of actors with one method for the whole job, do not."""
     rows = (row for row in METHODS if row.kind == "work" and row.phase is not None)
     return bool(class_) and any(_is_one_of(class_, row.classes) for row in rows)
 
 
 def _is_one_of(name: str, patterns: str) -> bool:
-    """Whether a name is one of these; a `*` in a pattern stands for any text. The pattern of no name is empty."""
+    """Whether a name matches one of these patterns; `*` stands for any text. Empty patterns match the empty name."""
     for pattern in patterns.split() or [""]:
         begin, star, end = pattern.partition("*")
         if name == pattern or (star and len(name) >= len(begin) + len(end) and name.startswith(begin) and name.endswith(end)):

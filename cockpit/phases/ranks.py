@@ -12,23 +12,23 @@ from cockpit.phases.titles import Title, read_title
 
 
 class Rank(msgspec.Struct, frozen=True):
-    """A worker of a job."""
+    """A worker of a job with the method that it runs. Texts for users call it a rank."""
 
     process: Process
     title: Title
     phase: Phase | None
-    """The phase of its method; `None`: it is idle by its title, or the method is not known."""
+    """The phase of its method; `None`: its title is idle, or the method is not known."""
 
 
 def workers_of(job: Job, snapshot: Snapshot) -> list[tuple[Process, Title]]:
-    """The living Ray workers of a job that probes see, with their titles."""
+    """The running Ray workers of a job that probes see, with their titles."""
     return _with_titles(snapshot.index.processes_by_job.get(job.job or job.id, ()), snapshot)
 
 
 def watched_workers(job: Job, snapshot: Snapshot) -> tuple[list[tuple[Process, Title]], float | None]:
-    """The workers of a job that show what it does, and when Ray's list of them was read; `None`: probes see them.
+    """The workers that show what a job does, and when Ray's list of them was read; `None`: probes see them.
 
-    A probe may see only the trainer, on the head, that runs one method for the whole job. Then those of one other node count too.
+    Probes may see only workers whose titles show no phase, such as a trainer on the head. Then the workers of another node count too.
     """
     workers = workers_of(job, snapshot)
     if any(shows_phases(title.class_) for _, title in workers) or not job.job:
@@ -55,9 +55,9 @@ def _with_titles(processes: Iterable[Process], snapshot: Snapshot) -> list[tuple
 
 
 def ranks_of(job: Job, snapshot: Snapshot) -> list[Rank]:
-    """The workers of a job, by class, then by machine and GPU; idle workers of tasks are left out.
+    """The workers of a job, sorted by class, machine and GPU. Idle workers of tasks are left out.
 
-    Where no probe sees them, those of one node, as Ray listed them a while ago.
+    If no probe sees them, these are the workers of one node, from Ray's last list.
     """
     ranks: list[Rank] = []
     for process, title in watched_workers(job, snapshot)[0]:
@@ -73,5 +73,5 @@ def _gpus_of(process: Process) -> list[int]:
 
 
 def is_engine(process: Process) -> bool:
-    """Whether it is a process that an inference engine has started."""
+    """Whether an inference engine has started the process."""
     return process.command is not None and process.command.startswith(ENGINE_TITLES)

@@ -1,4 +1,4 @@
-"""Reads from the last lines of a training job's log which step it is in, and how long its last steps took (pure)."""
+"""Finds the present step and the times of the last steps in the last lines of a training job's log (pure)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cockpit.failures.log_lines import LogLine, read_lines
 from cockpit.model import LogSteps, Phase, Step
 
 MAX_STEP_CHARS: Final = 16_000
-"""Of a line: veRL prints a step's seconds at the end of a line that is longer than others."""
+"""Characters of a line that are read. The limit is high, because veRL prints the seconds at the end of a long line."""
 MAX_LOGGED_STEPS: Final = 20
 MAX_SECONDS: Final = 1e6
 _DAY_S: Final = 86_400.0
@@ -23,30 +23,30 @@ _KEYED: Final = re.compile(
 """`timing_s/gen:1.2`, `'timing/generate': 1.2`, `│ timeperf/rollout │ 1.2e+00 │`, in lines of any framework."""
 _SECTION: Final = re.compile(r"(?:- )?(timing_s|perf):$")
 _IN_SECTION: Final = re.compile(rf"\s{{1,8}}(?:- )?(\w{{1,60}}): ({_NUMBER})$")
-"""EasyR1 writes the keys of a section below it."""
+"""EasyR1 writes the name of a section on one line, and its keys on the lines below."""
 _BULLET: Final = re.compile(r"\s{0,8}• (\w[\w /]{0,60}): (\d{1,9}\.\d{1,9})s\b")
 """NeMo-RL: `  • Total step time: 12.34s`, `  • generation: 5.67s (46.0%)`."""
 _PANEL: Final = re.compile(r"[│|\s]{0,8}(time|other) {1,40}(\w{1,60}: [^\n]{1,4000})")
 _IN_PANEL: Final = re.compile(rf"(\w{{1,60}}): ({_NUMBER}) {{0,200}}(?:[|│]|$)")
 """open-instruct: `│ time  total: 12.34 | training: 5.67 │`."""
 _BAR: Final = r":\s{0,4}\d{1,3}%\|[^|\n]{0,200}\|\s{0,12}(?P<ended>\d{1,9})/(?P<total>\d{1,9}) \[(?P<elapsed>[\d:]{4,12})[<\]]"
-"""A progress bar of tqdm after its name."""
+"""A progress bar of tqdm, without the name before it."""
 
 
 class StepForm(msgspec.Struct, frozen=True):
-    """A line that says which step it is."""
+    """How a framework writes the line that names a step."""
 
     framework: str
     marker: str
-    """A text of each such line; it is looked for before the pattern."""
+    """Each such line has this text. It is searched for first, because that is faster than the pattern."""
     pattern: re.Pattern[str]
-    """Its parts: `ended`: the number of a step that has ended, or `begun`: of one that has begun; `total`: how many there will be;
-    `elapsed`: of a bar; `round` and `rounds`: a bar begins anew in each of so many rounds."""
+    """Its groups. `ended` or `begun`: the number of a step that has ended or begun. `total`: the number of all steps. `elapsed`: the time
+    of a bar. `round` and `rounds`: the bar starts again in each of so many rounds."""
     source: str
     first: int = 1
     """The number of the first step."""
     needs: str = ""
-    """A second text that the line must have."""
+    """Another text that the line must have."""
 
 
 FORMS: Final = (
@@ -77,7 +77,7 @@ WHOLE: Final[Mapping[str, tuple[str, ...]]] = {
     "NeMo-RL": ("Total step time",),
     "open-instruct": ("time/total",),
 }
-"""By framework: what it calls the seconds of a whole step."""
+"""By framework: the name of the value that has the seconds of a whole step."""
 PARTS: Final[Mapping[str, Mapping[Phase, str]]] = {
     "veRL": {
         "rollout": "timing_s/gen",
@@ -118,18 +118,18 @@ PARTS: Final[Mapping[str, Mapping[Phase, str]]] = {
         "evaluation": "timeperf/eval",
     },
 }
-"""By framework and phase: what it calls the seconds of it; seconds that are part of others are left out. Sources: as in `FORMS`."""
+"""By framework and phase: the names of the values that add up to the seconds of the phase. The sources are those of `FORMS`."""
 
 
 class PhaseForm(msgspec.Struct, frozen=True):
-    """Lines that say that something begins or ends."""
+    """How a framework writes the line on the begin or the end of a part of a step."""
 
     framework: str
     marker: str
     pattern: re.Pattern[str]
-    """Its parts: `begun` or `ended`: the name of what begins or ends."""
+    """Its groups. `begun` or `ended`: the name of the part that begins or ends."""
     phases: Mapping[str, Phase]
-    """By that name."""
+    """By the name of the part: its phase."""
     source: str
 
 
@@ -175,10 +175,10 @@ ARGUMENTS: Final = (
     ("EasyR1", re.compile(r"(?<!\S)trainer\.max_steps=(\d{1,9})(?!\S)")),
     ("slime", re.compile(r"(?<!\S)--num-rollout[ =](\d{1,9})(?!\S)")),
 )
-"""By framework: the argument of its command that is the exact number of steps."""
+"""By framework: the argument of its command that sets the exact number of steps."""
 _LIKE_VERL: Final = ("veRL", "EasyR1", "rLLM")
 _ALIKE: Final = (_LIKE_VERL, ("OpenRLHF", "open-instruct"))
-"""Some of their classes have the same names, so the titles don't tell them apart."""
+"""Groups of frameworks whose classes have the same names in part. Titles do not show which of them runs."""
 
 
 class LoggedStep(msgspec.Struct):
@@ -186,27 +186,27 @@ class LoggedStep(msgspec.Struct):
 
     number: int
     moment: float | None = None
-    """When its line was written, by a clock of the log: only differences mean something."""
+    """The time of its line, by a clock in the log. Only differences of such times have a meaning."""
     values: dict[str, float] = {}
-    """The seconds that the log prints for it, by name."""
+    """By name: the seconds that the log prints for the step."""
 
 
 class StepLines(msgspec.Struct, frozen=True):
-    """What the lines say about steps."""
+    """The steps that were found in the lines."""
 
     framework: str
     running: int
     first: int
     total: int | None
     steps: tuple[LoggedStep, ...]
-    """The last ones that have ended, in order."""
+    """The last ended steps, in order."""
     phase: Phase | None
     phase_line: str | None
-    """The line that says so."""
+    """The line that shows the phase."""
 
 
 class _Finder:
-    """Takes over one line after the other."""
+    """Reads one line after the other, and keeps what they say about steps."""
 
     def __init__(self) -> None:
         self.framework: str | None = None
@@ -214,11 +214,11 @@ class _Finder:
         self.running: int | None = None
         self.total: int | None = None
         self.bar: tuple[int, int] | None = None
-        """How many steps have ended, and how many there will be, by the progress bar."""
+        """From the progress bar: the number of ended steps, and of all steps."""
         self.bar_moment: float | None = None
         self.steps: dict[int, LoggedStep] = {}
         self.current: LoggedStep | None = None
-        """The step that following values belong to."""
+        """The step to which the values on the next lines belong."""
         self.section: str | None = None
         self.phase: Phase | None = None
         self.phase_name: str | None = None
@@ -249,11 +249,11 @@ class _Finder:
         self._follow(form)
         self.total = total or self.total
         if self.running is not None and number < self.running - 1:
-            self.steps.clear()  # it counts anew
+            self.steps.clear()  # the log counts from the start again
             self.current = None
         last = number if ended is not None else number - 1
         if last not in self.steps and last >= form.first:
-            # What was printed since the step began is of it.
+            # Values that were printed since the step began belong to it.
             values = self.current.values if self.current is not None and self.current.number == last else {}
             self.steps[last] = LoggedStep(last, clock, values)
         self.running = last + 1
@@ -309,7 +309,7 @@ def _add(values: dict[str, float], name: str, number: str) -> None:
 
 
 def _elapsed_seconds(text: str) -> float | None:
-    """`[1:02:03<`: the seconds of a bar."""
+    """The seconds in `1:02:03`, the time of a progress bar."""
     parts = text.split(":")
     if not 2 <= len(parts) <= 3 or not all(part.isdecimal() for part in parts):
         return None
@@ -317,9 +317,9 @@ def _elapsed_seconds(text: str) -> float | None:
 
 
 def find_steps(lines: Iterable[str], framework: str | None = None, entrypoint: str = "") -> StepLines | None:
-    """What the last lines of a log say about steps; `None`: nothing. `framework`: whose classes the job has; unknown: any may be it.
+    """Find the steps in the last lines of a log; `None`: there are none. `framework`: the one whose classes the job has; `None`: unknown.
 
-    If a line of another framework comes later, only lines from there on count.
+    If a line of another framework follows, only the lines from there on count.
     """
     known = {form.framework for form in FORMS}
     family = next((names for names in _ALIKE if framework in names), (framework,) if framework in known else None)
@@ -332,7 +332,7 @@ def find_steps(lines: Iterable[str], framework: str | None = None, entrypoint: s
         return None
     current = finder.current
     if current is not None and current.number == finder.running and current.values and _whole(finder.framework, current.values):
-        finder.steps[current.number] = current  # its seconds are printed, so it has ended
+        finder.steps[current.number] = current  # the log has printed its seconds, so it has ended
         finder.running = current.number + 1
     total, running = finder.total, finder.running
     if finder.bar is not None:
@@ -353,7 +353,7 @@ def find_steps(lines: Iterable[str], framework: str | None = None, entrypoint: s
 
 
 def _argument(framework: str, entrypoint: str) -> int | None:
-    """The number of steps that the command names; of several different ones none."""
+    """The number of steps that the command sets; `None`: none, or several different ones."""
     found = {int(each) for name, pattern in ARGUMENTS if name == framework for each in pattern.findall(entrypoint[:20_000])}
     return found.pop() if len(found) == 1 else None
 
@@ -372,14 +372,14 @@ def _parts(framework: str, values: Mapping[str, float]) -> tuple[tuple[Phase, fl
 def log_steps(
     found: StepLines, job: str, read: float, written: float, before: LogSteps | None = None, *, is_old_phase: bool = False
 ) -> LogSteps:
-    """What the lines say, with the moments of the steps.
+    """Add the times of begin and end to the steps that were found.
 
-    `before`: what the read before said; `is_old_phase`: it had the same line about a phase. `written`: when the log was written last.
-    The end of a step is only known to be between two reads; its duration is exact.
+    `before`: the result of the last read. `is_old_phase`: the last read had the same line on the phase. `written`: when the log was last
+    written. A step ended at some time between two reads; its duration is exact.
     """
     known = {step.number: step for step in before.ended} if before is not None and before.framework == found.framework else {}
     if before is not None and found.running < before.running:
-        known = {}  # it counts anew
+        known = {}  # the log counts from the start again
     dated: list[Step] = []
     end = written
     for place in range(len(found.steps) - 1, -1, -1):
@@ -413,7 +413,7 @@ def log_steps(
 
 
 def _seconds_of(found: StepLines, place: int) -> float | None:
-    """The seconds of a step: as printed, else between its line and that of the step before."""
+    """The seconds of a step: the printed ones, else the time between its line and the line of the step before."""
     step, before = found.steps[place], found.steps[place - 1] if place else None
     if (printed := _whole(found.framework, step.values)) is not None:
         return printed

@@ -1,4 +1,4 @@
-"""Sums up spans and steps: how long each phase takes, and how long it usually takes."""
+"""Computes how long each phase and each step takes and usually takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from cockpit.model import Activity, Phase, PhaseSpan, Step
 
 MIN_STEPS: Final = 3
-"""Steps from which on there is a usual time."""
+"""A usual time is known from this many steps on."""
 
 
 class UsualTime(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class UsualTime(msgspec.Struct, frozen=True):
 
 
 def seconds_by_phase(spans: Sequence[PhaseSpan], began: float, ended: float) -> Mapping[Phase | None, float]:
-    """The seconds of each phase between two moments; of time without a span nothing. `spans`: of one job, in order."""
+    """The seconds of each phase between two times. Time outside of all spans does not count. `spans`: those of one job, in order."""
     found: dict[Phase | None, float] = {}
     for number in range(max(0, bisect_right(spans, began, key=lambda span: span.began) - 1), len(spans)):
         span = spans[number]
@@ -38,9 +38,9 @@ def seconds_by_phase(spans: Sequence[PhaseSpan], began: float, ended: float) -> 
 
 
 def usual_seconds(steps: Sequence[Step], spans: Sequence[PhaseSpan]) -> Mapping[Phase | str | None, UsualTime]:
-    """The usual seconds of each phase in a step, and of a whole step under `step`; of fewer than `MIN_STEPS` steps nothing.
+    """The usual seconds of each phase in a step, and of a whole step under `step`; empty with fewer than `MIN_STEPS` steps.
 
-    Steps with a checkpoint or an evaluation count only if there are too few others.
+    Steps with a checkpoint or an evaluation count only if there are too few other steps.
     """
     plain = [step for step in steps if not step.is_longer]
     counted = plain if len(plain) >= MIN_STEPS else list(steps)
@@ -54,7 +54,7 @@ def usual_seconds(steps: Sequence[Step], spans: Sequence[PhaseSpan]) -> Mapping[
 
 
 def seconds_left(activity: Activity, steps: Sequence[Step], now: float) -> float | None:
-    """How long the job will run, if all its steps take as long as they usually do; `None`: unknown. `steps`: those of the job."""
+    """The seconds until the job ends, if its steps take as long as usual; `None`: unknown. `steps`: those of the job."""
     usual = usual_seconds(steps, ()).get("step")
     if usual is None or activity.steps_left is None:
         return None

@@ -1,4 +1,4 @@
-"""Reads what a Ray worker runs from its process title."""
+"""Reads from the process title of a Ray worker which method it runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _PREFIX: Final = "ray::"
 
 
 class Title(NamedTuple):
-    """What the title of a worker says."""
+    """The class and the method in the title of a worker."""
 
     class_: str
-    """Of its actor; empty: it runs tasks, or its method has a name of its own."""
+    """The class of its actor; empty: the worker runs tasks, or its method has a custom name."""
     method: str
-    """The method or task; empty: it is idle, as far as the title says."""
+    """The method or task; empty: the title is idle."""
 
     @property
     def text(self) -> str:
@@ -28,7 +28,7 @@ class Title(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def read_title(command: str, class_: str = "") -> Title | None:
-    """The title in a command line; `None`: it is no title of a Ray worker. `class_`: the class of its actor, if Ray has reported it.
+    """Read the title in a command line; `None`: it is no title of a Ray worker. `class_`: the class of its actor, if Ray has reported it.
 
     Ray writes `ray::Class.method` or `ray::task` when a call begins, and `ray::Class` or `ray::IDLE` when it ends (ray/_private/worker.py).
     """
@@ -40,7 +40,7 @@ def read_title(command: str, class_: str = "") -> Title | None:
         return Title(owner, method)
     if name.startswith("IDLE") or not name:
         return Title(class_, "")
-    # Before Ray has reported the actor of a new worker, only the name tells its class from a task.
+    # Until Ray has reported the actor of a new worker, only the form of the name distinguishes a class from a task.
     if name == class_ or framework_of(name) or (not class_ and name[:1].isupper()):
         return Title(name, "")
     return Title("", name)

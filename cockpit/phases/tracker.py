@@ -1,4 +1,4 @@
-"""Follows the titles of every running job's workers, and makes phases and steps of them."""
+"""Finds the phases and steps of running jobs from the titles of their workers."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from cockpit.phases.ranks import is_engine, watched_workers
 from cockpit.phases.titles import Title, read_title
 
 GAP_S: Final = 2.0
-"""Seconds without any method after which the phase before is over. Between two calls a trainer is idle for a moment."""
+"""After so many seconds without any method, the last phase is over. Between two calls a trainer is idle for a moment."""
 RECENT_S: Final = 6.0
-"""Seconds for which a method counts as running after it was seen, if its actor shows only one of several calls."""
+"""If an actor shows only one of several calls, a method counts as running for so many seconds after it was seen."""
 BUSY_PERCENT: Final = 5.0
 """Utilization above which a GPU works."""
 MAX_SPANS, MAX_STEPS, MAX_JOBS, MAX_ENDED = 600, 50, 100, 10
-"""Kept of each job; running jobs that are followed; ended jobs whose phases are kept."""
+"""Phases and steps that are kept of each job; running jobs that are followed; ended jobs that are kept."""
 LAGGARD_SHARE: Final = 8
-"""At most one in this many workers of a class is called behind; of fewer workers, one."""
+"""At most one in this many workers of a class is called behind; at least one may be."""
 LAGGARD_AFTER_S: Final = 10.0
 LISTED_STALE_S: Final = 60.0
-"""Seconds after which Ray's own list of workers says nothing about the phase any more."""
+"""After so many seconds, Ray's list of workers is too old to show the phase."""
 LOG_LAG_S: Final = 15.0
-"""Seconds by which a line of the log may be read late."""
+"""A line of the log may be read so many seconds late."""
 _ORDER: Final[tuple[Phase, ...]] = ("training", "weight sync", "checkpoint", "evaluation", "scoring", "rollout", "loading")
-"""Of phases that run at the same time the first one counts: what trains sets the pace, and engines may always generate."""
+"""If several phases run at the same time, the first one in this list counts. Training comes first, because engines may always generate."""
 
 
 class Reading(NamedTuple):
@@ -41,9 +41,9 @@ class Reading(NamedTuple):
     also: tuple[Phase, ...] = ()
     method: str | None = None
     mark: int = 0
-    """As in `Method`."""
+    """The mark of the method, as in `Method`."""
     is_gap: bool = False
-    """No method with a phase runs: the phase before may only pause."""
+    """No method with a phase runs. This may be a pause within the last phase."""
 
 
 class Change(NamedTuple):
@@ -67,7 +67,7 @@ class ActivityTracker:
         self._jobs.clear()
 
     def add_activities(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with the activities of its running jobs, which are updated by it."""
+        """Update the activities of running jobs from a snapshot, and return the snapshot with them."""
         session = snapshot.cluster.session
         if session is not None and session != self._session:
             if self._session is not None:
@@ -108,17 +108,17 @@ class _JobPhases:
         self.key = job.key
         self.has_ended = False
         self.spans: deque[PhaseSpan] = deque(maxlen=MAX_SPANS)
-        """In order; the last one may last."""
+        """In order; the last one may still run."""
         self.steps: deque[Step] = deque(maxlen=MAX_STEPS)
         self._titles: dict[str, Title] = {}
         """By worker."""
         self._since: dict[str, float] = {}
-        """By worker: since when it has its title."""
+        """By worker: when it got its title."""
         self._seen: dict[str, float] = {}
         """By worker: the time of the last sample of its host that was used."""
         self._running: Counter[Title] = Counter()
         self._last: dict[Title, float] = {}
-        """When a method of an asynchronous actor was seen last."""
+        """By title: when it was last seen, if no worker has it now."""
         self._mark_of_span = self._best_mark = 0
         self._gap_since: float | None = None
         self._also: tuple[Phase, ...] = ()
@@ -132,20 +132,20 @@ class _JobPhases:
         self._framework: str | None = None
         self._pace = LogPace()
         self._listed: float | None = None
-        """When Ray's list was read that its titles are from; `None`: they are from probes."""
+        """When Ray's list of workers was read; `None`: the titles come from probes."""
         self._is_list_idle = False
 
     def take_log(self, log: LogSteps | None) -> None:
-        """Take over what its log says about its steps."""
+        """Take over what the log of the job says about its steps."""
         self._pace.take(log, self._steps_seen)
 
     @property
     def joined_steps(self) -> Sequence[Step]:
-        """The steps by its titles and its log."""
+        """The steps from titles and log."""
         return self._pace.join(self.steps, self._steps_seen)
 
     def observe(self, job: Job, workers: Sequence[tuple[Process, Title]], snapshot: Snapshot) -> None:
-        """Take over what the workers did since the last snapshot."""
+        """Take over what the workers have done since the last snapshot."""
         if workers:
             self._listed = None
         changes = self._find_changes(workers, snapshot)
@@ -160,7 +160,7 @@ class _JobPhases:
             self._advance(latest, self._read(latest, evidence))
 
     def observe_list(self, job: Job, workers: Sequence[tuple[Process, Title]], read: float, snapshot: Snapshot) -> None:
-        """Take over what the workers do by Ray's own list: so seldom that only a rough phase is known, and no step."""
+        """Take over what the workers do by Ray's list. It is read so seldom that it shows only a rough phase, and no steps."""
         if read == self._listed:
             return
         self._listed, self._seen, self._last = read, {}, {}
@@ -182,7 +182,7 @@ class _JobPhases:
             self.spans.append(PhaseSpan(self.key, reading.phase, read, method=reading.method))
 
     def finish(self) -> None:
-        """The job has ended: its last phase ended when its workers were last seen in it."""
+        """End the phases of a job that has ended. Its last phase ended when its workers were last seen in it."""
         if not self.has_ended and self.spans:
             moment = self._gap_since or max(self._seen.values(), default=self._listed or self.spans[-1].began)
             self.spans[-1] = replace(self.spans[-1], ended=max(moment, self.spans[-1].began))
@@ -231,7 +231,7 @@ class _JobPhases:
         self._running[change.title] += 1
 
     def _read(self, moment: float, evidence: _Evidence) -> Reading:
-        """What the job does by the titles of all its workers, and, if they are idle, by its engines and GPUs."""
+        """What the job does, by the titles of its workers. If all titles are idle, engines and GPUs decide."""
         self._last = {title: last for title, last in self._last.items() if moment - last <= RECENT_S}
         rows: list[Method] = []
         unknown: Counter[str] = Counter()
@@ -267,7 +267,7 @@ class _JobPhases:
         return any(span.phase not in (None, "loading", "waiting") for span in self.spans)
 
     def _advance(self, moment: float, reading: Reading) -> None:
-        """Continue the present span, or begin another one."""
+        """Continue the present span, or begin a new one."""
         current = self.spans[-1] if self.spans else None
         if current is not None and (reading.phase, reading.method) == (current.phase, current.method):
             self._gap_since = None
@@ -310,7 +310,7 @@ class _JobPhases:
                 self._best_mark = mark
             return
         if mark > self._best_mark > 0 and self.steps and not self._has_trained:
-            # The step went on: what had ended it before was only a part of it.
+            # The step went on: the method that had ended it was only a part of it.
             self._step_began = ended
             self.steps[-1] = replace(self.steps[-1], ended=ended)
             self._best_mark = mark
@@ -330,7 +330,7 @@ class _JobPhases:
         self._step_began = moment
 
     def activity(self, snapshot: Snapshot) -> Activity:
-        """What the job does now. If none of its workers was seen lately, its phase is unknown."""
+        """What the job does now. If no worker was seen lately, the phase is unknown."""
         span = self.spans[-1] if self.spans else None
         seen = max(self._seen.values(), default=self._listed)
         is_old = span is None or seen is None or snapshot.taken - seen > (LISTED_STALE_S if self._listed else STALE_AFTER_S)
@@ -349,7 +349,7 @@ class _JobPhases:
         return self._add_log(now)
 
     def _add_log(self, now: Activity) -> Activity:
-        """The activity with the numbers of the log, and with its phase where the titles hide it."""
+        """Add the numbers of the log to the activity, and the phase of the log if the titles hide it."""
         pace, log = self._pace, self._pace.log
         if pace.disagrees:
             now = replace(now, step=None, step_began=None, steps_disagree=True)
@@ -371,7 +371,7 @@ class _JobPhases:
         return now
 
     def _find_laggards(self, now: float) -> Iterable[Laggard]:
-        """Workers that alone of their class still run a method with a phase, for ten seconds and longer."""
+        """Workers that still run a method with a phase ten seconds after the others of their class have ended it."""
         by_class: dict[str, list[str]] = {}
         for worker, title in self._titles.items():
             if title.class_:
@@ -395,14 +395,14 @@ _CONSTRUCTOR: Final = Method("Ray", "*", "__init__", "loading", "ray _private/wo
 
 
 class _Evidence:
-    """What GPUs and engines of a job show at one moment."""
+    """What the GPUs and engines of a job show at one time."""
 
     def __init__(self, job: Job, snapshot: Snapshot) -> None:
         self._job, self._snapshot = job, snapshot
 
     @property
     def are_gpus_busy(self) -> bool | None:
-        """Whether a GPU works that the job holds; `None`: unknown, or it holds none."""
+        """Whether a GPU of the job works; `None`: unknown, or the job holds no GPU."""
         use = self._snapshot.index.gpus_by_job.get(self._job.job or self._job.id)
         rates: list[float | None] = []
         for place, index in use.places if use is not None else ():
@@ -417,5 +417,5 @@ class _Evidence:
 
     @property
     def has_engine_process(self) -> bool:
-        """Whether an inference engine has started processes for the job."""
+        """Whether an inference engine of the job has started processes."""
         return any(is_engine(process) for process in self._snapshot.index.processes_by_job.get(self._job.job or self._job.id, ()))
