@@ -1,4 +1,4 @@
-"""Finds the inference engines of running jobs: at the metrics endpoints of nodes, in what probes have read, and among processes."""
+"""Finds the inference engines of running jobs at the metrics endpoints of nodes, in samples of probes, and among processes."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ from cockpit.sources.source import SourceError
 from cockpit.text import clean, join_first
 
 ENGINES_EVERY_S: Final = 10.0
-"""Seconds between two readings of a node with engines: Ray's workers report as often (metrics_report_interval_ms)."""
+"""Seconds between two requests to a node with engines. Ray's workers report as often (metrics_report_interval_ms)."""
 LOOK_EVERY_S: Final = 60.0
-"""The same of a node without engines, as long as it has workers of a running job."""
+"""Seconds between two requests to a node without engines, if it has workers of a running job."""
 RETRY_EVERY_S: Final = 300.0
-"""The same of a node that has never answered: mostly a firewall lets only Ray's own ports through."""
+"""Seconds between two requests to a node that has never answered. Often a firewall allows only Ray's own ports."""
 MAX_LOOKS: Final = 4
 MAX_READINGS: Final = 64
-"""Nodes without (`MAX_LOOKS`) and with engines that are read in one round; the others wait. Rounds are two seconds apart or more."""
+"""At most so many nodes without engines (`MAX_LOOKS`) and with engines (`MAX_READINGS`) are asked in one round; the others wait.
+Rounds are at least two seconds apart."""
 AT_ONCE: Final = 8
 MAX_ENGINES: Final = 4096
-"""That are kept; others are left out. A job may report as many as it likes."""
+"""So many engines are kept; others are left out. A job may report any number of them."""
 SAME_S: Final = 1.0
-"""Seconds by which the time of one answer varies between samples of a probe, since two clocks are compared anew."""
+"""The time of one answer may differ by so many seconds between two samples of a probe, because each sample compares two clocks again."""
 WINDOW_S: Final = 60.0
-"""Seconds over which tokens and preemptions are counted."""
+"""Rates of tokens and preemptions are computed over so many seconds."""
 MIN_WINDOW_S: Final = 5.0
 KEPT_S: Final = 18.0
-"""Ray (2.57 and later) drops a gauge 20 s after its worker has last set it. vLLM sets none while it has nothing to compute, so for a reader
-that comes more often, a dropped number is still true."""
+"""Ray (2.57 and later) drops a gauge 20 s after its worker has last set it. vLLM sets no gauge while it has nothing to compute. So the
+last number is still true after it was dropped, if it was read at most `KEPT_S` ago."""
 CORE_TITLES: Final = (("VLLM::EngineCore", "vllm"), ("sglang::scheduler", "sglang"))
-"""The titles of the processes in which engines compute."""
+"""Beginnings of the titles of processes in which engines compute."""
 Read = Callable[[str, int], Awaitable[Sequence[EngineReading]]]
 NUMBERS = ("running", "waiting", "kv_cache")
 
@@ -62,44 +63,44 @@ class _Endpoint(msgspec.Struct):
 
 
 class _Owner(msgspec.Struct, frozen=True):
-    """The process that an engine belongs to: the worker of its actor, or the program that serves it."""
+    """The process to which an engine belongs: the worker of its actor, or its server."""
 
     node: str | None
     pid: int
-    """As Ray counts."""
+    """The pid that Ray reports: in a container, the pid inside."""
     job: str | None
     actor: str | None
 
     @property
     def id(self) -> tuple[str | None, int]:
-        """Its identity, as long as it lives."""
+        """The node and the pid, which identify it while it runs."""
         return self.node, self.pid
 
 
 class _Cores(msgspec.Struct):
-    """The processes in which the engines of an owner compute."""
+    """The processes in which the engines of one owner compute. `gone`: since when there are none."""
 
     owner: _Owner
     software: str
     gone: float | None = None
 
 
-class _Look(msgspec.Struct, frozen=True):
-    """What Ray and probes list of running jobs; made anew only when they have answered."""
+class _Listing(msgspec.Struct, frozen=True):
+    """The workers and engine processes of running jobs, from Ray and probes. It is made again only after a new answer."""
 
     facts: NodeFacts | None
     processes: Sequence[Process] | None
     running: frozenset[str]
     nodes: frozenset[str]
-    """Nodes with workers."""
+    """The nodes with workers of running jobs."""
     living: frozenset[tuple[str | None, int]]
-    """Node and pid of workers, and of other processes on probed hosts."""
+    """The node and the pid of each worker, and of each other process on hosts with a probe."""
     cores: Sequence[tuple[_Owner, str]]
-    """Processes in which engines compute: to whom each belongs, and its software."""
+    """For each process in which an engine computes: its owner and its software."""
 
 
 class EngineReader:
-    """Reads a bounded number of nodes in the background, and forgets engines whose process has ended.
+    """Asks a limited number of nodes in the background, and forgets engines whose process has ended.
 
     An answer counts only for workers that Ray lists on that node: another host may have its address.
     """
@@ -109,18 +110,18 @@ class EngineReader:
         self._session: str | None = None
         self._endpoints: dict[str, _Endpoint] = {}
         self._engines: dict[str, Engine] = {}
-        """By key: what endpoints and servers have reported."""
+        """By key: the engines that nodes and servers have reported."""
         self._counts: dict[str, deque[tuple[float, float | None, float | None]]] = {}
-        """By key: when tokens and preemptions were read, and their numbers, of the last minute."""
+        """By key, for the last minute: when counters were read, and the numbers of tokens and preemptions."""
         self._cores: dict[tuple[str | None, int], _Cores] = {}
-        self._looked: _Look | None = None
-        self._heard: float | None = None
+        self._listing: _Listing | None = None
+        self._last_answer: float | None = None
         self._samples: dict[str, float] = {}
-        """By host: the time of the sample that was read last."""
+        """By host: the time of the last sample that was used."""
         self._reading: asyncio.Task[None] | None = None
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Take over what probes have read, forget what is over, and ask nodes that are due."""
+        """Take over the samples of probes, forget ended engines, and ask the nodes that are due."""
         session = snapshot.cluster.session
         is_another = session is not None and self._session is not None and session != self._session
         if snapshot.jobs is None or snapshot.nodes is None or is_another:
@@ -131,27 +132,27 @@ class EngineReader:
         running = frozenset(job.job for job in snapshot.jobs if job.running and job.job)
         facts = self._poller.parts.nodes
         if (
-            self._looked is None
-            or facts is not self._looked.facts
-            or snapshot.processes is not self._looked.processes
-            or running != self._looked.running
+            self._listing is None
+            or facts is not self._listing.facts
+            or snapshot.processes is not self._listing.processes
+            or running != self._listing.running
         ):
-            self._looked = _look(facts, snapshot.processes, running)
-        looked = self._looked
+            self._listing = _make_listing(facts, snapshot.processes, running)
+        listing = self._listing
         self._take_samples(snapshot, running)
-        self._watch_cores(looked)
-        for key in [key for key, engine in self._engines.items() if (engine.node, engine.pid) not in looked.living]:
+        self._watch_cores(listing)
+        for key in [key for key, engine in self._engines.items() if (engine.node, engine.pid) not in listing.living]:
             del self._engines[key]
             self._counts.pop(key, None)
-        self._endpoints = {node: endpoint for node, endpoint in self._endpoints.items() if node in looked.nodes}
+        self._endpoints = {node: endpoint for node, endpoint in self._endpoints.items() if node in listing.nodes}
         self._report_failures()
         self._publish(snapshot, is_any_running=bool(running))
-        due = self._due(snapshot, looked.nodes)
+        due = self._due(snapshot, listing.nodes)
         if due and (self._reading is None or self._reading.done()):
             self._reading = asyncio.ensure_future(self._read_nodes(due))
 
     async def read_once(self, patience: float) -> None:
-        """Read the nodes of the newest snapshot, but at most `patience` seconds."""
+        """Ask the nodes of the newest snapshot; give up after `patience` seconds."""
         self.on_snapshot(self._poller.snapshot)
         if self._reading is not None:
             await asyncio.wait([self._reading], timeout=patience)
@@ -163,16 +164,16 @@ class EngineReader:
             self._reading.cancel()
 
     def _forget(self) -> None:
-        """Another cluster is watched, or none."""
+        """Forget all engines: another cluster is watched, or none."""
         self.close()
-        self._reading, self._session, self._heard, self._looked = None, None, None, None
+        self._reading, self._session, self._last_answer, self._listing = None, None, None, None
         for kept in (self._endpoints, self._engines, self._counts, self._cores, self._samples):
             kept.clear()
         self._poller.set_engines(None, None)
         self._poller.clear_fault(ENGINES_SOURCE)
 
     def _due(self, snapshot: Snapshot, with_work: Collection[str]) -> list[tuple[Node, int]]:
-        """The nodes to ask now, with their ports: those with engines first, then those that have waited longest."""
+        """The nodes to ask now, with their ports. Nodes with engines come first, then those that have waited longest."""
         facts = self._poller.parts.nodes
         if facts is None or does_reading_disturb(snapshot.cluster.ray_version):
             return []
@@ -194,12 +195,12 @@ class EngineReader:
         session = self._session
         await asyncio.gather(*(read(node, port) for node, port in due))
         if session == self._session:
-            self._heard = self._poller.clock()
+            self._last_answer = self._poller.clock()
             self._report_failures()
             self._publish(self._poller.snapshot, is_any_running=True)
 
     async def _read_node(self, node: Node, port: int) -> None:
-        """Ask one node. Its engines keep their last numbers if it does not answer."""
+        """Ask one node. If it does not answer, its engines keep their last numbers."""
         if node.id is None or (endpoint := self._endpoints.get(node.id)) is None:
             return
         endpoint.asked, session = self._poller.clock(), self._session
@@ -216,7 +217,7 @@ class EngineReader:
             return
         now = self._poller.clock()
         endpoint.answered, endpoint.failing = now, None
-        # Ray lists a new worker up to half a minute late.
+        # Ray lists a new worker only after up to half a minute.
         endpoint.has_engines = any(reading.worker for reading in readings)
         facts = self._poller.parts.nodes
         workers: Mapping[str | None, Worker] = {
@@ -229,7 +230,7 @@ class EngineReader:
             engine = Engine(
                 software=reading.software,
                 number=reading.number,
-                model=_model(reading.model),
+                model=_redact_model(reading.model),
                 node=node.id,
                 pid=worker.pid,
                 worker=worker.id,
@@ -240,7 +241,7 @@ class EngineReader:
             self._take(engine, reading, now)
 
     def _report_failures(self) -> None:
-        """A node that has never answered is unknown, and no fault: many clusters let nobody in."""
+        """Report nodes that have stopped answering. A node that has never answered is no fault: many clusters close these ports."""
         nodes = {engine.node for engine in self._engines.values() if engine.by == "node"}
         failing = {node: endpoint for node, endpoint in self._endpoints.items() if node in nodes and endpoint.failing is not None}
         if failing:
@@ -251,13 +252,13 @@ class EngineReader:
             self._poller.clear_fault(ENGINES_SOURCE)
 
     def _take_samples(self, snapshot: Snapshot, running: frozenset[str]) -> None:
-        """What the servers of engines have answered to the probes of their hosts."""
+        """Take over what the servers of engines have answered to the probes of their hosts."""
         for host in snapshot.hosts.values():
             at = host.observed_at("engines")
             if host.engines is None or at is None or at - self._samples.get(host.name, 0.0) < SAME_S:
                 continue
             self._samples[host.name] = at
-            self._heard = max(self._heard or at, at)
+            self._last_answer = max(self._last_answer or at, at)
             processes = {process.pid: process for process in snapshot.index.processes_by_host.get(host.name, ())}
             for found in host.engines:
                 process = processes.get(found.pid)
@@ -268,7 +269,7 @@ class EngineReader:
         engine = Engine(
             software=found.software,
             number=found.number,
-            model=_model(found.model),
+            model=_redact_model(found.model),
             node=process.node,
             pid=process.ns_pid or process.pid,
             job=process.job,
@@ -283,18 +284,18 @@ class EngineReader:
             self._engines[engine.key] = replace(known, unanswered=known.unanswered or at, why=why)
 
     def _take(self, engine: Engine, reading: EngineReading | HostEngine, now: float) -> None:
-        """Store what an engine has reported, with what it did in the last minute."""
+        """Store the numbers that an engine has reported, with its rates of the last minute."""
         before = self._engines.get(engine.key)
         if before is None and len(self._engines) >= MAX_ENGINES:
             return
         counts = self._counts.setdefault(engine.key, deque())
         if counts and any(_is_less(new, old) for new, old in zip((reading.tokens, reading.preemptions), counts[-1][1:], strict=True)):
-            counts.clear()  # it has begun anew
+            counts.clear()  # the engine has started again
         counts.append((now, reading.tokens, reading.preemptions))
         while now - counts[0][0] > WINDOW_S and len(counts) > 1:
             counts.popleft()
         numbers = {name: getattr(reading, name) for name in NUMBERS}
-        # Through Ray, a number that vLLM has not set again is dropped.
+        # Ray drops a number that vLLM has not set again.
         is_dropped = engine.by == "node" and not any(value is not None for value in numbers.values())
         if is_dropped and before is not None and before.read is not None and now - before.read <= KEPT_S:
             numbers = {name: getattr(before, name) for name in NUMBERS}
@@ -302,28 +303,31 @@ class EngineReader:
         preemptions = _rate(counts, 2)
         self._engines[engine.key] = replace(
             engine,
-            running=_whole(numbers["running"]),
-            waiting=_whole(numbers["waiting"]),
+            running=_round(numbers["running"]),
+            waiting=_round(numbers["waiting"]),
             kv_cache=numbers["kv_cache"],
             tokens_per_second=reading.throughput if tokens is None else tokens,
             preemptions_per_minute=None if preemptions is None else 60 * preemptions,
-            preemptions=_whole(reading.preemptions),
+            preemptions=_round(reading.preemptions),
             read=now,
         )
 
-    def _watch_cores(self, looked: _Look) -> None:
-        """Note since when the processes are gone in which the engines of a living owner have computed."""
-        seen = {owner.id: _Cores(owner, software) for owner, software in looked.cores}
+    def _watch_cores(self, listing: _Listing) -> None:
+        """Note when the processes of an engine were found gone although its owner still runs."""
+        seen = {owner.id: _Cores(owner, software) for owner, software in listing.cores}
         now = self._poller.clock()
         for key, cores in self._cores.items():
-            if key not in seen and key in looked.living:
+            if key not in seen and key in listing.living:
                 seen[key] = _Cores(cores.owner, cores.software, cores.gone or now)
         self._cores = seen
 
     def _publish(self, snapshot: Snapshot, *, is_any_running: bool) -> None:
-        """Set the engines. If its own server and its node report one, the server counts; if neither does, its processes show it."""
+        """Publish the engines. If a server and a node report the same engine, the server counts.
+
+        An engine that neither of them reports is known from its processes.
+        """
         served = {(engine.node, engine.actor) for engine in self._engines.values() if engine.by == "server" and engine.actor}
-        # Of an actor with several servers, those that live count.
+        # If an actor has several servers, those with running processes count.
         living_last = sorted(self._cores.values(), key=lambda cores: cores.gone is None)
         by_actor: dict[str | None, _Cores] = {cores.owner.actor: cores for cores in living_last if cores.owner.actor}
         found: list[Engine] = []
@@ -346,13 +350,13 @@ class EngineReader:
                         ended=cores.gone,
                     )
                 )
-        is_known = bool(found) or self._heard is not None or not is_any_running
-        # Without reported numbers, all that is said of engines follows from the snapshot itself.
-        heard = self._heard if self._engines else snapshot.taken if is_known else None
-        self._poller.set_engines(tuple(sorted(found, key=lambda engine: engine.key)) if is_known else None, heard)
+        is_known = bool(found) or self._last_answer is not None or not is_any_running
+        # Without reported numbers, everything about engines comes from the snapshot itself.
+        last_answer = self._last_answer if self._engines else snapshot.taken if is_known else None
+        self._poller.set_engines(tuple(sorted(found, key=lambda engine: engine.key)) if is_known else None, last_answer)
 
 
-def _look(facts: NodeFacts | None, processes: Sequence[Process] | None, running: frozenset[str]) -> _Look:
+def _make_listing(facts: NodeFacts | None, processes: Sequence[Process] | None, running: frozenset[str]) -> _Listing:
     workers = [worker for worker in (facts.workers if facts else ()) if worker.job in running and not worker.driver]
     alive = [process for process in processes or () if process.job in running and process.state not in ("Z", "X")]
     by_pid = {(process.host, process.pid): _owner(process) for process in alive}
@@ -366,7 +370,7 @@ def _look(facts: NodeFacts | None, processes: Sequence[Process] | None, running:
         if software is not None and owner is not None:
             cores.append((owner, software))
     living = {(worker.node, worker.pid) for worker in workers} | {owner.id for owner in by_pid.values()}
-    return _Look(facts, processes, running, frozenset(worker.node for worker in workers), frozenset(living), cores)
+    return _Listing(facts, processes, running, frozenset(worker.node for worker in workers), frozenset(living), cores)
 
 
 def _owner(process: Process) -> _Owner:
@@ -378,16 +382,16 @@ def _is_less(new: float | None, old: float | None) -> bool:
 
 
 def _rate(counts: Sequence[tuple[float, float | None, float | None]], which: int) -> float | None:
-    """The growth of a counter a second, from its first to its last reading; `None`: too little is known."""
+    """The growth of a counter per second, from its first to its last reading; `None`: too few readings."""
     known = [(count[0], value) for count in counts if (value := count[which]) is not None]
     if not known or known[-1][0] != counts[-1][0] or known[-1][0] - known[0][0] < MIN_WINDOW_S:
         return None
     return (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])
 
 
-def _whole(value: float | None) -> int | None:
+def _round(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def _model(name: str | None) -> str | None:
+def _redact_model(name: str | None) -> str | None:
     return redact(name) if name else None

@@ -1,4 +1,4 @@
-"""Asks NCCL about a job, through the probes of its hosts: when a person wants it, and by itself only where the config allows that."""
+"""Asks NCCL about a job through the probes of its hosts: when a user asks, and automatically only if the config allows it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from cockpit.sources.probes.nccl_report import Member, ParsedReport
 
 ASK_EVERY_S: Final = 60.0
-"""Seconds between two requests about one job that nobody has made."""
+"""Seconds between two automatic requests about one job."""
 MAX_ASKS: Final = 8
-"""Requests for one job: one report covers all processes that communicators join, so a job needs few."""
+"""Requests for one job. One report covers all processes that share communicators, so few are needed."""
 TIMEOUT_S: Final = 60.0
-"""After which no further host is asked."""
+"""After so many seconds no further host is asked."""
 RISK: Final = (
     "Before 2.29.2 NCCL can read wrong memory inside the training process that makes the report when a rank has died: "
     "that process may crash, or report nonsense."
@@ -34,14 +34,14 @@ RISK: Final = (
 
 
 class OldNcclError(SourceError):
-    """The NCCL of the job was not asked, because its report can harm the process that makes it."""
+    """NCCL was not asked, because the report can harm the process that makes it."""
 
 
 class NcclAsker:
-    """Asks one process of the job after the other until the reports are about all of them. The poller gets the last report of each job."""
+    """Asks one process of a job after the other, until the reports cover all of them. The poller gets the last report of each job."""
 
     def __init__(self, poller: Poller, pool: ProbePool, selection: HostSelection, *, by_itself: bool) -> None:
-        """`by_itself`: also while a job is stuck, without anybody asking."""
+        """`by_itself`: also ask automatically while a job is stuck."""
         self._poller, self._pool, self._selection, self._by_itself = poller, pool, selection, by_itself
         self._reports: dict[str, NcclReport] = {}
         self._due: dict[str, float] = {}
@@ -50,9 +50,9 @@ class NcclAsker:
         self._one_at_a_time = asyncio.Lock()
 
     async def ask(self, job: Job, *, even_old: bool = False) -> NcclReport:
-        """What NCCL reports about the job. Raises `OldNcclError` without `even_old`, and `SourceError`.
+        """Ask NCCL about the job, and return its report. Raises `SourceError`; without `even_old` also `OldNcclError`.
 
-        A host without an answer is a sentence in the report.
+        If a host does not answer, the report has a sentence about it.
         """
         async with self._one_at_a_time:
             report = self._with_ages(await self._collect(job, even_old=even_old))
@@ -76,7 +76,7 @@ class NcclAsker:
         while left and asks < MAX_ASKS and time.monotonic() < give_up:
             host, asks = left[0].host, asks + 1
             here = [process for process in left if (process.host, process.inside) == (host, left[0].inside)]
-            covered = {process.key for process in here}  # unless the report shows more: nobody is asked twice
+            covered = {process.key for process in here}  # no process is asked twice, even if the report shows none of them
             try:
                 parsed = await self._ask_host(host, here, members, even_old=even_old)
                 found.append(parsed)
@@ -120,7 +120,7 @@ class NcclAsker:
         return parsed
 
     def _with_ages(self, report: NcclReport) -> NcclReport:
-        """The report with the times since when counts have not changed, by the report before it."""
+        """Add to the report since when its counts have not changed, by comparison with the report before it."""
         before = self._reports.get(report.job)
         known = {one.hash: one for one in before.communicators} if before is not None else {}
 
@@ -136,10 +136,10 @@ class NcclAsker:
         self._reports = {**self._reports, report.job: report}
         self._poller.set_nccl(tuple(self._reports.values()))
 
-    # By itself
+    # Automatic requests
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Forget jobs that have ended; where the config allows it, ask about those that are stuck."""
+        """Forget jobs that have ended. If the config allows it, ask about jobs that are stuck."""
         if snapshot.jobs is None:
             return
         running = {job.key: job for job in snapshot.jobs if job.running}
@@ -163,19 +163,19 @@ class NcclAsker:
             self._due[job.key] = self._poller.clock() + ASK_EVERY_S
             try:
                 await self.ask(job)
-            except SourceError as error:  # said in the finding, in one line, unless a person has got a report
+            except SourceError as error:  # the finding has it as one line, unless a user has got a report
                 words = f"{error}, which is not asked by itself: N asks it" if isinstance(error, OldNcclError) else str(error)
                 if job.key not in self._reports:
                     self._store(NcclReport(job=job.key, asked=self._poller.clock(), problems=(words,)))
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         if self._asking is not None:
             self._asking.cancel()
 
 
 class _Members:
-    """Finds the processes of a job by the address and the pid that NCCL knows them by."""
+    """Finds the processes of a job by the address and the pid in NCCL's report."""
 
     def __init__(self, processes: Sequence[Process], snapshot: Snapshot) -> None:
         self._by_pid: dict[int, list[Process]] = {}
@@ -189,11 +189,11 @@ class _Members:
         self._all = set().union(*self._addresses.values())
 
     def has_any(self, members: frozenset[Member]) -> bool:
-        """Whether one of them may be a process of the job."""
+        """Whether one of these members may be a process of the job."""
         return any(pid in self._by_pid for _, pid in members)
 
     def find(self, address: str, pid: int) -> Process | None:
-        """The process; by its pid alone if the address is unknown here, as that of a container or of a network for NCCL alone."""
+        """The process at an address with a pid. Only the pid counts if the address is unknown, as in a container or a network for NCCL."""
         same = self._by_pid.get(pid, [])
         near = [process for process in same if address in self._addresses.get(process.host, ())]
         if near:
@@ -201,7 +201,7 @@ class _Members:
         return same[0] if len(same) == 1 and address not in self._all else None
 
     def join(self, one: Communicator) -> Communicator:
-        """The communicator with the processes of the ranks that it names."""
+        """Add to the communicator the processes of the ranks that it names."""
 
         def joined(rank: NcclRank) -> NcclRank:
             process = self.find(rank.address, rank.pid) if rank.pid is not None else None
@@ -215,7 +215,7 @@ class _Members:
 
 
 def _merge(found: Sequence[ParsedReport]) -> list[Communicator]:
-    """Each communicator once; of several reports about it the one with the most ranks."""
+    """Each communicator once. If several reports have it, the one with the most answers counts."""
     by_hash: dict[str, Communicator] = {}
     for one in (one for report in found for one in report.communicators):
         known = by_hash.get(one.hash)

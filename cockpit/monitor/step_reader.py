@@ -1,4 +1,4 @@
-"""Reads the last lines of running jobs' logs, in the background, for the steps that their frameworks print."""
+"""Reads, in the background, the last lines of running jobs' logs, to find the steps that frameworks print."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from cockpit.sources.source import SourceError, wait_within
 MAX_STEP_LINES: Final = 200
 MAX_STEP_BYTES: Final = 64 << 10
 MAX_STEP_JOBS: Final = 8
-"""Jobs whose logs are read; the newest first."""
+"""The logs of so many jobs are read, of the newest ones."""
 EVERY_S, SELDOM_S = 60.0, 120.0
-"""Seconds between two reads of a log: a quarter of its last step, within these bounds."""
+"""Seconds between two reads of a log: a quarter of the time of the last step, within these bounds."""
 JOBS_AT_FULL_PACE: Final = 4
-"""With more jobs each is read less often: a probe takes a tenth of a second of CPU for it."""
+"""With more jobs, each log is read less often: one read takes a probe a tenth of a second of CPU."""
 MISSES: Final = 2
-"""Reads without a step after which each pause is twice as long as the one before, up to `LONGEST_S`."""
+"""After so many reads without a step, each pause is twice as long as the last one, up to `LONGEST_S`."""
 LONGEST_S: Final = 120.0
 RAY_EVERY_S: Final = 30.0
-"""Seconds between two reads through Ray, of all jobs together: its dashboard is asked by others too."""
+"""Seconds between two reads through Ray, for all jobs together: its dashboard has other users too."""
 READ_TIMEOUT_S: Final = 10.0
 KEPT_S: Final = 180.0
-"""Seconds after which what was read is forgotten, if the log can't be read again."""
+"""If a log can't be read again, its steps are forgotten after so many seconds and `SELDOM_S`."""
 
 
 class _JobLog(msgspec.Struct):
-    """What is known of a job's log."""
+    """The state of the log of one job."""
 
     due: float = 0.0
     misses: int = 0
     wrote: float | None = None
-    """When its host's probe had last seen it grow, at the last read."""
+    """When the log had last grown, as the probe of its host reported at the last read."""
     found: StepLines | None = None
     steps: LogSteps | None = None
 
 
 class StepReader:
-    """Reads one log at a time: by the probe of its host if there is one, which costs Ray nothing.
+    """Reads one log at a time. If the host of the log has a probe, that probe reads it, and Ray is not asked.
 
-    A log that has not grown is not read again. What it says becomes numbers and phases, no text.
+    A log that has not grown is not read again. Only numbers and phases are kept, no text.
     """
 
     def __init__(self, poller: Poller, logs: LogFinder) -> None:
@@ -75,11 +75,11 @@ class StepReader:
             if log.steps is not None and now - log.steps.read > KEPT_S + SELDOM_S:
                 log.steps = log.found = None
         self._publish()
-        if self._next(snapshot) is not None and (self._reading is None or self._reading.done()):
+        if self._find_due(snapshot) is not None and (self._reading is None or self._reading.done()):
             self._reading = asyncio.ensure_future(self._read_due())
 
     async def read_once(self, patience: float) -> None:
-        """Read the logs of the newest snapshot, but at most `patience` seconds."""
+        """Read the logs of the jobs in the newest snapshot; give up after `patience` seconds."""
         self.on_snapshot(self._poller.snapshot)
         if self._reading is not None:
             await asyncio.wait([self._reading], timeout=patience)
@@ -93,17 +93,17 @@ class StepReader:
     def _publish(self) -> None:
         self._poller.set_log_steps(tuple(log.steps for log in self._jobs.values() if log.steps is not None))
 
-    def _next(self, snapshot: Snapshot) -> tuple[Job, Way] | None:
-        """The log that has been due the longest, and by whom it is read."""
+    def _find_due(self, snapshot: Snapshot) -> tuple[Job, Way] | None:
+        """The job whose log has been due the longest, and whether a probe or Ray reads it."""
         now = self._poller.clock()
         due: list[tuple[float, Job, Way]] = []
         for job in self._running:
             log = self._jobs[job.key]
             if log.due > now:
                 continue
-            wrote, is_probed = _growth(job, snapshot)
+            wrote, is_probed = _find_growth(job, snapshot)
             if is_probed and wrote is not None and wrote == log.wrote:
-                if log.steps is not None:  # it was looked at: nothing new is there
+                if log.steps is not None:  # the log has nothing new, so its steps are as fresh as after a read
                     log.steps = msgspec.structs.replace(log.steps, read=now)
                 log.due = now + EVERY_S
             elif is_probed or now >= self._ray_due:
@@ -111,12 +111,12 @@ class StepReader:
         return min(due, key=lambda each: each[0])[1:] if due else None
 
     async def _read_due(self) -> None:
-        while (following := self._next(self._poller.snapshot)) is not None:
-            job, way = following
+        while (due := self._find_due(self._poller.snapshot)) is not None:
+            job, way = due
             log, session = self._jobs[job.key], self._session
             if way == "ray":
                 self._ray_due = self._poller.clock() + RAY_EVERY_S
-            wrote = _growth(job, self._poller.snapshot)[0]
+            wrote = _find_growth(job, self._poller.snapshot)[0]
             try:
                 lines = await wait_within(READ_TIMEOUT_S, self._logs.read_job_end(job, MAX_STEP_LINES, MAX_STEP_BYTES, way))
             except (SourceError, asyncio.TimeoutError):
@@ -125,7 +125,7 @@ class StepReader:
             framework = next((one.framework for one in self._poller.snapshot.activities if one.job == job.key), None)
             found = await asyncio.to_thread(find_steps, lines, framework, job.entrypoint or "")
             if session != self._session or self._jobs.get(job.key) is not log:
-                continue  # the answer is of a job that is no longer watched
+                continue  # the job is no longer watched
             self._take(log, job, found, wrote)
             self._publish()
 
@@ -133,7 +133,7 @@ class StepReader:
         now = self._poller.clock()
         log.wrote = wrote
         if found is None:
-            # Lines of a step may have been followed by hundreds of others; what was known stays for a while.
+            # Hundreds of other lines may follow those of a step, so the known steps stay for a while.
             log.misses += 1
             log.due = now + min(EVERY_S * 2 ** min(max(0, log.misses - MISSES), 10), LONGEST_S)
             return
@@ -148,8 +148,8 @@ class StepReader:
         log.due = now + pause * max(1.0, len(self._jobs) / JOBS_AT_FULL_PACE)
 
 
-def _growth(job: Job, snapshot: Snapshot) -> tuple[float | None, bool]:
-    """When the job's log grew last, as far as the probe of its host knows; and whether there is such a probe."""
+def _find_growth(job: Job, snapshot: Snapshot) -> tuple[float | None, bool]:
+    """When the probe of its host last saw the log of the job grow, and whether there is such a probe."""
     node = snapshot.index.nodes.get(job.driver_node or "")
     host = snapshot.index.host_of(node) if node is not None else None
     if host is None or host.taken is None or snapshot.taken - host.taken > STALE_AFTER_S:

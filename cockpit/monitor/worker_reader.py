@@ -1,4 +1,4 @@
-"""Reads, in the background, Ray's own list of a node's workers for their titles, where no probe sees what a running job does."""
+"""Reads, in the background, Ray's list of the workers of a node, if no probe shows the phase of a running job."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from cockpit.phases.titles import read_title
 from cockpit.sources.source import SourceError, wait_within
 
 ASK_EVERY_S: Final = 15.0
-"""Seconds between two requests, of all nodes together."""
+"""Seconds between two requests, for all nodes together."""
 NODE_EVERY_S: Final = 45.0
 """Seconds between two requests for one node: Ray's list changes every 15 s."""
 MAX_NODES: Final = 3
-"""Of each job one node is read, that with most of its workers: they mostly do the same. At most so many are read in turn."""
+"""At most so many nodes are read, in turn: for each job the node with most of its workers. Workers of a job mostly do the same."""
 MAX_WORKERS: Final = 300
-"""A node with more workers is not read: Ray sends a megabyte for a hundred of them."""
+"""A node with more workers is not read: Ray sends a megabyte for each hundred of them."""
 READ_TIMEOUT_S: Final = 10.0
 ReadWorkers = Callable[[str], Awaitable[tuple[Process, ...]]]
 
 
 class WorkerReader:
-    """Asks for one node at a time. A list that was read stays until it is read again."""
+    """Asks Ray for one node at a time. A list stays until the next answer for its node."""
 
     def __init__(self, poller: Poller, read: ReadWorkers) -> None:
         self._poller, self._read = poller, read
@@ -39,7 +39,7 @@ class WorkerReader:
         self._reading: asyncio.Task[None] | None = None
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Forget nodes that no longer matter, and ask for the one that has been due the longest."""
+        """Forget nodes that are no longer needed, and ask for the node that has been due the longest."""
         session = snapshot.cluster.session
         if session is not None and self._session is not None and session != self._session:
             self.close()
@@ -48,7 +48,7 @@ class WorkerReader:
         now = self._poller.clock()
         if now >= self._ask_at and (self._reading is None or self._reading.done()):
             self._ask_at = now + ASK_EVERY_S
-            nodes = self._find_nodes(snapshot)  # of a large cluster that looks at thousands of workers
+            nodes = self._find_nodes(snapshot)  # only now, because a large cluster has thousands of workers
             self._lists = {node: listed for node, listed in self._lists.items() if node in nodes}
             self._due = {node: self._due.get(node, 0.0) for node in nodes}
             node = min(self._due, key=lambda each: self._due[each], default=None)
@@ -63,7 +63,7 @@ class WorkerReader:
             self._reading.cancel()
 
     def _find_nodes(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Of each running job whose phase no probed worker shows: the node with most of the workers that may show it."""
+        """For each running job whose phase no probe shows: the node with most of the workers that may show it."""
         facts = self._poller.parts.nodes
         running = {job.job for job in snapshot.jobs or () if job.running and job.job}
         workers = [worker for worker in (facts.workers if facts else ()) if not worker.driver and worker.actor]
@@ -83,7 +83,7 @@ class WorkerReader:
 
     async def _ask(self, node: str) -> None:
         session, found = self._session, None
-        with suppress(SourceError, asyncio.TimeoutError):  # without an answer the phase is unknown
+        with suppress(SourceError, asyncio.TimeoutError):  # without an answer, the phase stays unknown
             found = await wait_within(READ_TIMEOUT_S, self._read(node))
         if found is None or session != self._session:
             return
