@@ -13,19 +13,19 @@ from cockpit.text.grouping import group_by
 
 MAX_NAMED = 3
 MAX_MODEL = 60
-"""Characters of a model's name."""
+"""Characters of the name of a model."""
 FRESH_S = 45.0
-"""Numbers that are older support no claim."""
+"""Numbers that are older than so many seconds are not judged."""
 FULL_CLEAR = 0.9
-"""The share of a KV cache in use below which it no longer counts as full."""
+"""A KV cache no longer counts as full below this share in use."""
 BY_PROCESS = {"vllm": "VLLM::EngineCore", "sglang": "sglang::scheduler"}
 
 
 @rests_on("ray.engines", "ray.jobs")
 def dead_engines(facts: Facts) -> Iterator[Finding]:
-    """The processes in which the engine of an actor computes are gone, and the actor's process lives.
+    """Engines whose processes have ended, although the process of their actor still runs.
 
-    A job may have stopped all its engines on purpose. It needs them if others live, or if requests were running or waiting.
+    A job may have stopped all its engines on purpose. It needs them if other engines still run, or if requests were running or waiting.
     """
     for job, engines in _by_job(facts):
         dead = [
@@ -52,7 +52,7 @@ def dead_engines(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("ray.engines", "ray.jobs")
 def silent_engines(facts: Facts) -> Iterator[Finding]:
-    """The server of an engine has answered before, and does not answer now, though its process lives."""
+    """Engines whose server has answered before and does not answer now, although its process runs."""
     for job, engines in _by_job(facts):
         silent = [
             engine
@@ -77,7 +77,7 @@ def silent_engines(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("ray.engines", "ray.jobs")
 def stuck_engines(facts: Facts) -> Iterator[Finding]:
-    """An engine has running requests, and has generated nothing for minutes."""
+    """Engines that have running requests and have generated nothing for minutes."""
     for job, engines in _by_job(facts):
         stuck = [
             (seconds, engine)
@@ -104,7 +104,7 @@ def stuck_engines(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("ray.engines", "ray.jobs")
 def idle_engines(facts: Facts) -> Iterator[Finding]:
-    """An engine has had no work for minutes, while requests for the same model wait at other engines of the job."""
+    """Engines without work for minutes, while requests for the same model wait at other engines of the job."""
     if facts.is_single_sample:
         return
     for job, engines in _by_job(facts):
@@ -139,7 +139,7 @@ def idle_engines(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("ray.engines", "ray.jobs")
 def full_caches(facts: Facts) -> Iterator[Finding]:
-    """The KV cache of an engine has been full for minutes, so that requests are thrown out and computed again."""
+    """Engines whose KV cache has been full for minutes, so that requests are preempted and computed again."""
     for job, engines in _by_job(facts):
         mark = FULL_CLEAR if facts.was_found("engine-cache-full", job.id) else facts.limits.engine_cache
         full = [
@@ -172,7 +172,7 @@ def full_caches(facts: Facts) -> Iterator[Finding]:
 
 
 def _by_job(facts: Facts) -> Iterator[tuple[Job, list[Engine]]]:
-    """Running jobs with their engines."""
+    """Each running job with its engines."""
     for job_id, engines in group_by(facts.snapshot.engines or (), lambda engine: engine.job or "").items():
         job = facts.index.jobs.get(job_id)
         if job is not None and job.running:
@@ -180,19 +180,19 @@ def _by_job(facts: Facts) -> Iterator[tuple[Job, list[Engine]]]:
 
 
 def _is_judged(engine: Engine, facts: Facts) -> bool:
-    """Whether its numbers are true now."""
+    """Whether the numbers of the engine are fresh enough to judge them."""
     return engine.read is not None and facts.now - engine.read <= FRESH_S and engine.unanswered is None and engine.ended is None
 
 
 def _is_idle(engine: Engine) -> bool:
-    """Whether it has no request; through Ray, an engine without work reports nothing but its old counters."""
+    """Whether the engine has no requests. Through Ray, an engine without work reports only its old counters."""
     if engine.running is None and engine.waiting is None:
         return engine.tokens_per_second == 0
     return engine.running == 0 and engine.waiting == 0
 
 
 def _numbers(engine: Engine) -> str:
-    """`4 running, 8 waiting, KV cache 97%, 0 tokens/s, 12 preemptions/min`, what is known of it."""
+    """`4 running, 8 waiting, KV cache 97%, 0 tokens/s, 12 preemptions/min`, without unknown numbers."""
     known = []
     if engine.running is not None:
         known.append(f"{engine.running} running")

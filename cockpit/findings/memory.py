@@ -28,7 +28,7 @@ from cockpit.times.clock import CLOCK
 
 NEAR_CODE = "host-memory-near-kill"
 MIN_NEAR_S = 10.0
-"""Seconds for which memory must be near the line: writing a checkpoint takes memory for a moment."""
+"""Memory must be near the line for so many seconds: writing a checkpoint takes memory for a moment."""
 GROWTH_GAP_S = 15.0
 """Seconds for which growth may pause: memory that is allocated in portions stands still between two of them."""
 MAX_SAMPLE_AGE_S = 45.0
@@ -64,7 +64,7 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
 
 @rests_on("memory", "rays")
 def near_own_kill(facts: Facts) -> Iterator[Finding]:
-    """The same for nodes whose raylet counts something else than the host's memory: that of its workers, or swap too."""
+    """Living nodes near the kill line whose raylet does not count the memory of the host: it counts that of its workers, or swap too."""
     return _near_kill(facts, [node for node in facts.living_nodes if facts.index.machine(node).memory.whole is not None])
 
 
@@ -223,7 +223,7 @@ def _parse_version(ray_version: str | None) -> tuple[int, int] | None:
 
 
 def kill_order(ray_version: str | None) -> str:
-    """The order in which the memory monitor of this Ray kills processes, in words; an unknown version is taken for a recent one."""
+    """The order, in words, in which Ray's memory monitor kills processes. An unknown version counts as a recent one."""
     version = _parse_version(ray_version)
     if version is not None and version < KILLS_NEWEST_SINCE:
         return "a worker of the owner with the most workers: retriable ones first, of these the newest"
@@ -232,7 +232,7 @@ def kill_order(ray_version: str | None) -> str:
 
 
 def newest_worker(held: Sequence[Holding]) -> tuple[Process, Holding] | None:
-    """The worker process that was started last, and the holding that counts it."""
+    """The worker process that started last, and the holding that counts it."""
     workers = [(process, one) for one in held for process in one.processes if process.kind == "worker" and process.started]
     return max(workers, key=lambda pair: pair[0].started or 0.0, default=None)
 

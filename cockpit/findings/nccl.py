@@ -1,4 +1,4 @@
-"""Words what NCCL has reported about a job, and compares it with what else is known: pure."""
+"""Writes NCCL's report about a job in sentences, and compares it with other facts about the job (pure)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, join_first, percent, plural
 
 MAX_NAMED = 4
-"""Ranks that a sentence names."""
+"""A sentence names so many ranks at most."""
 MAX_SENTENCES = 6
-"""Sentences of a report that a finding has."""
+"""A finding has so many sentences of a report at most."""
 MAX_QUIET = 8
-"""Communicators without a difference that are listed one by one."""
+"""So many communicators without a difference are listed; the others are counted."""
 COUNTS_ONLY_WHERE_DIFFERENT = (
     "This NCCL reports as text, which has counts only where ranks differ: whether the others move on can't be seen."
 )
@@ -31,7 +31,7 @@ def find_report(job: Job, snapshot: Snapshot) -> NcclReport | None:
 
 
 class NcclWords:
-    """The sentences about one report. Texts are raw: whoever draws them cleans them."""
+    """Writes the sentences about one report. The caller must clean them before it shows them."""
 
     def __init__(self, report: NcclReport, snapshot: Snapshot) -> None:
         self.report, self._snapshot = report, snapshot
@@ -51,7 +51,7 @@ class NcclWords:
         return f"NCCL{version}, asked {age(max(0.0, now - report.asked))} ago: {said}{timeouts}"
 
     def sentences(self) -> Iterator[str]:
-        """What is different or wrong, the differences of counts first."""
+        """Sentences on differences and troubles; differences of counts come first."""
         for one in self.report.communicators:
             yield from (sentence for gap in one.gaps for sentence in self._gap_sentences(gap))
         for one in self.report.communicators:
@@ -92,11 +92,11 @@ class NcclWords:
         place = index.titles.of_node(node) if node is not None else index.titles.of_host(process.host)
         return ", ".join(filter(None, (who, f"{place}{gpus}", f"pid {process.pid}")))
 
-    # Who says what
+    # Comparison of NCCL with other sources
 
     @property
     def suspects(self) -> tuple[str, ...]:
-        """The keys of the processes that NCCL names: behind or ahead of most others, or in trouble."""
+        """The keys of the processes that are behind or ahead of most others by NCCL's counts, or that NCCL has trouble with."""
         found: list[str] = []
         for one in self.report.communicators:
             for gap in one.gaps:
@@ -106,7 +106,7 @@ class NcclWords:
         return tuple(dict.fromkeys(found))
 
     def disagreement(self, by_power: Collection[str]) -> str | None:
-        """How the power of the GPUs and NCCL differ about which process is the odd one; `None`: they don't, or one of them names none."""
+        """A sentence, if NCCL and the power of the GPUs point to different processes; `None`: they agree, or one names no process."""
         named = self.suspects
         if not named or not by_power or set(named) & set(by_power):
             return None
@@ -120,7 +120,7 @@ class NcclWords:
         return self._process_words(process) if process is not None else "a process that has ended"
 
     def witnesses(self) -> Iterator[str]:
-        """What each source says, a line each: NCCL, power, titles, stacks."""
+        """Lines on what NCCL, power, titles and stacks say."""
         suspects = self.suspects
         some = next(self.sentences(), None)
         yield f"NCCL    {some}" if some else f"NCCL    {'no difference between ranks' if self.report.versions else 'has given no report'}"
@@ -143,7 +143,7 @@ class NcclWords:
         return ", ".join(_figures(gpu) for gpu in gpus if gpu.index in held)
 
     def _titles(self, suspects: Collection[str]) -> str:
-        """The titles of the processes that NCCL names beside the most frequent one of the others; Ray writes the running method there."""
+        """The titles of the processes that NCCL names, and the most frequent titles of the others: they show the running methods."""
         others = Counter(whole_name(process) for process in self._gpu_processes if process.key not in suspects)
         named = [f"{whole_name(self._processes[key])} (pid {self._processes[key].pid})" for key in suspects if key in self._processes]
         most = [f"{number} of the {'others' if named else 'ranks'} are {title}" for title, number in others.most_common(2) if title]
@@ -156,7 +156,7 @@ def _figures(gpu: Gpu) -> str:
 
 
 def evidence_lines(report: NcclReport, snapshot: Snapshot, by_power: Collection[str], now: float) -> list[str]:
-    """The lines that a finding about a stuck job has of NCCL's report. `by_power`: the keys of the processes that its power names."""
+    """Lines of evidence from NCCL's report, for a finding on a stuck job. `by_power`: the keys of processes whose GPU power differs."""
     words = NcclWords(report, snapshot)
     said = list(words.sentences())
     lines = [f"NCCL's RAS, asked {age(max(0.0, now - report.asked))} ago: {sentence}" for sentence in said[:MAX_SENTENCES]]
@@ -173,7 +173,7 @@ def evidence_lines(report: NcclReport, snapshot: Snapshot, by_power: Collection[
 
 
 def report_lines(report: NcclReport, snapshot: Snapshot, now: float) -> list[str]:
-    """The whole report, as the screen and the command show it."""
+    """All lines of a report, for the screen and the command."""
     words = NcclWords(report, snapshot)
     communicators: list[str] = []
     quiet = [one for one in report.communicators if not one.gaps and not one.troubles]

@@ -1,4 +1,4 @@
-"""Detects jobs that stay in a phase far longer than they ever did, and ranks that are still in a method which all others have ended."""
+"""Detects jobs that stay in a phase far longer than ever before, and ranks that are still in a method which the others have ended."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from cockpit.text import age, clean, plural
 BEHIND_CODE: Final = "rank-behind"
 LAST_SPANS: Final = 50
 MIN_SPANS: Final = 3
-"""Ended phases from which on it is known how long one takes."""
+"""From so many ended phases on, the usual time of the phase is known."""
 SURE_SPANS: Final = 10
-"""Ended phases from which on the longest is nearly the longest there can be."""
+"""From so many ended phases on, hardly any phase will take longer than the longest of them."""
 FEW_FACTOR: Final = 1.5
-"""Factor on the limit with fewer phases than that: if times differ by a factor of three, the first few may all be short."""
+"""With fewer than `SURE_SPANS` phases, the limit is multiplied by this: if times vary a lot, the first ones may all be short."""
 STEP_FACTOR: Final = 1.5
-"""Times as long as its longest step that no worker of a job must run a method: in so long a time every method would have had its turn."""
+"""A job without a running method is stuck after so many times its longest step: within a step, every method runs."""
 DOUBT_FACTOR: Final = 3.0
-"""Factor on the limit while a GPU works or the log grows: it may be a validation, or a long answer."""
+"""While a GPU works or the log grows, the limit is multiplied by this: it may be a validation, or a long answer."""
 TALKS_S: Final = 20.0
-"""Seconds of silence below which a log counts as growing."""
+"""A log counts as growing if it was written less than so many seconds ago."""
 
 
 class UsualPhase(msgspec.Struct, frozen=True):
-    """How long a phase of a job took before."""
+    """How long a phase of a job has taken before."""
 
     median: float
     longest: float
@@ -44,12 +44,12 @@ class UsualPhase(msgspec.Struct, frozen=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether there were enough to know how long it takes."""
+        """Whether there were enough phases to know the usual time."""
         return self.count >= MIN_SPANS
 
     @property
     def is_sure(self) -> bool:
-        """Whether there were enough to trust the longest."""
+        """Whether there were enough phases to trust the longest time."""
         return self.count >= SURE_SPANS
 
     @property
@@ -59,26 +59,26 @@ class UsualPhase(msgspec.Struct, frozen=True):
 
 
 def _usual_phase(spans: Sequence[PhaseSpan], phase: str | None, method: str | None) -> UsualPhase | None:
-    """How long it was in this phase, or in this method of an unknown phase; `None`: never."""
+    """How long the job was in this phase before, or in this method if its phase is unknown; `None`: never."""
     return usual_of([span.ended - span.began for span in spans if span.ended is not None and (span.phase, span.method) == (phase, method)])
 
 
 def usual_of(seconds: Sequence[float]) -> UsualPhase | None:
-    """How long a phase took, from the seconds of its last times."""
+    """The usual time of a phase, from the seconds that it took each time; `None`: it has never ended."""
     seconds = seconds[-LAST_SPANS:]
     return UsualPhase(median(seconds), max(seconds), len(seconds)) if seconds else None
 
 
 def limit_of(usual: UsualPhase, limits: Limits) -> float:
-    """The seconds from which on it lasts too long."""
+    """The seconds after which the phase takes too long."""
     return limits.phase_factor * (1.0 if usual.is_sure else FEW_FACTOR) * usual.longest + limits.phase_more
 
 
 @rests_on("ray.jobs", "processes")
 def slow_phases(facts: Facts) -> Iterator[Finding]:
-    """Jobs that are in their phase far longer than ever before, and ranks that all others of their class wait for.
+    """Jobs that stay in a phase far longer than ever before, and ranks for which all others of their class wait.
 
-    A single sample knows no phase. Of GPUs that wait for each other there is another finding, which has the phase and ranks as evidence.
+    A single sample shows no times of phases. GPUs that wait for each other have another finding, with phase and ranks as evidence.
     """
     if facts.is_single_sample:
         return
@@ -95,7 +95,7 @@ def slow_phases(facts: Facts) -> Iterator[Finding]:
 def _find_stuck(facts: Facts, job: Job, activity: Activity) -> Finding | None:
     if activity.since is None or activity.phase == "loading" or not _is_phase_seen(facts, job, activity):
         return None
-    # Seconds in which nobody watched don't count: the job may have gone through other phases.
+    # Time without samples does not count: the job may have been in other phases.
     watched = facts.seconds_lasting(f"in {activity.phase or activity.method} since {activity.since:.1f}", job.key)
     lasted = min(facts.now - activity.since, watched)
     steps = facts.steps_by_job.get(job.key, ())
@@ -106,9 +106,9 @@ def _find_stuck(facts: Facts, job: Job, activity: Activity) -> Finding | None:
 
 
 def _is_phase_seen(facts: Facts, job: Job, activity: Activity) -> bool:
-    """Whether fresh facts show that the job is in this phase: the last title of a silent host may long be over."""
+    """Whether fresh facts show that the job is in this phase. The last title of a silent host may be out of date."""
     if facts.snapshot.processes is facts.known.processes:
-        return True  # no host is silent: ranks need not be read in every run
+        return True  # no host is silent, so the ranks are not needed
     ranks = ranks_of(job, facts.known)
     seen = [rank for rank in ranks if facts.is_seen_now(rank.process)]
     if len(seen) == len(ranks):
@@ -119,15 +119,15 @@ def _is_phase_seen(facts: Facts, job: Job, activity: Activity) -> bool:
 
 
 def _is_pause(activity: Activity) -> bool:
-    """Whether no worker runs a method, as far as titles show."""
+    """Whether the titles show no running method."""
     return activity.phase == "waiting" or (activity.phase is None and activity.method is None)
 
 
 def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[Level, str, str] | None:
-    """If it lasts too long: the level, how long it takes usually, and what speaks against a hang; `None`: it does not."""
+    """The level, the usual time in words, and what speaks against a hang; `None`: the phase does not take too long."""
     usual = _usual_phase(facts.spans_by_job.get(job.key, ()), activity.phase, activity.method)
     if _is_pause(activity):
-        # Between two methods a job mostly pauses too shortly to be seen, so that a whole step is the measure.
+        # Pauses between two methods are mostly too short to be seen, so the time is compared with a whole step.
         steps = facts.steps_by_job.get(job.key, ())
         is_placed = not any(actor.job == job.job and actor.pending for actor in facts.snapshot.actors or ())
         if len(steps) < MIN_SPANS or not is_placed:
@@ -141,7 +141,7 @@ def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[L
         longest, limit, words = usual.longest, limit_of(usual, facts.limits), usual.words
     if lasted < longest + facts.limits.phase_more:
         return None
-    if lasted < limit and not find_stopped(facts, job):  # what a signal has stopped does not go on by itself
+    if lasted < limit and not find_stopped(facts, job):  # a process that a signal has stopped does not continue by itself
         return None
     silent, _ = seconds_silent(facts, job)
     doubts: list[str] = []

@@ -1,4 +1,4 @@
-"""Says which ranks of a job are in which method, and which of them holds up the others."""
+"""Writes in words which method each rank of a job runs, and which rank holds up the others."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cockpit.text.grouping import group_by
 MAX_LINES: Final = 8
 MAX_NAMED: Final = 3
 RANKS_PER_ODD_ONE: Final = 8
-"""Of this many ranks of a class at most one counts as different from the others."""
+"""At most one in this many ranks of a class counts as different from the others."""
 MIN_RANKS: Final = 3
-"""Fewest ranks of a class of which one can be called different: of two either may be."""
+"""A class needs so many ranks, so that one can be called different: of two, either may be the cause."""
 IN_KERNEL_S: Final = 10.0
-"""Seconds in D state after which a process is named: shorter waits for a disk are normal."""
+"""A process is named after so many seconds in state D. Shorter waits for a disk are normal."""
 
 
 class Suspects(msgspec.Struct, frozen=True):
@@ -36,24 +36,24 @@ class Suspects(msgspec.Struct, frozen=True):
 
 
 def processes_of(job: Job, facts: Facts) -> Sequence[Process]:
-    """All processes of a job, also its driver and the children of its workers."""
+    """All processes of a job, with its driver and the children of its workers."""
     by_job = facts.index.processes_by_job
     return [process for name in dict.fromkeys((job.job, job.submission, job.id)) if name for process in by_job.get(name, ())]
 
 
 def find_stopped(facts: Facts, job: Job) -> Sequence[Process]:
-    """The processes of a job that a signal has stopped. A tracer, such as py-spy, is told apart: it makes the state `t`."""
+    """The processes of a job that a signal has stopped. A tracer such as py-spy causes another state, `t`."""
     return [process for process in processes_of(job, facts) if process.state == "T"]
 
 
 def find_suspects(facts: Facts, job: Job, activity: Activity, ranks: Sequence[Rank]) -> Suspects | None:
-    """Who probably holds up the job, by the surest sign; `None`: no process differs from the others."""
+    """The processes that probably hold up the job, by the surest sign; `None`: no process differs from the others."""
     processes = processes_of(job, facts)
     if stopped := find_stopped(facts, job):
         are, it = ("is", "it") if len(stopped) == 1 else ("are", "them")
         words = f"{name_processes(facts, stopped)} {are} stopped by a signal (state T), and the others wait for {it}"
         return Suspects(words, stopped, is_stopped=True)
-    # The detector of such processes keeps the same clock in every run.
+    # The detector of such processes uses the same clock in every run.
     waits = {process.key: facts.seconds_lasting("waits in the kernel", process.key) for process in processes if process.state == "D"}
     if stuck := [process for process in processes if waits.get(process.key, 0.0) >= IN_KERNEL_S]:
         wait, lasted = "waits" if len(stuck) == 1 else "wait", age(max(waits[process.key] for process in stuck))
@@ -78,14 +78,14 @@ def find_suspects(facts: Facts, job: Job, activity: Activity, ranks: Sequence[Ra
 
 
 def _find_odd_ranks(facts: Facts, class_: str, members: Sequence[Rank]) -> Suspects | None:
-    """The ranks of a class that are in another method than most of it, or idle; of engines those that still generate."""
+    """The ranks of a class that differ from most of its ranks in their method; among engines, those that still generate."""
     by_method = sorted(group_by(members, lambda rank: rank.title.method).items(), key=lambda item: -len(item[1]))
     if len(by_method) != 2:
         return None
     name, most = clean(class_)[:60], max(1, len(members) // RANKS_PER_ODD_ONE)
     (usual, majority), (other, few) = by_method
     if class_ in ENGINE_CLASSES:
-        # The title of an engine becomes idle as soon as one of its requests ends: it says nothing of the idle ones.
+        # The title of an engine becomes idle as soon as one of its requests ends, so an idle title proves nothing.
         working = [rank for method, some in by_method for rank in some if method]
         if (usual and other) or 2 * len(working) > len(members):
             return None
@@ -108,7 +108,7 @@ def _find_odd_ranks(facts: Facts, class_: str, members: Sequence[Rank]) -> Suspe
 
 
 def phase_lines(facts: Facts, job: Job) -> Iterator[str]:
-    """Lines of evidence: the phase of a job that does nothing, who probably holds it up, and what its ranks do."""
+    """Lines of evidence on a job that does nothing: its phase, the processes that probably hold it up, and what its ranks do."""
     activity = next((each for each in facts.snapshot.activities if each.job == job.key), None)
     if activity is None:
         return
@@ -121,7 +121,7 @@ def phase_lines(facts: Facts, job: Job) -> Iterator[str]:
 
 
 def rank_lines(facts: Facts, ranks: Sequence[Rank]) -> Iterator[str]:
-    """Lines of evidence: of each class how many of its ranks are in which method, with the pids of few."""
+    """Lines of evidence with the number of ranks in each method, class by class, and the pids of a few."""
     lines = 0
     for class_, members in group_by(ranks, lambda rank: rank.title.class_ or "tasks").items():
         for method, some in sorted(group_by(members, lambda rank: rank.title.method).items(), key=lambda item: -len(item[1])):
@@ -140,7 +140,7 @@ def _is_in(method: str, some: Sequence[Process] = (), still: str = "") -> str:
 
 
 def name_processes(facts: Facts, processes: Sequence[Process]) -> str:
-    """`WorkerDict on w1 GPU 3 (pid 4242)`; of many only some pids."""
+    """`WorkerDict on w1 GPU 3 (pid 4242)`, with commas between several; only some pids if there are many."""
     if len(processes) > MAX_NAMED:
         pids = join_first([str(process.pid) for process in processes], MAX_NAMED)
         return f"{plural(len(processes), 'process', 'processes')} (pid {pids})"

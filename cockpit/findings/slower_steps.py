@@ -1,4 +1,4 @@
-"""Detects jobs whose steps, or one phase of them, take longer than they did before, and lists what changed when that began."""
+"""Detects jobs whose steps, or one phase of them, take longer than before, and lists what changed at that time."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from cockpit.text import age, clean
 
 CODE: Final = "steps-slower"
 NEW_STEPS: Final = 5
-"""Steps in a row that must be longer, and the last steps whose median is compared."""
+"""So many steps in a row must be longer. The median of as many last steps is compared."""
 MIN_OLD_STEPS: Final = 10
-"""Steps before them that are needed."""
+"""So many steps before them are needed."""
 SURE_STEPS: Final = 20
-"""Steps before them whose spread is known well."""
+"""With so many steps before them, their spread is known well."""
 FEW_FACTOR: Final = 1.5
-"""Factor on the spread of fewer."""
+"""With fewer than `SURE_STEPS`, their spread is multiplied by this."""
 CLEAR_FACTOR: Final = 0.9
-"""Factor on the mark once it was found."""
+"""After the finding was made, its limits are multiplied by this."""
 MIN_STEP_SHARE: Final = 0.1
-"""Share of a step by which one phase of it must be longer: the rest would not be noticed."""
+"""One phase must be longer by this share of a step. Nobody would notice less."""
 STARTED_BEFORE_S: Final = 300.0
-"""Another job that began so many seconds before may be the reason: it takes time until it works."""
+"""Another job that began up to so many seconds before may be the reason: it takes time until it works."""
 MAX_NAMED: Final = 3
 
 
 class Rise(msgspec.Struct, frozen=True):
-    """A number of seconds that has become larger."""
+    """Seconds that have become larger."""
 
     before: float
     now: float
     place: int
-    """Where in the list the larger ones begin."""
+    """The index of the first larger number in the list."""
 
 
 def find_rise(seconds: Sequence[float], share: float, least: float) -> Rise | None:
-    """Since when numbers are larger than before, and still are; `None`: they are not.
+    """Find the place since which numbers are larger than before; `None`: they are not larger now.
 
-    Steps of some jobs vary a lot. So the first of the larger ones must all be as far above the largest before as that is above the usual
-    one. Of twenty before, the largest counts as an exception.
+    The steps of some jobs vary a lot. So each of the first larger numbers must exceed the largest number before by as much as that one
+    exceeds the usual number. With twenty numbers before, the largest of them is ignored as an exception.
     """
     now, old = median(seconds[-NEW_STEPS:]), sorted(seconds[:MIN_OLD_STEPS])
     for place in range(MIN_OLD_STEPS, len(seconds) - NEW_STEPS + 1):
@@ -65,7 +65,7 @@ def find_rise(seconds: Sequence[float], share: float, least: float) -> Rise | No
 
 @rests_on("ray.jobs", "processes")
 def slower_steps(facts: Facts) -> Iterator[Finding]:
-    """Jobs that have become slower. A single sample knows no steps."""
+    """Jobs that have become slower. A single sample has no steps."""
     if facts.is_single_sample:
         return
     for job in facts.snapshot.jobs or ():
@@ -87,8 +87,8 @@ def slower_steps(facts: Facts) -> Iterator[Finding]:
 
 
 def _find_phase_rises(steps: Sequence[Step], spans: Sequence[PhaseSpan], share: float, least: float) -> dict[Phase, Rise]:
-    """The phases whose time in a step has risen."""
-    kept = [step for step in steps if spans and step.began >= spans[0].began]  # of earlier steps not all phases are kept
+    """The phases that take more time in a step than before."""
+    kept = [step for step in steps if spans and step.began >= spans[0].began]  # the phases of earlier steps are no longer kept
     if len(kept) < MIN_OLD_STEPS + NEW_STEPS:
         return {}
     begins = [span.began for span in spans]
@@ -130,7 +130,7 @@ def _slower_finding(
 
 
 def _find_changes(facts: Facts, job: Job, since: float) -> Iterator[str]:
-    """What else is known to have changed on the machines of the job."""
+    """Sentences on what else has changed on the machines of the job."""
     index = facts.index
     places = {index.place_of(process) for process in processes_of(job, facts)}
     nodes = [node for node in facts.snapshot.nodes or () if node.key in places]
