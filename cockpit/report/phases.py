@@ -1,4 +1,4 @@
-"""Writes what a job does in words: its phase and step, how long that usually takes, and who waits for whom."""
+"""Writes in words what a job does: its phase and step, their usual times, and which workers wait for which."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cockpit.text import UNKNOWN, age, clean, join_first
 from cockpit.text.grouping import group_by
 
 MAX_NAMED: Final = 3
-"""Classes and ranks that are named in a sentence; the rest are counted."""
+"""A sentence names so many classes and ranks; the others are counted."""
 
 
 class JobPhases(msgspec.Struct, frozen=True, dict=True):
-    """What is known of the phases and steps of one job."""
+    """The known phases and steps of one job."""
 
     activity: Activity | None = None
-    """`None`: it has ended, or none of its workers was seen."""
+    """`None`: the job has ended, or none of its workers was seen."""
     spans: Sequence[PhaseSpan] = ()
     """In order."""
     steps: Sequence[Step] = ()
@@ -31,28 +31,28 @@ class JobPhases(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def usual(self) -> Mapping[Phase | str | None, UsualTime]:
-        """As `usual_seconds`."""
+        """The result of `usual_seconds`."""
         return usual_seconds(self.steps, self.spans)
 
     @cached_property
     def usual_step(self) -> UsualTime | None:
-        """How long a step usually takes, without the work for its phases: lists of jobs need only this."""
+        """The usual time of a step. Lists of jobs need only this, and it is faster than `usual`."""
         return usual_seconds(self.steps, ()).get("step")
 
     @property
     def step_seconds(self) -> float | None:
-        """How long a step takes: the median, or the last one if there are too few for it."""
+        """The seconds of a step: the median, or the last step if there are too few steps."""
         return self.usual_step.median if self.usual_step else self.steps[-1].seconds if self.steps else None
 
     @property
     def steps_per_hour(self) -> float | None:
-        """The mean of the steps that are kept, those with a checkpoint or an evaluation too."""
+        """The mean over all kept steps, also those with a checkpoint or an evaluation."""
         seconds = sum(step.seconds for step in self.steps)
         return 3600 * len(self.steps) / seconds if seconds > 0 and self.usual_step else None
 
     @cached_property
     def shares(self) -> Mapping[Phase | None, float]:
-        """The share of each phase in the steps that are kept, from 0 to 1; empty before the first has ended."""
+        """The share of each phase in the kept steps, from 0 to 1; empty before the first step has ended."""
         sums: Counter[Phase | None] = Counter()
         for step in self.steps:
             sums.update(seconds_by_phase(self.spans, step.began, step.ended))
@@ -60,35 +60,35 @@ class JobPhases(msgspec.Struct, frozen=True, dict=True):
         return {phase: seconds / whole for phase, seconds in sums.items()} if whole > 0 else {}
 
     def running_seconds(self, now: float) -> Mapping[Phase | None, float]:
-        """The seconds of each phase in the running step; before the first step those of the present phase."""
+        """The seconds of each phase in the running step; before the first step, only those of the present phase."""
         activity = self.activity
         if activity is None or (activity.step_began is None and activity.since is None):
             return {}
-        if activity.step_began is None or activity.is_phase_logged:  # the spans have what the titles say
+        if activity.step_began is None or activity.is_phase_logged:  # spans come only from titles
             return {activity.phase: max(0.0, now - (activity.since or now))}
         return seconds_by_phase(self.spans, activity.step_began, now)
 
     def seconds_left(self, now: float) -> float | None:
-        """In how many seconds the last step will end, if all take as long as usual; `None`: unknown."""
+        """The seconds until the last step ends, if all steps take as long as usual; `None`: unknown."""
         return seconds_left(self.activity, self.steps, now) if self.activity is not None else None
 
 
 def phases_by_job(snapshot: Snapshot) -> Mapping[str, JobPhases]:
-    """By key of the job; a job of which nothing is known is left out."""
+    """By job key: the phases and steps of each job that has any."""
     activities = {activity.job: activity for activity in snapshot.activities}
     spans, steps = group_by(snapshot.spans, lambda span: span.job), group_by(snapshot.steps, lambda step: step.job)
     return {key: JobPhases(activities.get(key), spans.get(key, ()), steps.get(key, ())) for key in {**activities, **spans, **steps}}
 
 
 def phase_words(activity: Activity | None) -> str:
-    """`training + rollout`; the method if the phase is unknown; `–` if that is unknown too."""
+    """`training + rollout`; the method, if the phase is unknown; `–`, if both are unknown."""
     if activity is None or activity.phase is None:
         return clean(activity.method) if activity is not None and activity.method else UNKNOWN
     return " + ".join((activity.phase, *activity.also))
 
 
 def step_words(activity: Activity | None) -> str:
-    """`412/1000`; `412` if it is unknown how many there will be; `–`."""
+    """`412/1000`; `412`, if the total is unknown; `–`, if the step is unknown."""
     if activity is None or activity.step is None:
         return UNKNOWN
     return f"{activity.step}/{activity.total_steps}" if activity.total_steps is not None else str(activity.step)
@@ -100,7 +100,7 @@ def usual_words(usual: UsualTime | None) -> str:
 
 
 def activity_words(phases: JobPhases, now: float) -> str:
-    """`step 412 · rollout 3m12s (usual 2m58s ± 20s) · 9.1 steps/h`; with a known end also `ends in about 2d17h`."""
+    """`step 412 · rollout 3m12s (usual 2m58s ± 20s) · 9.1 steps/h`; also `ends in about 2d17h`, if that is known."""
     activity = phases.activity
     if activity is None:
         return UNKNOWN
@@ -108,7 +108,7 @@ def activity_words(phases: JobPhases, now: float) -> str:
     words = phase_words(activity)
     if activity.phase is not None or activity.method:
         seconds = phases.running_seconds(now).get(activity.phase)
-        # The first phase that was seen began before.
+        # The first phase that was seen began before cockpit saw it.
         mark = ">" if activity.step_began is None and len(phases.spans) < 2 else ""
         words += f" {mark}{age(seconds)}" if seconds is not None and seconds >= (1 if mark else 0) else ""
         usual = phases.usual.get(activity.phase) if activity.phase is not None and activity.step_began is not None else None
@@ -123,7 +123,7 @@ def activity_words(phases: JobPhases, now: float) -> str:
 
 
 def wait_words(job: Job, activity: Activity, snapshot: Snapshot) -> str:
-    """Who waits for whom, by the titles of the job's workers; empty if they don't show it."""
+    """Which workers of the job wait for which, by their titles; empty if the titles don't show it."""
     ranks = ranks_of(job, snapshot)
     if activity.laggards:
         return "; ".join(_laggard_words(activity.laggards, ranks, snapshot))
@@ -155,7 +155,7 @@ def _laggard_words(laggards: Sequence[Laggard], ranks: Sequence[Rank], snapshot:
         total, seconds = len(others) + len(found), max(0.0, snapshot.taken - min(one.since for one in group))
         name = found[0].title.method or method
         waited = f"{'have' if len(others) > 1 else 'has'} waited for {age(seconds)}"
-        if any(rank.title.method for rank in others):  # they have gone on to another method
+        if any(rank.title.method for rank in others):  # they run another method now
             waited = f"ended {name} {age(seconds)} ago"
         who = join_first([rank_place(rank.process, snapshot) for rank in found], MAX_NAMED)
         verb = "is" if len(found) == 1 else "are"
@@ -169,7 +169,7 @@ def rank_place(process: Process, snapshot: Snapshot) -> str:
 
 
 class Band:
-    """Sums up the seconds of each phase in equal parts of a time."""
+    """Divides a time into equal parts, and sums up the seconds of each phase in each part."""
 
     def __init__(self, begin: float, end: float, cells: int) -> None:
         self.begin, self.end = begin, end
@@ -177,7 +177,7 @@ class Band:
         self._sums: list[dict[Phase | None, float]] = [{} for _ in range(cells if end > begin else 0)]
 
     def add(self, phase: Phase | None, first: float, last: float) -> None:
-        """Add a time in which the job was in this phase."""
+        """Add a period in which the job was in this phase."""
         first, last = max(self.begin, first), min(self.end, last)
         if last <= first or not self._sums:
             return
@@ -188,7 +188,7 @@ class Band:
 
     @property
     def phases(self) -> list[Phase | None]:
-        """The phase that took the most of each part; `None`: unknown."""
+        """For each part, the phase that took the most of it; `None`: unknown."""
         return [max(seconds, key=lambda phase: seconds[phase]) if seconds else None for seconds in self._sums]
 
     @property
@@ -202,7 +202,7 @@ class Band:
 
 
 def band(spans: Sequence[PhaseSpan], begin: float, end: float, cells: int) -> list[Phase | None]:
-    """The phase that took the most of each of so many equal parts of a time; `None`: unknown. A span that lasts counts to the end."""
+    """Divide a time into equal parts, and return the phase that took the most of each. `None`: unknown. A running span lasts to the end."""
     sums = Band(begin, end, cells)
     for span in spans:
         sums.add(span.phase, span.began, end if span.ended is None else span.ended)

@@ -1,4 +1,4 @@
-"""Draws phases as letters in the colour of the phase, so that they can be read without colours too."""
+"""Draws each phase as a letter in its colour, so that phases can also be read without colours."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MARKS: Final[Mapping[Phase, Piece]] = {
     "evaluation": ("E", "evaluation"),
 }
 BEHIND: Final[Piece] = ("!", "behind")
-"""A worker that is still in a method that the others of its class have ended."""
+"""The mark of a worker that is still in a method which the others of its class have ended."""
 
 
 def phase_mark(phase: Phase | None, *, ascii: bool) -> Piece:
-    """One cell: the letter of the phase; a dot: waiting; blank: unknown."""
+    """One cell: the letter of the phase; a dot means waiting, a blank means unknown."""
     idle: Piece = ("." if ascii else "·", "faint")
     return idle if phase == "waiting" else (" ", "") if phase is None else _MARKS[phase]
 
@@ -37,14 +37,14 @@ def phase_name(phase: Phase | None, *, ascii: bool) -> Cell:
 
 
 def phase_band(spans: Sequence[PhaseSpan], begin: float, end: float, width: int, *, ascii: bool) -> tuple[Piece, ...]:
-    """A cell for each part of a time, with the phase that took the most of it."""
+    """One cell for each part of a time, with the phase that took the most of it."""
     return merge(phase_mark(phase, ascii=ascii) for phase in band(spans, begin, end, width))
 
 
 def rank_marks(ranks: Iterable[Rank], behind: frozenset[str], *, ascii: bool) -> tuple[Piece, ...]:
-    """A cell for each worker: the letter of its phase; a dot: its title is idle; `m`: a method that has no phase; `!`: it is behind.
+    """One cell for each worker: the letter of its phase; a dot for an idle title; `m` for a method without a phase; `!` if it is behind.
 
-    `behind`: keys of processes.
+    `behind`: the keys of the processes that are behind.
     """
     return merge(_rank_mark(rank, behind, ascii=ascii) for rank in ranks)
 

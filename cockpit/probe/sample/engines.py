@@ -1,7 +1,7 @@
 """Asks the servers of inference engines (vLLM, SGLang) that Ray's workers run on this host for their metrics.
 
-Only processes that serve engines are asked: parents of an engine's processes, and those with a server's title. Other processes of a job
-listen too (torch's stores, NCCL), and are never disturbed.
+Only processes that serve engines are asked: parents of an engine's processes, and processes with the title of a server. Other processes of
+a job listen too (torch's stores, NCCL). They are never asked.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from .processes import Identity, ProcessTable, ScannedProcess
 TITLES = ("VLLM::", "vllm::", "sglang::")
 SERVER_TITLES = ("VLLM::APIServer", "sglang::server", "sglang::http_server")
 MAX_SERVERS, MAX_PORTS, AT_ONCE = 64, 4, 8
-"""Processes that are asked, and ports of each, those of root and our user first: anybody can start a process with such a title."""
+"""At most so many processes are asked, at so many ports each, and so many at the same time. Processes of root and our user come first,
+because any user can start a process with such a title."""
 ASK_TIMEOUT_S = 3.0
 """Seconds for one whole answer."""
 SILENT_AGAIN_S, OTHER_AGAIN_S = 60.0, 600.0
-"""Seconds until a port is asked again that was silent (an engine that loads), or that is no engine's (Ray's own port of a worker)."""
+"""Seconds until a port is asked again: after no answer (an engine that loads), and after another answer (a worker's own port for Ray)."""
 MAX_HEAD = 1 << 16
 REQUEST = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\nUser-Agent: ray-cockpit\r\nConnection: close\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length: ?(\d{1,12})\r\n", re.IGNORECASE)
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 what others bind
 
 Ask = Callable[[str, int], bytes]
-"""Returns a body. Raises `AskError`."""
+"""Returns the body of an answer. Raises `AskError`."""
 Port = Tuple[Identity, int]
 
 
 class AskError(Exception):
-    """Why a port has not answered with metrics."""
+    """A port has not answered with metrics; the message says why."""
 
     def __init__(self, text: str, is_silent: bool = False) -> None:
         super().__init__(text)
@@ -48,7 +49,7 @@ class _Server(NamedTuple):
 
     asked: float
     engines: Tuple[EngineReading, ...] = ()
-    """The last ones; empty: it has never shown any."""
+    """The engines in its last answer that had any."""
     error: str | None = None
     is_silent: bool = False
 
@@ -57,7 +58,7 @@ class _Server(NamedTuple):
 
 
 class EngineServers:
-    """Remembers which ports are engines', so that others are hardly asked."""
+    """Remembers which ports belong to engines, so that other ports are seldom asked."""
 
     def __init__(self, ask: Ask | None = None, clock: Callable[[], float] = time.monotonic, first_after: float = 0.0) -> None:
         """`first_after`: seconds that the first `read` waits; it runs in a thread of its own."""
@@ -65,7 +66,7 @@ class EngineServers:
         self._servers: Dict[Port, _Server] = {}
 
     def read(self, table: ProcessTable) -> List[Dict[str, Any]]:
-        """The engines of all servers; of one that does not answer now the last ones, with the reason."""
+        """The engines of all servers. If a server does not answer now, its last engines count, with the reason."""
         if self._first_after:
             time.sleep(self._first_after)
             self._first_after = 0.0
@@ -108,7 +109,7 @@ class EngineServers:
 
 
 def find_servers(table: ProcessTable) -> List[ScannedProcess]:
-    """Processes of Ray that serve engines, those of root and our user first."""
+    """Processes of Ray that serve engines. Those of root and our user come first."""
     parents = {process.parent for process in table.values() if process.alive and _title(process).startswith(TITLES)}
     found = [
         process
@@ -127,20 +128,20 @@ def _title(process: ScannedProcess) -> str:
 
 
 def _ports(process: ScannedProcess) -> Iterator[Tuple[int, str]]:
-    """The ports at which it listens in our network namespace, with the address to ask at."""
+    """The ports on which the process listens in our network namespace, each with the address to connect to."""
     if is_in_our_namespace(process.pid, "net") is not True:
         return
     sockets: Dict[str, ListeningSocket] = {found.link: found for found in listening_sockets()}
     try:
         held = sorted({sockets[link].port: sockets[link].host for link in open_files(process.pid) if link in sockets}.items())
     except OSError:
-        return  # it has ended, or may not be read
+        return  # the process has ended, or we may not read it
     for port, host in held[:MAX_PORTS]:
         yield port, _ANY.get(host, host)
 
 
 def ask_port(address: str, port: int) -> bytes:
-    """The body of its `/metrics`. Raises `AskError`. No redirect is followed, and nothing is sent but the request."""
+    """Asks a port for `/metrics` and returns the body. Raises `AskError`. Only the request is sent; redirects are not followed."""
     try:
         with socket.create_connection((address, port), ASK_TIMEOUT_S) as connection:
             connection.sendall(REQUEST)
@@ -175,7 +176,7 @@ def _receive(connection: socket.socket, until: float) -> bytes:
 
 
 def _is_whole(answer: bytearray) -> bool:
-    """Whether it has all bytes that its head announces; without a length, only the end of the connection shows that."""
+    """Whether the answer has as many bytes as its head announces. Without a length, it ends with the connection."""
     end = answer.find(b"\r\n\r\n", 0, MAX_HEAD)
     length = _LENGTH.search(answer, 0, end + 2) if end >= 0 else None
     return length is not None and len(answer) >= end + 4 + int(length[1])

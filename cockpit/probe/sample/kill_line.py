@@ -1,4 +1,4 @@
-"""Computes the line above which a raylet kills workers, and the bytes in use that it compares with the line, as Ray 2.60 does.
+"""Computes, as Ray 2.60 does, the line above which a raylet kills workers, and the bytes in use that it compares with the line.
 
 See src/ray/common/monitors/memory_monitor_utils.cc of Ray: GetMemoryThreshold, TakeSystemMemoryUsageSnapshot and
 TakeUserAndSystemSliceMemoryUsageSnapshot. Ray 2.60 computes the line once, when the raylet starts.
@@ -19,31 +19,31 @@ from .processes import ScannedProcess, lives
 
 ISOLATED = "--enable-resource-isolation=true"
 ISOLATED_SINCE = (2, 60)
-"""Earlier releases of Ray isolate too, but it is not known how they compute the line."""
+"""Earlier releases have resource isolation too, but it is unknown how they compute the line."""
 _SWAP_FILES = ("memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes", "total_")
-"""Of cgroup version 1, for memory and swap together; as the files of memory alone in `host`."""
+"""The files of cgroup version 1 for memory and swap together. `host` has those for memory only."""
 
 
 class KillLine(NamedTuple):
-    """The line of one raylet, in bytes."""
+    """The line of a raylet, in bytes."""
 
     at: int
     used: int | None = None
-    """The bytes in use that Ray compares with the line. `None`: those of the host or its cgroup, `MemoryUse.used`."""
+    """The bytes in use that Ray compares with the line. `None`: it compares `MemoryUse.used`, of the host or its cgroup."""
     total: int | None = None
-    """The most that can be in use by that count. `None`: `MemoryUse.total`."""
+    """The maximum of `used`. `None`: it is `MemoryUse.total`."""
     charged: int | None = None
-    """With resource isolation: all memory that the kernel counts for the workers, file cache included. When it reaches the line (without
-    swap), Ray kills too (event_memory_monitor.cc)."""
+    """With resource isolation: all memory that the kernel counts for the workers, with file cache. Ray also kills workers if this reaches
+    the line without swap (event_memory_monitor.cc)."""
 
 
 def kill_line(
     memory: MemoryUse, raylet: ScannedProcess, isolation: str | None, proc: str = "/proc", cgroups: str = CGROUPS
 ) -> KillLine | None:
-    """The line of a raylet; `None`: its memory monitor is off, or the line is unknown.
+    """Computes the line of a raylet; `None`: its memory monitor is off, or the line is unknown.
 
-    `memory` is the memory of the host, `isolation` the folder from `isolation_folder`. The line is unknown for a raylet in another
-    container, which counts other memory than we see; but with resource isolation it counts the memory of its own cgroups.
+    `memory`: the memory of the host. `isolation`: the folder from `isolation_folder`. The line of a raylet in another container is unknown,
+    because it counts other memory than we see. With resource isolation it is known, because then the raylet counts its own cgroups.
     """
     settings = raylet.details.environ
     if settings is None:
@@ -71,9 +71,9 @@ def kill_line(
 
 
 def isolation_folder(raylet: ScannedProcess, version: str | None) -> str | None:
-    """The folder of the cgroups that a raylet with resource isolation has made for itself and its workers; `None`: it has none, or unknown.
+    """The folder of the cgroups that a raylet with resource isolation has made; `None`: it has none, or they are unknown.
 
-    The kernel says in which cgroup exactly this process is, and Ray names it after its node. `version` is its version of Ray.
+    The kernel reports the cgroup of the process, and Ray names that cgroup after the node. `version`: the version of Ray.
     """
     found = re.match(r"(\d{1,4})\.(\d{1,4})", version or "")
     node = flag(raylet.details.argv, "--node_id", "--node-id")
@@ -86,12 +86,12 @@ def isolation_folder(raylet: ScannedProcess, version: str | None) -> str | None:
 
 
 def _isolated_line(memory: MemoryUse, folder: str, top: str | None, is_on: bool, proc: str) -> KillLine | None:
-    """`top`: the cgroup whose swap counts; `None`: swap does not count."""
+    """The line of a raylet with resource isolation. `top`: the cgroup whose swap counts; `None`: swap does not count."""
     user, system = read_counters(f"{folder}/user"), read_counters(f"{folder}/system")
     high, charged = (read_or_nothing(f"{folder}/user/{name}").strip() for name in ("memory.high", "memory.current"))
     if not high.isdigit() or not charged.isdigit():
         return None
-    if not is_on:  # only the kernel's own count makes Ray kill
+    if not is_on:  # then Ray kills only by the kernel's own count
         return KillLine(int(high), int(charged), charged=int(charged))
     try:
         used = user["anon"] + user["shmem"] + system["shmem"]
@@ -106,14 +106,14 @@ def _isolated_line(memory: MemoryUse, folder: str, top: str | None, is_on: bool,
 
 
 def _with_swap(memory: MemoryUse, proc: str, cgroups: str) -> Tuple[int | None, int | None]:
-    """The memory and swap of a host or its cgroup, and how much of both is in use; `None`: unknown."""
+    """The sum of memory and swap of a host or its cgroup, and the used part of it; `None`: unknown."""
     swap, swap_used = host_swap = _host_swap(proc)
     if not os.path.exists(f"{cgroups}/memory.max"):
         both = read_cgroup_use(f"{cgroups}/memory", *_SWAP_FILES)
         if both is not None and both.total is not None:
             if both.total <= (memory.host_total or memory.total or 0) + swap:
                 return both.total, both.used
-            if memory.host_total is not None:  # Ray uses the figures of the host then, and `memory` has those of the cgroup
+            if memory.host_total is not None:  # then Ray uses the numbers of the host, but `memory` has those of the cgroup
                 return None, None
     if memory.total is None or memory.used is None:
         return None, None
@@ -122,7 +122,7 @@ def _with_swap(memory: MemoryUse, proc: str, cgroups: str) -> Tuple[int | None, 
 
 
 def _host_swap(proc: str) -> Tuple[int, int]:
-    """The swap of the host, and how much of it is in use."""
+    """The swap of the host, and the used part of it."""
     words = (line.split() for line in read_or_nothing(f"{proc}/meminfo").splitlines() if line.startswith("Swap"))
     sizes: Dict[str, int] = {word[0]: int(word[1]) * 1024 for word in words if len(word) > 1 and word[1].isdigit()}
     total = sizes.get("SwapTotal:", 0)
@@ -130,7 +130,7 @@ def _host_swap(proc: str) -> Tuple[int, int]:
 
 
 def _cgroup_swap(folder: str, host_swap: Tuple[int, int]) -> Tuple[int, int] | None:
-    """The swap that a cgroup (version 2) may use, and how much it uses; `None`: it counts no swap, as the uppermost cgroup of a host."""
+    """The swap that a cgroup (version 2) may use, and the part that it uses; `None`: it counts no swap, as the top cgroup of a host."""
     limit, current = (read_or_nothing(f"{folder}/memory.swap.{name}").strip() for name in ("max", "current"))
     if not limit:
         return None

@@ -1,7 +1,8 @@
-"""Asks the RAS service of NCCL (reliability, availability, serviceability) in one process of a job for its report on communicators.
+"""Asks NCCL in one process of a job for a report on communicators, through its RAS service (reliability, availability, serviceability).
 
-Every process with a communicator has a thread that answers on one TCP port, and all processes of a user on a host share that port: the
-kernel chooses which of them gets a connection. So its tables show who has accepted, before any report is asked for.
+Every process with a communicator has a thread that answers on a TCP port. All processes of a user on a host share that port, and the kernel
+chooses which of them gets a connection. So the kernel's tables are read first: they show which process has accepted. Only then a report is
+asked for.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from .processes import Identity, lives, read_environ
 
 DEFAULT_PORT = 28028
 WITH_RAS: "Version" = (2, 24, 3)
-"""The first NCCL that has the service."""
+"""The first release of NCCL that has the service."""
 SAFE: "Version" = (2, 29, 2)
-"""Before it, NCCL can read wrong memory inside the process that makes the report when ranks of a communicator are missing."""
+"""The first release without this bug: if ranks of a communicator are missing, NCCL reads wrong memory in the process that reports."""
 MAX_PROCESSES = 64
 TRIES = 24
-"""Connections until one of the wanted processes has accepted: of eight processes, each is reached with a probability of 96 %."""
+"""Connections that are tried until a wanted process accepts. One of eight processes is reached with a probability of 96 %."""
 TIMEOUT_S = 15.0
-"""For all of it. Whoever asks this probe waits 20 s, and ssh takes a part of them."""
+"""Seconds for the whole request. cockpit waits 20 s for the probe, and ssh takes a part of that."""
 LINE_TIMEOUT_S = 2.0
-"""For the answer to one line of the protocol: a thread that hangs accepts connections and answers nothing."""
+"""Seconds for the answer to one line of the protocol. A thread that hangs accepts connections, but does not answer."""
 LEG_TIMEOUT_S = 4
-"""For which NCCL itself waits for other processes on each leg of its way; its own default is 5."""
+"""Seconds for which NCCL waits for other processes in each of its own requests; its default is 5."""
 MAX_REPORT_BYTES = 4 << 20
-"""A rank takes 650 bytes of JSON in each of its communicators: 1,000 ranks in five each take 3.3 MB."""
+"""A rank takes 650 bytes of JSON for each of its communicators, so 1,000 ranks with five each take 3.3 MB."""
 MAX_LINE_BYTES = 1024
 MAX_MAPS_BYTES = 16 << 20
 MAX_ENTRIES = 20_000
@@ -48,14 +49,14 @@ Version = Tuple[int, int, int]
 
 
 class NcclError(Exception):
-    """Nothing could be learned; the text is one sentence."""
+    """NCCL gave no report; the message is one sentence."""
 
 
 def ask_nccl(wanted: Sequence[Identity], *, even_old: bool) -> Answer:
-    """The report that one of these processes gives: `{"pid", "version", "report"}`, or an error sentence.
+    """Asks one of these processes for its report. Returns `{"pid", "version", "report"}`, or an error sentence.
 
-    Without `even_old` no NCCL before `SAFE` and none of unknown version is asked: `report` is then `None`. A start time of 0: any process
-    that has the pid.
+    Without `even_old`, an NCCL that is older than `SAFE` or of unknown version is not asked, and `report` is `None`. A start time of 0
+    stands for any process with the pid.
     """
     try:
         return _ask(wanted, even_old=even_old)
@@ -114,7 +115,7 @@ def _why_nobody(port: int, silent: int, strangers: int) -> str:
 
 
 def _find_service(pids: Sequence[int], environ: Dict[str, str]) -> ListeningSocket:
-    """The socket on which these processes listen for RAS clients. The environment gives only the port, never a host to connect to."""
+    """The socket on which these processes listen for RAS clients. Only the port is taken from the environment, never a host."""
     _, port = split_address(environ.get("NCCL_RAS_ADDR", ""))
     port = port or DEFAULT_PORT
     held: Set[str] = set().union(*map(_links, pids))
@@ -133,7 +134,7 @@ def _find_service(pids: Sequence[int], environ: Dict[str, str]) -> ListeningSock
 
 
 def _links(pid: int) -> Set[str]:
-    """The sockets that the process has open. Raises `NcclError`."""
+    """The open sockets of a process. Raises `NcclError`."""
     try:
         return {link for link in open_files(pid) if link.startswith("socket:")}
     except FileNotFoundError:
@@ -143,7 +144,7 @@ def _links(pid: int) -> Set[str]:
 
 
 def _enter_network(pid: int) -> None:
-    """Moves this thread into the network of the process's container, where its loopback is. Raises `NcclError`."""
+    """Moves this thread into the network namespace of the process, which has its loopback. Raises `NcclError`."""
     with open(f"/proc/{pid}/ns/net", "rb") as namespace:
         library = ctypes.CDLL(None, use_errno=True)
         if library.setns(namespace.fileno(), _CLONE_NEWNET) != 0:
@@ -152,9 +153,9 @@ def _enter_network(pid: int) -> None:
 
 
 def find_version(pid: int) -> "Version | None":
-    """The version of the process's NCCL, by the names of files that it has mapped; the oldest of several. `None`: unknown.
+    """The version of NCCL in a process, from the names of mapped files; the oldest one, if there are several. `None`: unknown.
 
-    A wheel that was replaced while the process runs is unknown: the metadata are those of the new one.
+    If a wheel was replaced while the process runs, the version is unknown, because its metadata belong to the new wheel.
     """
     try:
         maps = read(f"/proc/{pid}/maps", MAX_MAPS_BYTES)
@@ -178,18 +179,18 @@ def find_version(pid: int) -> "Version | None":
     return min(found, default=None)
 
 
-# The protocol: lines of text, and at the end a report until the connection is closed
+# The protocol has lines of text. Then the report follows, which ends with the connection.
 
 
 def _say(connection: socket.socket, line: str) -> str:
-    """Sends a line and returns the answer, one line too. Raises `OSError`, also when the connection ends."""
+    """Sends a line, and returns the line of the answer. Raises `OSError`, also if the connection ends."""
     connection.sendall(f"{line}\n".encode("ascii"))
     answer = bytearray()
     give_up = time.monotonic() + LINE_TIMEOUT_S
     while not answer.endswith(b"\n"):
         if len(answer) >= MAX_LINE_BYTES or time.monotonic() > give_up:
             raise OSError("no line has come")
-        byte = connection.recv(1)  # one by one: nothing of what follows the line is taken
+        byte = connection.recv(1)  # byte by byte, so that nothing after the line is read
         if not byte:
             raise OSError("the connection has ended")
         answer += byte
@@ -197,7 +198,7 @@ def _say(connection: socket.socket, line: str) -> str:
 
 
 def _read_report(connection: socket.socket, deadline: float) -> str:
-    """The report as JSON where NCCL can (from 2.28.7 on), else as text. Raises `NcclError`."""
+    """Reads the report: as JSON from NCCL 2.28.7 on, else as text. Raises `NcclError`."""
     try:
         _say(connection, f"TIMEOUT {LEG_TIMEOUT_S}")
         _say(connection, "SET FORMAT json")  # an older NCCL answers that it does not know the command, and sends text

@@ -1,4 +1,4 @@
-"""Reads the titles of Ray's workers a few times between two samples: Ray writes the running method into the title of its process."""
+"""Reads the process titles of Ray's workers several times between two samples. Ray writes the running method into the title."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .processes import Identity
 EVERY_S = 0.5
 """Seconds between two looks."""
 MAX_FOLLOWED = 64
-"""Workers whose titles are read at each look. A host has at most some ten workers with GPUs."""
+"""The titles of so many workers are read at each look. A host has at most some ten workers with GPUs."""
 OTHERS_EVERY_S = 1.8
-"""Seconds between two looks at the others: once for each sample at the usual interval."""
+"""Seconds between two looks at the other workers: one look for each sample at the usual interval."""
 MAX_WORKERS = 1000
 MAX_CHANGES = 16
-"""Changes of one title that a sample has, the last ones."""
+"""A sample has so many changes of one title, the last ones."""
 MAX_CHARS = 200
 HANGS_AFTER_S, MIN_HANGS_AFTER_S = 0.3, 0.05
-"""Seconds to wait for one title, because reading it hangs while the memory map of the process is locked. Halved after each that hangs."""
+"""Seconds to wait for one title: reading it hangs while the memory map of the process is locked. Halved after each title that hangs."""
 _MAX_BYTES = 4 * MAX_CHARS
 
 
@@ -28,12 +28,12 @@ class Title(NamedTuple):
 
     text: str
     changes: Tuple[Tuple[float, str], ...] = ()
-    """The titles that it got between the last two samples, oldest first, and when (seconds since boot). A title of less than half a second
-    may be missing."""
+    """The titles that the worker got between the last two samples, the oldest first, each with its time (seconds since boot). A title of
+    less than half a second may be missing."""
 
 
 def read_title(worker: Identity) -> str:
-    """The title of a process; empty if there is no such process any more."""
+    """The title of a process; empty if the process has ended."""
     try:
         with open(f"/proc/{worker[0]}/cmdline", "rb", buffering=0) as file:
             return (file.read(_MAX_BYTES) or b"").partition(b"\0")[0].decode("utf-8", "replace")[:MAX_CHARS]
@@ -42,7 +42,7 @@ def read_title(worker: Identity) -> str:
 
 
 class TitleReader:
-    """Follows the workers of the last sample. `read` runs in a thread of its own; `take` never waits for it.
+    """Follows the titles of the workers in the last sample. `read` runs in a thread of its own, and `take` never waits for it.
 
     The kernel's name of a process has only 15 bytes of its title, so it does not show that `ray::WorkerDict` has begun a method.
     """
@@ -58,7 +58,7 @@ class TitleReader:
         self._hanging: Dict[Identity, Batch[Identity, Tuple[Identity, str]]] = {}
 
     def take(self, workers: Sequence[Identity]) -> Dict[Identity, Title]:
-        """The titles of these workers that are known now. From now on these workers are followed, the first ones more often."""
+        """The known titles of these workers. From now on these workers are followed, and the first ones are read more often."""
         with self._lock:
             self._followed, self._others = workers[:MAX_FOLLOWED], workers[MAX_FOLLOWED:MAX_WORKERS]
             self._newest = {one: self._newest[one] for one in workers if one in self._newest}
@@ -66,7 +66,7 @@ class TitleReader:
             return {one: Title(text, tuple(changes.get(one, ()))) for one, text in self._newest.items()}
 
     def read(self) -> None:
-        """Reads the titles once, but none of a process at which an earlier look still hangs."""
+        """Reads the titles once, except those of processes at which an earlier look still hangs."""
         now = self._clock()
         asked = [*self._followed]
         if now - self._others_read >= OTHERS_EVERY_S:
@@ -90,7 +90,7 @@ class TitleReader:
             for worker, title in titles:
                 before = self._newest.get(worker)
                 if not title.startswith("ray::") or title == before:
-                    continue  # it has ended, or is another program now
+                    continue  # the worker has ended, or the pid belongs to another program
                 self._newest[worker] = title
                 if before is not None and worker in self._followed:
                     changes = self._changes.setdefault(worker, [])

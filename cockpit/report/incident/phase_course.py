@@ -1,4 +1,4 @@
-"""Reduces the phases of each job to a few parts, however long it was watched."""
+"""Reduces the phases of each job to a fixed number of parts."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from cockpit.report.incident.account import JobCourse, PhasePart
 from cockpit.report.phases import Band
 
 PARTS = 240
-"""Parts of the time of a report, each with the phase that took the most of it."""
+"""The time of a report is divided into so many parts. Each has the phase that took the most of it."""
 LOOK_EVERY_S = 30.0
-"""Seconds between two looks: a snapshot has many more of the last phases of a job."""
+"""Seconds between two snapshots that are used. A snapshot has the last phases of a job for much longer."""
 JobKey = tuple[str | None, str]
-"""The Ray session and the key of a job."""
+"""The Ray session of a job, and its key."""
 
 
 class PhaseCourses:
-    """The phases of all jobs, from snapshots in their order."""
+    """Collects the phases of all jobs from snapshots. They must be added in order."""
 
     def __init__(self, begin: float, end: float) -> None:
         self._begin, self._end = begin, end
         self._bands: dict[JobKey, Band] = {}
         self._known_until: dict[JobKey, float] = {}
         self._steps: dict[JobKey, tuple[int, float, float]] = {}
-        """The number of steps, their seconds, and the end of the last."""
+        """By job: the number of steps, their seconds, and the end of the last one."""
         self._looked = float("-inf")
         self._last: tuple[Snapshot, str | None] | None = None
 
@@ -37,7 +37,7 @@ class PhaseCourses:
             self._look(snapshot, session, is_last=False)
 
     def finish(self) -> None:
-        """The last snapshot of a session was added: phases that last in it end with it."""
+        """End the session: phases that run in its last snapshot end with that snapshot."""
         if self._last is not None:
             self._look(*self._last, is_last=True)
         self._last = None
@@ -58,7 +58,7 @@ class PhaseCourses:
                 self._steps[key] = (count + 1, seconds + step.seconds, step.ended)
 
     def of(self, job: Job, session: str | None) -> JobCourse | None:
-        """The phases of a job; `None`: they are not known."""
+        """The phases of a job; `None`: unknown."""
         key = (session, job.key)
         if (band := self._bands.get(key)) is None:
             return None
@@ -74,7 +74,7 @@ class PhaseCourses:
 
 
 def _parts(band: Band) -> Sequence[PhasePart]:
-    """Neighbours with the same phase are one part; times of unknown phase are left out."""
+    """The parts of a band with a known phase. Neighbouring parts with the same phase are joined."""
     width = (band.end - band.begin) / PARTS
     parts: list[PhasePart] = []
     for number, phase in enumerate(band.phases):

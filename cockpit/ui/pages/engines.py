@@ -1,4 +1,4 @@
-"""Makes the section with the inference engines of a job, for the job's page."""
+"""Makes the section with the inference engines of a job, for the page of the job."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cockpit.ui.section import Cell, Column, Section
 from cockpit.ui.view import View
 
 OLD_AFTER_S = 45.0
-"""Numbers that were read longer ago are marked as old."""
+"""Numbers that were read more than so many seconds ago are marked as old."""
 
 
 def engines_section(job: Job, view: View) -> Section[Engine] | None:
-    """The engines of a job; `None` if none is known: most jobs have none, or theirs report nothing."""
+    """The section with the engines of a job; `None`: no engine is known."""
     engines = [engine for engine in view.snapshot.engines or () if job.job and engine.job == job.job]
     if not engines:
         return None
@@ -46,7 +46,7 @@ def _preemptions(rate: float | None) -> str:
 
 
 def _state(engine: Engine, view: View) -> Cell:
-    """What is wrong with it; else its model."""
+    """What is wrong with the engine; if nothing is, its model."""
     if engine.ended is not None:
         return ((f"ended {age(view.now - engine.ended)} ago", "bad"),)
     if engine.unanswered is not None:

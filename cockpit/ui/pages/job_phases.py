@@ -1,4 +1,4 @@
-"""Makes the sections of a job's page about its phases: how long each takes, its last steps, and what each of its ranks does."""
+"""Makes the sections on the page of a job about its phases, its last steps, and its ranks."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from cockpit.ui.view import View
 
 STEPS_SHOWN: Final = 20
 MIN_STEPS_LISTED: Final = 5
-"""Steps that are always listed, even if other sections must be scrolled to."""
+"""So many steps are always shown, even if other sections do not fit on the screen then."""
 MIN_SHARE: Final = 0.01
 NAME_CELLS, MAX_NODE_CELLS, DOES_CELLS = 16, 24, 18
-"""Cells of the columns beside the grid of ranks."""
+"""The widths of the columns beside the grid of ranks."""
 STEP_CELLS, TIME_CELLS, MAX_BAR_CELLS = 6, 6, 100
 
 
 class RankLine(PageRow, frozen=True):
-    """One line of the grid: the workers of a class on some nodes."""
+    """One line of the grid of ranks: the workers of a class on some nodes."""
 
     key: str
     name: str
-    """The class, in its first line."""
+    """The name of the class on its first line; empty on the others."""
     nodes: str
     marks: tuple[Piece, ...]
     does: str
-    """What the workers of the class run, in its first line."""
+    """The methods of the workers on the first line of the class; empty on the others."""
     about: Process | None = None
     """The worker that is behind."""
 
 
 def phase_facts(job: Job, view: View) -> Pairs:
-    """What the job does now, and who waits for whom."""
+    """The present phase of the job, and which workers wait for which."""
     phases = view.index.of(phases_by_job).get(job.key)
     if phases is None or phases.activity is None:
         return
@@ -51,7 +51,7 @@ def phase_facts(job: Job, view: View) -> Pairs:
 
 
 def phase_sections(thing: Any, view: View) -> Iterator[Section[Any]]:
-    """Phases, steps and ranks of a job, as far as they are known."""
+    """The sections for the known phases, steps and ranks of a job."""
     phases = view.index.of(phases_by_job).get(thing.key) if isinstance(thing, Job) else None
     if phases is None:
         return
@@ -92,7 +92,7 @@ def _phases_section(phases: JobPhases, view: View) -> Section[Item[Phase | None]
 
 
 def _steps_section(phases: JobPhases, view: View) -> Section[Item[tuple[str, float, float]]]:
-    """The running step and the last ones, the newest first, each as a bar as long as it took."""
+    """The running step and the last steps, the newest first. The length of a bar shows how long the step took."""
     ended = [(str(step.number) if step.number is not None else UNKNOWN, step.began, step.ended) for step in phases.steps[-STEPS_SHOWN:]]
     activity = phases.activity
     if activity is not None and activity.step_began is not None:
@@ -124,7 +124,7 @@ def _steps_section(phases: JobPhases, view: View) -> Section[Item[tuple[str, flo
 
 
 def _ranks_section(ranks: Sequence[Rank], behind: frozenset[str], view: View) -> Section[RankLine]:
-    """A cell for each worker, class by class; the workers of a node stand together, and a line has as many nodes as it has room for."""
+    """One cell for each worker, class by class. The workers of a node are neighbours. A line has as many nodes as fit."""
     longest = max(len(cells.place(rank.process, view)) for rank in ranks)
     node_cells = min(MAX_NODE_CELLS, 2 * longest + 3)
     width = max(16, view.width - NAME_CELLS - node_cells - DOES_CELLS - 6)
@@ -151,7 +151,7 @@ def _ranks_section(ranks: Sequence[Rank], behind: frozenset[str], view: View) ->
 
 
 def _pack(members: Sequence[Rank], width: int, view: View) -> Sequence[Sequence[tuple[str, Sequence[Rank]]]]:
-    """Lines of nodes with their workers; a blank cell separates two nodes."""
+    """Distribute nodes and their workers over lines of this width. A blank cell separates two nodes."""
     lines: list[list[tuple[str, Sequence[Rank]]]] = []
     room = 0
     for node, own in group_by(members, lambda rank: cells.place(rank.process, view)).items():
@@ -166,7 +166,7 @@ def _pack(members: Sequence[Rank], width: int, view: View) -> Sequence[Sequence[
 
 
 def _methods_words(members: Sequence[Rank]) -> str:
-    """`7 idle, 1 fit`: what the workers of a class run, by their titles."""
+    """`7 idle, 1 fit`: the number of workers in each method, by their titles."""
     counts = Counter(rank.title.method or "idle" for rank in members)
     first = [f"{count} {method}" for method, count in counts.most_common(3)]
     return ", ".join(first) + (f" and {plural(len(counts) - 3, 'other')}" if len(counts) > 3 else "")
