@@ -1,4 +1,4 @@
-"""Fills the parts of an error into its remedy, in which each command stays what the table says: people paste it into a shell."""
+"""Fills the parts of an error into its remedy, so that its commands are safe to paste into a shell."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 _PLAIN: Final = re.compile(r"(?!-)[\w./:@%+,=\[\]-]+")
-"""A part that a shell takes as one word, and a program not as a flag."""
+"""A part that a shell reads as one word, and that no program reads as a flag."""
 _QUOTED: Final = re.compile(r"(?!-)(?:[\w./:@%+,=\[\]<>~() -]|!=)+")
-"""A part that is harmless between single quotes, also where these stand between double quotes."""
+"""A part that is harmless between single quotes, also if double quotes enclose them."""
 
 
 def fill_remedy(remedy: str, parts: Mapping[str, str]) -> str:
-    """The remedy with the parts. In a command, a part that may do more than be a word of it is left out: its name stands there instead.
+    """Fill the parts into the remedy. A part that may be more than one word of a command is replaced by its name.
 
     The program of a command is never a part.
     """

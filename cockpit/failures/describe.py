@@ -16,11 +16,11 @@ from cockpit.text import clean
 
 MAX_LINES: Final = 5
 MAX_CHARS: Final = 300
-"""Of a line; a remedy may have twice as many."""
+"""Characters of a line that are kept. A remedy may have twice as many."""
 
 
 def describe(error: RootError) -> Failure:
-    """The failure of a root error. The caller adds whose it is, and when it was."""
+    """Turn a root error into a failure. The caller adds the job or actor, and the time."""
     known = error.known
     parts = _safe_parts(known) if known else {}
     if known is not None:
@@ -38,7 +38,7 @@ def describe(error: RootError) -> Failure:
         is_consequence=error.is_consequence,
         raised_at=safe_line(error.raised_at) if error.raised_at else None,
         ip=parts.get("node_ip") or error.line.ip,
-        # An error such as "the actor died" is reported by another process than the one that it is about.
+        # Another process reports an error such as "the actor died".
         pid=int(pid) if has_other_process and pid.isdecimal() else error.line.pid,
         rank=int(rank) if error.line.rank is None and rank.isdecimal() else error.line.rank,
         is_notice=known is not None and known.error.is_warning,
@@ -51,26 +51,26 @@ def describe(error: RootError) -> Failure:
 
 
 def _safe_parts(known: Match) -> dict[str, str]:
-    """The parts. One that is hidden in its own line is hidden here too: `password=` stands before it, and is no part."""
+    """The parts without secrets. Whether a part is a secret may only show in its line, such as after `password=`."""
     line = redact(_clean_line(known.text))
     safe = {name: redact(_clean_line(part)) for name, part in known.parts.items()}
     return {name: _cut(part) if part in line or HIDDEN in part else HIDDEN for name, part in safe.items()}
 
 
 def _sentence(filled: str, words: str, most: int = MAX_CHARS) -> str:
-    """A sentence of the table, filled with safe parts. Its own words stay: after `export HF_TOKEN=` even these look like a secret."""
+    """Fill safe parts into a sentence of the table. Its own words stay, although after `export HF_TOKEN=` they look like a secret."""
     looks_secret = redact(words) != words
     return _cut(_clean_line(filled), most) if looks_secret else safe_line(filled, most)
 
 
 def _safe_lines(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, also without secrets that need the line before, such as those of a private key."""
+    """The lines without secrets, also those that only the line before shows, such as a private key."""
     hide = LineRedactor()
     return (_cut(hide(_clean_line(line))) for line in lines)
 
 
 def safe_line(text: str, most: int = MAX_CHARS) -> str:
-    """The text as one line, cleaned, without secrets, and cut last: the beginning of a secret may no longer look like one."""
+    """Clean a text, remove secrets, and cut it. It is cut last, because the beginning of a secret may not look like one."""
     return _cut(redact(_clean_line(text)), most)
 
 

@@ -1,4 +1,4 @@
-"""Takes the marks of Ray, torchrun, launchers and loggers off the lines of a log, and keeps who wrote each line and when."""
+"""Removes the prefixes of Ray, torchrun, launchers and loggers from the lines of a log, and keeps who wrote each line and when."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 import msgspec
 
 MAX_MARKS: Final = 256
-"""Of launchers in one log."""
+"""Different marks of launchers that are read in one log."""
 MAX_MARK_CHARS: Final = 200
-"""At the begin of a line, in which a mark of a launcher ends."""
+"""The mark of a launcher must end in so many characters of a line."""
 MAX_LINE_CHARS: Final = 4000
-"""Of a line; the rest of a longer one is dropped."""
+"""Characters of a line that are read; the rest is dropped."""
 _ESCAPES: Final = re.compile(
     r"\[(?:36|39|0)m|\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|.)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )
@@ -41,14 +41,14 @@ _LAUNCHER: Final = re.compile(
 """srun, mpirun, pdsh and docker compose write task, host or container before a line: `3: `, `[1,3]<stderr>:`, `w1: `, `head-1  | `."""
 _CLOCK: Final = re.compile(r"\b([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:[.,](\d{1,9}))?")
 _CLOCK_WITHIN: Final = 120
-"""Characters at the begin of a line in which its time is looked for."""
+"""The time of a line is searched for in so many characters at its beginning."""
 
 
 class LogLine(msgspec.Struct, frozen=True):
     """One line without the marks before it."""
 
     number: int
-    """From 0, in the text that was read."""
+    """The number of the line in the text that was read, from 0."""
     text: str
     writer: str = ""
     """Ray's or vLLM's name of the process: `WorkerDict`, `raylet`; empty: the driver, or unknown."""
@@ -67,7 +67,7 @@ class LogLine(msgspec.Struct, frozen=True):
 
     @property
     def stream(self) -> tuple[str, int | None, str | None, int | None]:
-        """Lines of one stream belong together, however the streams are mixed in the log."""
+        """The stream of the line. Lines of one stream belong together, even if a log mixes the streams."""
         return self.writer, self.pid, self.ip, self.rank
 
 
@@ -98,7 +98,7 @@ def read_lines(
             writer, pid, ip = mark["name"] or mark["part"] or "", int(mark["pid"]) if mark["pid"] else None, mark["ip"]
             rank = int(mark["rank"]) if mark["rank"] else rank
             text = text[mark.end() :]
-        # With `torchrun --log-line-prefix`, both stand there: `[default3]:[rank3]: `.
+        # With `torchrun --log-line-prefix`, a line has both: `[default3]:[rank3]: `.
         while (mark := _RANK.match(text)) is not None:
             rank, text = int(mark["rank"]), text[mark.end() :]
         if (mark := _REPEATED.search(text)) is not None:

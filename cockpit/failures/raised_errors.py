@@ -1,4 +1,4 @@
-"""Reads the errors that were raised out of the lines of a log: tracebacks, lines of remote calls, and crashes of native code."""
+"""Finds the raised errors in the lines of a log: tracebacks, lines of remote calls, and crashes of native code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cockpit.failures.log_lines import LogLine
 MAX_BLOCK_LINES: Final = 12
 """The text of an error has at most so many lines, beginning with the line that names it."""
 MAX_STRAY_LINES: Final = 30
-"""A traceback may have so many other lines in it; after more of them its error is no longer expected."""
+"""After so many other lines within a traceback, its error is no longer expected."""
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _FRAME: Final = re.compile(r'\s{0,12}File "([^"\n]{1,400})", line (\d{1,7})(?:, in (\S{1,200}))?')
 _RAY_CALL: Final = re.compile(r"(?:^|: |, )\s{0,8}ray::[^\n(]{1,200}\(\) \(pid=(\d{1,10})(?:, ip=([\w.:\-]{1,100}))?")
@@ -93,11 +93,11 @@ class RaisedError(msgspec.Struct):
     """Whether Python only reports it, and goes on."""
     raised_at: str | None = None
     source: str = ""
-    """The line of code that raised it: an `assert` says there what was wrong."""
+    """The line of code that raised it. The condition of an `assert` shows what was wrong."""
     cause: RaisedError | None = None
     """The error that was handled when this one was raised."""
     is_direct: bool = False
-    """Whether the program says itself that the other error is the cause."""
+    """Whether the program itself names the other error as the cause."""
     known: Match | None = None
 
     @property
@@ -127,7 +127,7 @@ class RaisedError(msgspec.Struct):
 
     @property
     def is_abort(self) -> bool:
-        """Whether it only says that a process ended itself; what it says before is the reason."""
+        """Whether it only says that a process ended itself. Then the earlier lines have the reason."""
         return self.text.startswith(("Fatal Python error: Aborted", "*** SIGABRT received at time"))
 
     @property
@@ -154,7 +154,7 @@ def raised_errors(lines: Sequence[LogLine]) -> Iterator[RaisedError]:
 
 def _errors_of_stream(lines: Sequence[LogLine]) -> Iterator[RaisedError]:
     opened = 0
-    """Tracebacks whose error has not been seen yet; more than one: two processes write at the same time."""
+    """Tracebacks whose error has not come yet. If there are several, several processes write at the same time."""
     begin: int | None = None
     """The place of the first of them."""
     frame: str | None = None

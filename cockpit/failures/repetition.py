@@ -1,4 +1,4 @@
-"""Finds out whether a log grows only by the same few lines, such as `GET /health`, so that nothing happens although it is written."""
+"""Finds out whether a log grows only by the same few lines, such as `GET /health`. Then the job probably does nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MAX_LINES: Final = 2000
 MIN_LINES: Final = 20
 """Fewer equal lines say nothing."""
 MAX_CHARS: Final = 200
-"""Of a line, that are compared."""
+"""Characters of a line that are compared."""
 MAX_RAW_CHARS: Final = 600
-"""Of a line with the marks before its text."""
+"""Characters of a line that are read, with its marks."""
 MAX_KINDS: Final = 3
-"""A server writes its requests and its statistics in turn."""
+"""So many kinds of lines may alternate, because a server writes its requests and its statistics in turn."""
 _VARIES: Final = re.compile(
     r"\d{4}-\d\d-\d\d[T ]?|\d\d/[A-Z][a-z]{2}/\d{4}:?|\b\d\d?:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z| ?[+-]\d\d:?\d\d)?"  # times
     r"|\b(?:\d{1,3}\.){3}\d{1,3}(?::\d{1,5})?\b"  # addresses
@@ -30,16 +30,16 @@ _NUMBER: Final = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?(?:[eE][+-]?\d{1,3})?")
 
 
 class Repetition(msgspec.Struct, frozen=True):
-    """The lines at the end of a log that are equal but for numbers and times."""
+    """The lines at the end of a log that differ only in numbers and times."""
 
     line: str
     """The last line of the log."""
     kinds: frozenset[str]
     """The texts of these lines, with a sign for each number and time."""
     begin: int
-    """The number of the first of these lines, in what was read."""
+    """The number of the first of these lines in the text that was read."""
     seconds: float | None
-    """How long they take by their own times; `None`: they have none."""
+    """The seconds from the first to the last of them by their own times; `None`: they have none."""
 
 
 def find_repetition(raw_lines: Sequence[str]) -> Repetition | None:
@@ -52,7 +52,7 @@ def find_repetition(raw_lines: Sequence[str]) -> Repetition | None:
     if len(lines) < MIN_LINES or len(last) > MAX_KINDS:
         return None
     begin = next((number + 1 for number in range(len(kinds) - 1, -1, -1) if kinds[number] not in last), 0)
-    # With the count of numbers: a `#` in the text itself is none.
+    # The count of numbers is kept too, because a `#` in the text itself stands for no number.
     values: dict[tuple[str, int], list[list[str]]] = {}
     for kind, text in zip(kinds[begin:], fixed[begin:], strict=True):
         numbers = _NUMBER.findall(text)

@@ -24,7 +24,7 @@ MAX_LINES_AFTER: Final = 100
 MAX_LINES_BETWEEN: Final = 20
 """Two errors with more lines between them were not printed together by one launcher."""
 MAX_LINES_ABOVE: Final = 5
-"""Of an error that says nothing, in which a warning may name its cause."""
+"""A warning in so many lines above an error that says nothing may name its cause."""
 MAX_TAIL_LINES: Final = 400
 """If no error was raised, a known text counts only in so many lines at the end of the log."""
 MAX_LINES: Final = 100_000
@@ -39,7 +39,7 @@ class RootError(msgspec.Struct, frozen=True):
     """The error that caused the others."""
 
     text: str
-    """Its own words, from the line that names it on, at most `MAX_BLOCK_LINES` lines."""
+    """Its own text, from the line that names it, at most `MAX_BLOCK_LINES` lines."""
     line: LogLine
     known: Match | None = None
     """The row of the table of known errors, with the parts of this text."""
@@ -89,7 +89,7 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
     reports = [error for error in burst if error.is_consequence]
     ids = set(map(id, reports))
     survived = {line.number for error in errors if id(error) not in ids for line in error.lines}
-    # The line that names a report which the table knows says nothing more.
+    # If the table knows a line of the report, the line that names the report adds nothing.
     survived |= {report.line.number for report in reports if report.known is not None}
     begin = (reports[0].begin if reports else lines[-1].number + 1 if lines else 0) - MAX_TAIL_LINES
     tail = [line for line in lines[max(0, begin - skipped) :] if line.number not in survived]
@@ -116,7 +116,7 @@ def _warned_above(error: RaisedError, lines: Sequence[LogLine]) -> RootError | N
     found = [each for each in _known_lines(above) if each[1].error.is_certain]
     if not found:
         return None
-    # Of several rows that know the last of these lines, the most special one stands first.
+    # If several rows match the last of these lines, the most special row comes first.
     line, match = next(each for each in found if each[0] is found[-1][0])
     return RootError(match.text, line, match)
 
@@ -124,7 +124,7 @@ def _warned_above(error: RaisedError, lines: Sequence[LogLine]) -> RootError | N
 def _in_plain_lines(
     known: Sequence[tuple[LogLine, Match]], lines: Sequence[LogLine], first: LogLine | None, table: Match | None
 ) -> RootError | None:
-    """A known cause that no exception names, such as a warning of NCCL, or what torchrun's table says of the first process."""
+    """A known cause that no exception names, such as a warning of NCCL, or the first failure in torchrun's table."""
     found = next((each for each in known if each[1].error.is_certain), None)
     if first is not None and table is not None and table.error.is_certain and (found is None or found[1].error.is_general):
         return RootError(first.text, first, table)
@@ -135,7 +135,7 @@ def _in_plain_lines(
 
 
 def _find_known(error: RaisedError) -> Match | None:
-    """The row that matches the message together with the line of code; else that of the message; else that of the line of code."""
+    """The row that matches message and line of code together; else the row of the message; else the row of the line of code."""
     if not error.source:
         return _find_in_message(error)
     with_source = f"{error.source}\n{error.text}"
@@ -186,7 +186,7 @@ def _fatal_errors(burst: Sequence[RaisedError]) -> list[RaisedError]:
             continue
         chosen = own[-1]
         if errors[-1].is_consequence:
-            # A launcher writes the errors of all its processes into one stream: the first of those that stand together.
+            # A launcher writes the errors of all its processes into one stream. The first of neighbouring errors counts.
             for before, after in zip(own[-2::-1], own[:0:-1], strict=True):
                 if after.begin - before.end > MAX_LINES_BETWEEN:
                     break
@@ -249,7 +249,7 @@ def _root(error: RaisedError, burst: Sequence[RaisedError]) -> RootError:
 
 
 def _process(error: RaisedError) -> object:
-    """Which process it is about: the driver repeats errors of workers, with their process ids."""
+    """The process that the error is about. The driver repeats errors of workers, with their process ids."""
     return error.line.stream if error.line.pid is None else error.line.pid
 
 

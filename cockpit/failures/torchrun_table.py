@@ -1,4 +1,4 @@
-"""Reads the table that torchrun prints when a process has failed: which rank was first, on which host, and how it ended."""
+"""Reads from torchrun's table of failures which rank failed first, on which host, and how it ended."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cockpit.failures.log_lines import LogLine
 _TITLE: Final = "Root Cause (first observed failure):"
 _FIELD: Final = re.compile(r"\s{0,8}(?P<name>time|host|rank|exitcode|error_file|traceback)\s{0,8}: (?P<value>.{0,400})")
 _MAX_LINES: Final = 12
-"""Of the part below the title."""
+"""Lines below the title that are read."""
 
 
 def find_first_failure(lines: Sequence[LogLine]) -> LogLine | None:
-    """The process that failed first by the last table in these lines, with what the table says of it as text; `None`: there is no table."""
+    """The first failure in the last table in these lines, with the words of the table as text; `None`: there is no table."""
     begin = next((number for number in range(len(lines) - 1, -1, -1) if lines[number].text.startswith(_TITLE)), None)
     if begin is None:
         return None
