@@ -37,10 +37,10 @@ def dead_engines(facts: Facts) -> Iterator[Finding]:
             continue
         since = min(engine.ended for engine in dead if engine.ended is not None)
         is_needed = any(engine.ended is None for engine in engines) or any(engine.running or engine.waiting for engine in dead)
-        has, its = ("has", "the process of its actor lives") if len(dead) == 1 else ("have", "the processes of their actors live")
+        its = "the process of its actor still runs" if len(dead) == 1 else "the processes of their actors still run"
         follows = "no request to it is answered" if len(dead) == 1 else "no request to them is answered"
         follows = follows if is_needed else f"unless the job has stopped {'it' if len(dead) == 1 else 'them'}, {follows}"
-        text = f"{_name(facts, dead)} of job {job.id} {has} ended {age(facts.now - since)} ago, though {its}: {follows}"
+        text = f"{_name(facts, dead)} of job {job.id} ended {age(facts.now - since)} ago, although {its}: {follows}"
         evidence = [
             f"{_place(facts, engine)}: pid {engine.pid} has no {BY_PROCESS.get(engine.software, 'engine')} below it any more"
             + (f"; its last numbers: {numbers}" if (numbers := _numbers(engine)) else "")
@@ -67,7 +67,7 @@ def silent_engines(facts: Facts) -> Iterator[Finding]:
         since = min(engine.unanswered for engine in silent if engine.unanswered is not None)
         has = "has" if len(silent) == 1 else "have"
         text = (
-            f"{_name(facts, silent)} of job {job.id} {has} not answered for {age(facts.now - since)}, though the process lives: "
+            f"{_name(facts, silent)} of job {job.id} {has} not answered for {age(facts.now - since)}, although its process runs: "
             "its rollouts probably hang"
         )
         evidence = [f"GET /metrics at port {engine.port} of {_place(facts, engine)}: {clean(engine.why or '')[:200]}" for engine in silent]

@@ -110,10 +110,8 @@ class NcclWords:
         named = self.suspects
         if not named or not by_power or set(named) & set(by_power):
             return None
-        powers = join_first([self._words_of(key) for key in by_power], MAX_NAMED)
-        return (
-            f"witnesses disagree: NCCL names {join_first([self._words_of(key) for key in named], MAX_NAMED)}; by their power it is {powers}"
-        )
+        by_nccl, powers = (join_first([self._words_of(key) for key in keys], MAX_NAMED) for keys in (named, by_power))
+        return f"NCCL and power disagree: NCCL names {by_nccl}; by GPU power it is {powers}"
 
     def _words_of(self, key: str) -> str:
         process = self._processes.get(key)

@@ -146,7 +146,7 @@ def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[L
     silent, _ = seconds_silent(facts, job)
     doubts: list[str] = []
     if does_a_gpu_work(facts, job):
-        doubts.append("a GPU of it works")
+        doubts.append("one of its GPUs works")
     if silent is not None and silent < TALKS_S:
         doubts.append("its log grows")
     if doubts and lasted < DOUBT_FACTOR * limit:
@@ -162,7 +162,7 @@ def _stuck_finding(facts: Facts, job: Job, activity: Activity, lasted: float, le
     elif activity.phase is not None or activity.method is not None:
         does = f"in {activity.phase or clean(activity.method or '')[:80]}"
     else:
-        does = "idle by all titles, so waiting or in an engine that shows none,"
+        does = "idle by all titles (it waits, or an engine without titles works)"
     text = f"{job_subject(job)} has been {does} for {age(lasted)}, {usual}"
     text += f": {suspects.words}" if suspects is not None else ": no rank differs from the others"
     text += f"; but {doubts}" if doubts else ""
@@ -177,8 +177,8 @@ def _stuck_finding(facts: Facts, job: Job, activity: Activity, lasted: float, le
     if suspects is not None and suspects.is_stopped:
         first = named[0]
         remedy = Remedy(
-            f"if nobody stopped it on purpose, as a debugger does: let it go on (`kill -CONT {first.pid}` on {facts.place(first)}); "
-            "if the others have given up meanwhile, start the job again"
+            "if nobody stopped it on purpose, for example with a debugger, let it continue "
+            f"(`kill -CONT {first.pid}` on {facts.place(first)}); if the others have given up meanwhile, start the job again"
         )
     elif _is_pause(activity):
         remedy = Remedy(

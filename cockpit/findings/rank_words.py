@@ -99,7 +99,7 @@ def _find_odd_ranks(facts: Facts, class_: str, members: Sequence[Rank]) -> Suspe
     if len(members) < MIN_RANKS:
         both = [majority[0].process, few[0].process]
         told = " and ".join(f"{_name(facts, rank.process)} {_is_in(rank.title.method)}" for rank in (majority[0], few[0]))
-        return Suspects(f"of both {name} {told}: one of them waits for the other", both)
+        return Suspects(f"of the two {name}, {told}: one of them waits for the other", both)
     if len(few) > most:
         return None
     odd = [rank.process for rank in few]

@@ -62,11 +62,11 @@ class Engine(Value, frozen=True, kw_only=True):
     read: float | None = None
     """When it reported these numbers."""
     unanswered: float | None = None
-    """Since when whoever reports it does not answer, though its process lives."""
+    """Since when its server or node has not answered although its process runs."""
     why: str | None = None
     """The reason of `unanswered`."""
     ended: float | None = None
-    """Since when the processes in which it computes are gone, though the process of its actor lives. `None`: they live, or are not seen."""
+    """Since when its processes are gone although the process of its actor still runs. `None`: they run, or are not seen."""
 
     @property
     def key(self) -> str:

@@ -28,7 +28,7 @@ MAX_ASKS: Final = 8
 TIMEOUT_S: Final = 60.0
 """After so many seconds no further host is asked."""
 RISK: Final = (
-    "Before 2.29.2 NCCL can read wrong memory inside the training process that makes the report when a rank has died: "
+    "When a rank has died, NCCL before 2.29.2 can read wrong memory inside the training process that makes the report: "
     "that process may crash, or report nonsense."
 )
 
@@ -116,7 +116,7 @@ class NcclAsker:
         parsed = parse_report(read.report)
         if parsed.members and not members.has_any(parsed.members):
             address, pid = min(parsed.members)
-            raise SourceError(f"its report is not believed: it is about other processes, such as pid {pid} at {address}")
+            raise SourceError(f"its report is refused: it is about other processes, such as pid {pid} at {address}")
         return parsed
 
     def _with_ages(self, report: NcclReport) -> NcclReport:
@@ -164,7 +164,7 @@ class NcclAsker:
             try:
                 await self.ask(job)
             except SourceError as error:  # the finding has it as one line, unless a user has got a report
-                words = f"{error}, which is not asked by itself: N asks it" if isinstance(error, OldNcclError) else str(error)
+                words = f"{error}, and is not asked automatically: press N to ask it" if isinstance(error, OldNcclError) else str(error)
                 if job.key not in self._reports:
                     self._store(NcclReport(job=job.key, asked=self._poller.clock(), problems=(words,)))
 

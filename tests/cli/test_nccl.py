@@ -79,7 +79,7 @@ def test_without_one_running_job_nothing_is_asked(run, words, seen, expected):
 def test_an_old_nccl_is_asked_only_with_consent(run):
     result, monitor = run("ppo-7b", old=True)
     assert (result.exit_code, monitor.asked) == (1, [("ppo-7b", False)])
-    assert "NCCL 2.27.5 runs on node1. Before 2.29.2 NCCL can read wrong memory" in result.stderr
+    assert "NCCL 2.27.5 runs on node1. When a rank has died, NCCL before 2.29.2 can read wrong memory" in result.stderr
     assert "add --yes" in result.stderr
     result, monitor = run("ppo-7b", "--yes", old=True)
     assert (result.exit_code, monitor.asked) == (0, [("ppo-7b", True)])

@@ -31,7 +31,7 @@ def test_a_dead_engine_is_reported_with_its_place_and_the_time():
     found = only(detect(made, 10, detectors=(dead_engines,)), "engine-dead")
     assert found.level == "critical"
     assert found.text == (
-        "vLLM (pid 4711) on node1 of job ppo-7b has ended 3m10s ago, though the process of its actor lives: no request to it is answered"
+        "vLLM (pid 4711) on node1 of job ppo-7b ended 3m10s ago, although the process of its actor still runs: no request to it is answered"
     )
     (evidence,) = found.evidence
     assert evidence == (
@@ -59,7 +59,7 @@ def test_a_job_may_have_stopped_all_its_engines_itself():
 def test_many_dead_engines_are_one_finding():
     found = only(detect(world(*(engine(pid, ended=NOW - 100) for pid in range(1, 9))), 10, detectors=(dead_engines,)), "engine-dead")
     assert found.text.startswith(
-        "8 engines (vLLM (pid 1) on node1, vLLM (pid 2) on node1, vLLM (pid 3) on node1 and 5 more) of job ppo-7b have"
+        "8 engines (vLLM (pid 1) on node1, vLLM (pid 2) on node1, vLLM (pid 3) on node1 and 5 more) of job ppo-7b ended 1m40s ago"
     )
 
 
@@ -72,7 +72,7 @@ def test_a_server_that_does_not_answer_is_reported():
     made = world(engine(by="server", port=8000, unanswered=NOW - 90, why="node1: no answer within 3 s\x1b[2J"))
     found = only(detect(made, 10, detectors=(silent_engines,)), "engine-silent")
     assert found.text == (
-        "vLLM (pid 4711) on node1 of job ppo-7b has not answered for 1m30s, though the process lives: its rollouts probably hang"
+        "vLLM (pid 4711) on node1 of job ppo-7b has not answered for 1m30s, although its process runs: its rollouts probably hang"
     )
     assert "GET /metrics at port 8000 of vLLM (pid 4711) on node1: node1: no answer within 3 s" in found.evidence[0]
     assert "\x1b" not in found.evidence[0]

@@ -124,7 +124,7 @@ def test_each_witness_says_what_it_knows():
         "        WorkerDict actor3, node1 GPU 3, pid 4003: GPU 3 at 100%, 120 W",
         "titles  ray::WorkerDict.update_actor (pid 4003); 7 of the others are ray::WorkerDict",
         "stacks  not read with it: s on the job reads them",
-        f"witnesses disagree: NCCL names {third}; by their power it is WorkerDict actor5, node1 GPU 5, pid 4005",
+        f"NCCL and power disagree: NCCL names {third}; by GPU power it is WorkerDict actor5, node1 GPU 5, pid 4005",
     ]
 
 
@@ -151,7 +151,7 @@ def test_a_stuck_job_has_nccls_word():
 
 def test_where_power_and_nccl_name_different_ranks_the_finding_says_so():
     disagreeing = hung(world(report(Communicator(hash="0x1", gaps=(GAP,))), odd=5))
-    assert any(line.startswith("witnesses disagree: NCCL names WorkerDict actor3") for line in disagreeing.evidence)
+    assert any(line.startswith("NCCL and power disagree: NCCL names WorkerDict actor3") for line in disagreeing.evidence)
     agreeing = hung(world(report(Communicator(hash="0x1", gaps=(GAP,))), odd=3))
     assert not any("disagree" in line for line in agreeing.evidence)
 

@@ -162,7 +162,7 @@ def test_a_long_pause_is_the_drivers_and_is_measured_by_whole_steps():
     assert told.about == (JOB.key, driver().key)
     unknown = only(found(world(None, 55, [], *idle, **past), 60), "phase-stuck").text
     assert unknown.startswith(
-        "job train1 has been idle by all titles, so waiting or in an engine that shows none, for 55s, its longest step"
+        "job train1 has been idle by all titles (it waits, or an engine without titles works) for 55s, its longest step"
     )
     assert found(world("waiting", 600, [], *idle), 600) == (), "before its first steps nothing is usual"
     waiting = actor(1, state="PENDING_CREATION", node=None)
@@ -173,7 +173,7 @@ def test_signs_of_life_triple_the_limit():
     works = tuple(gpu(index, 60, utilization=90.0, power=500.0) for index in range(8))
     assert found(world("training", 119, TEN, *ALL, gpus=works), 150) == ()
     told = only(found(world("training", 125, TEN, *ALL, gpus=works), 150), "phase-stuck")
-    assert (told.level, told.text.endswith("; but a GPU of it works")) == ("info", True)
+    assert (told.level, told.text.endswith("; but one of its GPUs works")) == ("info", True)
     spins = tuple(gpu(index, 60, utilization=100.0, power=100.0) for index in range(8))
     assert only(found(world("training", 45, TEN, *ALL, gpus=spins), 150), "phase-stuck").level == "warning"
     assert found(world("training", 100, TEN, *ALL, silent=5), 150) == ()

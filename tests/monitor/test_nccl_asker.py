@@ -131,7 +131,7 @@ async def test_an_old_nccl_is_asked_only_if_a_person_wants_it():
 async def test_the_report_of_another_job_is_refused_and_said():
     theirs = communicator(rank(0, pid=9000), rank(1, pid=9001))
     report = await made(world(worker(0)), {"node1": reported(theirs)})[2].ask(JOB)
-    assert report.problems == ("node1: its report is not believed: it is about other processes, such as pid 9000 at 10.0.0.1",)
+    assert report.problems == ("node1: its report is refused: it is about other processes, such as pid 9000 at 10.0.0.1",)
     assert (report.communicators, report.versions) == ((), ())
 
 
@@ -245,7 +245,7 @@ async def test_an_old_nccl_is_not_asked_by_itself_and_that_is_said():
     poller, pool, asker = made(shown, {"node1": OLD}, by_itself=True)
     await publish(asker, shown)
     assert all("--even-old" not in words for words in pool.asked)
-    assert poller.nccl[0].problems == ("NCCL 2.27.5 runs on node1, which is not asked by itself: N asks it",)
+    assert poller.nccl[0].problems == ("NCCL 2.27.5 runs on node1, and is not asked automatically: press N to ask it",)
     pool.answers = {"node1": reported(communicator(rank(0)))}
     wanted = await asker.ask(JOB)
     pool.answers = {"node1": OLD}

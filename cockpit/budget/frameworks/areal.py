@@ -56,7 +56,7 @@ def _engines(settings: Settings, words: Words) -> Iterator[Group]:
     if scheduler is None or scheduler is Gap.ABSENT:
         settings.doubts["scheduler.type is not set: counted as with scheduler.type=ray"] = None
     elif str(scheduler) != "ray":
-        settings.doubts[f"scheduler.type is {scheduler}: these GPUs are not asked of Ray"] = None
+        settings.doubts[f"scheduler.type is {scheduler}: Ray is not asked for these GPUs"] = None
     device = "NPU" if any("npu" in str(word).lower() for word in (*words.values.values(), words.flag("--config") or "")) else "GPU"
     mode = settings.text("allocation_mode")
     if mode and not settings.is_set("actor.backend"):

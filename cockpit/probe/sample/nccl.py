@@ -93,7 +93,7 @@ def _ask(wanted: Sequence[Identity], *, even_old: bool) -> Answer:
                 silent += 1
                 continue
             if not hello.upper().startswith("SERVER PROTOCOL"):
-                raise NcclError(f"what listens on port {service.port} is not NCCL's RAS")
+                raise NcclError(f"the listener on port {service.port} is not NCCL's RAS")
             link = accepted_link(first, connection.getpeername()[:2], connection.getsockname()[:2])
             pid = next((pid for pid in pids if link and link in _links(pid)), None)
             if pid is None:
@@ -110,8 +110,10 @@ def _ask(wanted: Sequence[Identity], *, even_old: bool) -> Answer:
 def _why_nobody(port: int, silent: int, strangers: int) -> str:
     if not strangers:
         return f"nobody answers on port {port}: the RAS thread of NCCL may hang"
-    others = f"other processes have answered {strangers} times on port {port}, and none of those that were meant"
-    return f"{others}; if several jobs share it, set another NCCL_RAS_ADDR for each" + (f"; {silent} times nobody did" if silent else "")
+    others = f"other processes have answered {strangers} times on port {port}, but no process of the job"
+    return f"{others}; if several jobs share it, set another NCCL_RAS_ADDR for each" + (
+        f"; {silent} times none did" if silent else ""
+    )
 
 
 def _find_service(pids: Sequence[int], environ: Dict[str, str]) -> ListeningSocket:

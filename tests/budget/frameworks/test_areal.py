@@ -48,7 +48,7 @@ def test_on_ascend_they_are_npus():
 
 
 def test_another_scheduler_is_a_doubt():
-    assert "not asked of Ray" in read("examples/rl.py", "--config a.yaml scheduler.type=local", FILES).doubts[0]
+    assert "Ray is not asked for these GPUs" in read("examples/rl.py", "--config a.yaml scheduler.type=local", FILES).doubts[0]
     assert "not set" in read("examples/rl.py", "rollout.backend=sglang:d4 actor.backend=fsdp:d4").doubts[0]
 
 
