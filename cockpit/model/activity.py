@@ -1,4 +1,4 @@
-"""Defines what a running job does: its phase, the phases before, and its steps."""
+"""Defines what a running job does: its present phase, its earlier phases, and its steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
 
 
 class PhaseSpan(Value, frozen=True):
-    """A time in which a job was in one phase."""
+    """A period in which a job was in one phase."""
 
     job: str
     """The key of the job."""
@@ -21,7 +21,7 @@ class PhaseSpan(Value, frozen=True):
     """`None`: unknown."""
     began: float
     ended: float | None = None
-    """`None`: it lasts."""
+    """`None`: it still runs."""
     method: str | None = None
     """`Class.method`, if the phase is unknown and a method without a row in the table ran."""
 
@@ -40,7 +40,7 @@ class Step(Value, frozen=True):
     number: int | None = None
     """`None`: unknown, because cockpit did not see the job's first step and its log names no number."""
     is_longer: bool = False
-    """A checkpoint or an evaluation was part of it, so it is no measure for others."""
+    """A checkpoint or an evaluation was part of it, so it does not count for usual times."""
 
     @property
     def key(self) -> str:
@@ -61,22 +61,22 @@ class Laggard(Value, frozen=True):
     method: str
     """`Class.method`."""
     since: float
-    """Since when all others have been without it."""
+    """When the last of the others ended the method."""
     others: int
     """The number of the other workers of its class."""
 
 
 class LogSteps(Value, frozen=True):
-    """What the end of a running job's log says about its steps."""
+    """The steps that the last lines of a running job's log show."""
 
     job: str
     """The key of the job."""
     read: float
     """When it was read."""
     framework: str
-    """Whose form the lines have."""
+    """The framework whose form the lines have."""
     running: int
-    """The number of the running step, as the log counts. The log lags by up to `read`'s age, and by its own delay."""
+    """The number of the running step in the log. It may be late by the age of `read` and by the delay of the log itself."""
     total: int | None = None
     """How many steps there will be."""
     left: int | None = None
@@ -88,11 +88,11 @@ class LogSteps(Value, frozen=True):
     phase: Phase | None = None
     """The phase that the log's last line about phases has begun; `None`: there is none, or it has ended."""
     phase_seen: float | None = None
-    """When that line was seen first."""
+    """When that line was first read."""
 
 
 class ListedWorkers(Value, frozen=True):
-    """The workers of running jobs on a node without a probe, as Ray's own list has them: it is up to 35 s old when it is read."""
+    """The workers of running jobs on a node without a probe, from Ray's own list. The list is up to 35 s old when it is read."""
 
     node: str
     read: float
@@ -107,11 +107,11 @@ class Activity(Value, frozen=True):
     phase: Phase | None = None
     """`None`: unknown."""
     also: tuple[Phase, ...] = ()
-    """Other phases at the same time, as of asynchronous trainers."""
+    """Other phases at the same time. Asynchronous trainers have them."""
     method: str | None = None
-    """`Class.method` that runs, if it has no row in the table of methods."""
+    """`Class.method` that runs, if the table of methods does not have it."""
     since: float | None = None
-    """Since when it is in this phase; if cockpit began later, since then."""
+    """When the phase began; if it began before cockpit saw it, when cockpit first saw it."""
     framework: str | None = None
     """The framework whose classes it uses."""
     step: int | None = None
@@ -119,17 +119,17 @@ class Activity(Value, frozen=True):
     step_began: float | None = None
     """`None`: cockpit has not seen its begin."""
     steps_seen: int = 0
-    """Steps that have ended since cockpit sees the job."""
+    """The number of steps that have ended since cockpit first saw the job."""
     total_steps: int | None = None
     """How many steps there will be, as the log says."""
     steps_left: int | None = None
     """How many of them have not ended, with the running one."""
     log: LogSteps | None = None
-    """What its log says about its steps; `None`: it prints none that is known, or could not be read for a while."""
+    """The steps in its log; `None`: the log has no known lines, or could not be read for a while."""
     steps_disagree: bool = False
-    """The titles of the workers end steps in another pace than the log, so that only the log's count is given."""
+    """The titles of the workers show another number of steps than the log, so only the log counts."""
     is_phase_logged: bool = False
-    """`phase` is from the log, because the titles can't say it."""
+    """`phase` comes from the log, because the titles hide it."""
     laggards: tuple[Laggard, ...] = ()
 
     @property

@@ -10,13 +10,13 @@ SOFTWARE_NAMES: Final = {"vllm": "vLLM", "sglang": "SGLang"}
 
 
 class HostEngine(Value, frozen=True, kw_only=True):
-    """What an engine's own server has answered to the probe of its host, in raw numbers."""
+    """The numbers with which the engine's own server has answered the probe of its host."""
 
     pid: int
     """The process that listens."""
     port: int
     error: str | None = None
-    """Why it has not answered; the other facts are then its last ones."""
+    """Why the server has not answered. Then the other facts come from its last answer."""
     software: str = ""
     number: str = ""
     model: str | None = None
@@ -34,12 +34,12 @@ class Engine(Value, frozen=True, kw_only=True):
     software: str
     """`vllm` or `sglang`."""
     number: str = ""
-    """Its number beside others of the same server."""
+    """Its number, if its server has several engines."""
     model: str | None = None
     node: str | None = None
     """Ray's id of its node."""
     pid: int | None = None
-    """Its Ray worker, or the process that serves it, as Ray counts pids on that node."""
+    """The pid, as Ray reports it on that node, of its Ray worker or of its server."""
     worker: str | None = None
     """Ray's id of its worker, if it reports through Ray."""
     job: str | None = None
@@ -48,19 +48,19 @@ class Engine(Value, frozen=True, kw_only=True):
     by: Literal["node", "server", "processes"]
     """Who reports it: the metrics endpoint of its node (`node`), its own `/metrics` (`server`), or only its processes."""
     port: int | None = None
-    """Of its own `/metrics`."""
+    """The port of its own `/metrics`."""
     running: int | None = None
     waiting: int | None = None
     """Requests."""
     kv_cache: float | None = None
     """The share of its KV cache in use, 0 to 1."""
     tokens_per_second: float | None = None
-    """Generated in the last minute."""
+    """The mean of generated tokens in the last minute."""
     preemptions_per_minute: float | None = None
     preemptions: int | None = None
-    """All so far."""
+    """All preemptions so far."""
     read: float | None = None
-    """When it reported these numbers."""
+    """When these numbers were read."""
     unanswered: float | None = None
     """Since when its server or node has not answered although its process runs."""
     why: str | None = None

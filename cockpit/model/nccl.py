@@ -31,7 +31,7 @@ class CountGroup(Value, frozen=True):
 
 
 class CountGap(Value, frozen=True):
-    """A collective that not all ranks have launched equally often; a short difference is normal while a job works."""
+    """A collective that not all ranks have launched equally often. Short differences are normal while a job works."""
 
     collective: str
     groups: tuple[CountGroup, ...]
@@ -39,7 +39,7 @@ class CountGap(Value, frozen=True):
 
 
 class RankTrouble(Value, frozen=True):
-    """Ranks of a communicator with something wrong but their counts."""
+    """Ranks of a communicator that have another problem than different counts."""
 
     what: str
     """Continues `3 ranks: `."""
@@ -54,9 +54,9 @@ class Communicator(Value, frozen=True, kw_only=True):
     hash: str
     size: int | None = None
     answered: int | None = None
-    """Ranks that the report has facts of."""
+    """The number of ranks that answered for the report."""
     counts: Mapping[str, int] | None = None
-    """By collective: how many each rank has launched, for those that all have launched equally often. `None`: the text does not tell."""
+    """By collective: the number that each rank has launched, if it is the same for all. `None`: a report as text does not have it."""
     gaps: tuple[CountGap, ...] = ()
     troubles: tuple[RankTrouble, ...] = ()
     unchanged_since: float | None = None
@@ -64,25 +64,25 @@ class Communicator(Value, frozen=True, kw_only=True):
 
 
 class NcclReport(Value, frozen=True, kw_only=True):
-    """What NCCL has reported about one job when it was asked. Not asked by itself, unless the config allows it."""
+    """NCCL's last report about a job. NCCL is asked automatically only if the config allows it."""
 
     job: str
     """The key of the job."""
     asked: float
     versions: tuple[str, ...] = ()
-    """Of NCCL, as the reports name them."""
+    """The versions of NCCL in the reports."""
     communicators: tuple[Communicator, ...] = ()
     """Those with a difference or a trouble first; the largest of the others."""
     number: int = 0
-    """Of all communicators; `communicators` has only the first of very many."""
+    """The number of all communicators. `communicators` has only the first of very many."""
     timeouts: int = 0
-    """How often a process has not answered another one while they collected the report."""
+    """How often a process did not answer another one while NCCL made the report."""
     troubles: tuple[str, ...] = ()
-    """Processes that have no communicator any more in NCCL's eyes, in sentences."""
+    """Sentences on processes that, by NCCL's report, no longer have a communicator."""
     problems: tuple[str, ...] = ()
-    """Why a host has given no report, or why it was not believed, in one sentence each."""
+    """Sentences on why a host has given no report, or why its report was refused."""
     not_covered: int = 0
-    """Processes of the job with GPUs that no report is about, as far as that is known."""
+    """The number of processes of the job with GPUs that no report covers, as far as that is known."""
 
     @property
     def key(self) -> str:
