@@ -111,9 +111,7 @@ def _why_nobody(port: int, silent: int, strangers: int) -> str:
     if not strangers:
         return f"nobody answers on port {port}: the RAS thread of NCCL may hang"
     others = f"other processes have answered {strangers} times on port {port}, but no process of the job"
-    return f"{others}; if several jobs share it, set another NCCL_RAS_ADDR for each" + (
-        f"; {silent} times none did" if silent else ""
-    )
+    return f"{others}; if several jobs share it, set another NCCL_RAS_ADDR for each" + (f"; {silent} times none did" if silent else "")
 
 
 def _find_service(pids: Sequence[int], environ: Dict[str, str]) -> ListeningSocket:
