@@ -23,21 +23,21 @@ def stopped_workers(facts: Facts) -> Iterator[Finding]:
     for job in facts.snapshot.jobs or ():
         if not job.running or facts.was_found(PHASE_CODE, job_subject(job)):
             continue
-        lasting = [(process, facts.seconds_lasting("stopped by a signal", process.key)) for process in find_stopped(facts, job)]
-        stopped = [process for process, seconds in lasting if seconds >= STOPPED_AFTER_S]
+        what = "stopped by a signal"
+        stopped = [one for one in find_stopped(facts, job) if facts.seconds_lasting(what, one.key) >= STOPPED_AFTER_S]
         if not stopped:
             continue
-        lasted = max(seconds for _, seconds in lasting)
-        have, it = ("has", "it") if len(stopped) == 1 else ("have", "them")
+        since = facts.first_seen(what, stopped[0].key)
+        lasted = "" if since is None else f" for {age(facts.now - since)}"
+        answer = "an answer of it" if len(stopped) == 1 else "their answer"
         first = stopped[0]
         yield Finding(
             CODE,
             "warning",
             job_subject(job),
-            f"{name_processes(facts, stopped)} of {job_subject(job)} {have} been stopped by a signal (state T) for {age(lasted)}: "
-            f"whatever needs an answer of {it} waits",
+            f"Stopped by a signal (state T){lasted}: {name_processes(facts, stopped)} of {job_subject(job)}; whatever needs {answer} waits",
             tuple(f"ps -o pid,stat,lstart,cmd -p {process.pid} on {facts.place(process)}" for process in stopped[:3]),
-            facts.now - lasted,
+            since,
             Remedy(
                 f"if nobody stopped it on purpose, as a debugger does: let it go on (`kill -CONT {first.pid}` on {facts.place(first)}); "
                 "if the others have given up meanwhile, start the job again"

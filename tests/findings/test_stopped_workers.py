@@ -33,13 +33,14 @@ def found(seen: Snapshot, seconds: float, assumed: float = 0.0) -> tuple[Finding
 
 def test_a_stopped_worker_is_named_with_how_to_let_it_go_on():
     told = only(found(world(rank(101), rank(102, "T")), 35), "worker-stopped")
-    assert told.text.startswith("WorkerDict on w1 (pid 102) of job train1 has been stopped by a signal (state T) for 35s")
+    assert told.text.startswith("Stopped by a signal (state T) for 35s: WorkerDict on w1 (pid 102) of job train1;")
     assert "`kill -CONT 102` on w1" in told.remedy.text
     assert rank(102, "T").key in told.about
 
 
 def test_one_look_finds_it_too():
-    assert only(found(world(rank(102, "T")), 0, assumed=60.0), "worker-stopped")
+    told = only(found(world(rank(102, "T")), 0, assumed=60.0), "worker-stopped")
+    assert told.text.startswith("Stopped by a signal (state T): WorkerDict on w1 (pid 102)")
 
 
 def test_a_worker_that_is_stopped_for_a_moment_or_traced_is_healthy():
