@@ -24,12 +24,11 @@ EVERY_S, SELDOM_S = 60.0, 120.0
 JOBS_AT_FULL_PACE: Final = 4
 """With more jobs each is read less often: a probe takes a tenth of a second of CPU for it."""
 MISSES: Final = 2
-"""Reads without a step after which each pause is twice as long as the one before, up to `LONGEST_S`."""
-LONGEST_S: Final = 120.0
+"""Reads without a step after which the longer pause is taken."""
 RAY_EVERY_S: Final = 30.0
 """Seconds between two reads through Ray, of all jobs together: its dashboard is asked by others too."""
 READ_TIMEOUT_S: Final = 10.0
-KEPT_S: Final = 180.0
+KEPT_S: Final = 300.0
 """Seconds after which what was read is forgotten, if the log can't be read again."""
 
 
@@ -72,8 +71,8 @@ class StepReader:
         self._jobs = {job.key: self._jobs.get(job.key) or _JobLog() for job in self._running}
         now = self._poller.clock()
         for log in self._jobs.values():
-            if log.steps is not None and now - log.steps.read > KEPT_S + SELDOM_S:
-                log.steps = log.found = None
+            if log.steps is not None and now - log.steps.read > KEPT_S:
+                log.steps = log.found = log.wrote = None
         self._publish()
         if self._next(snapshot) is not None and (self._reading is None or self._reading.done()):
             self._reading = asyncio.ensure_future(self._read_due())
@@ -135,7 +134,7 @@ class StepReader:
         if found is None:
             # Lines of a step may have been followed by hundreds of others; what was known stays for a while.
             log.misses += 1
-            log.due = now + min(EVERY_S * 2 ** min(max(0, log.misses - MISSES), 10), LONGEST_S)
+            log.due = now + (SELDOM_S if log.misses > MISSES else EVERY_S)
             return
         before, log.misses = log.steps, 0
         is_new_growth = wrote is not None and (before is None or wrote > before.read)
