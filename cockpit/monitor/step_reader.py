@@ -112,21 +112,20 @@ class StepReader:
     async def _read_due(self) -> None:
         while (following := self._next(self._poller.snapshot)) is not None:
             job, way = following
-            log, session = self._jobs[job.key], self._session
+            log = self._jobs[job.key]
+            log.due = self._poller.clock() + SELDOM_S  # whatever ends the read, it is not repeated at once
             if way == "ray":
                 self._ray_due = self._poller.clock() + RAY_EVERY_S
             wrote = _growth(job, self._poller.snapshot)[0]
             try:
                 lines = await wait_within(READ_TIMEOUT_S, self._logs.read_job_end(job, MAX_STEP_LINES, MAX_STEP_BYTES, way))
             except (SourceError, asyncio.TimeoutError):
-                log.due = self._poller.clock() + SELDOM_S
                 continue
             framework = next((one.framework for one in self._poller.snapshot.activities if one.job == job.key), None)
             found = await asyncio.to_thread(find_steps, lines, framework, job.entrypoint or "")
-            if session != self._session or self._jobs.get(job.key) is not log:
-                continue  # the answer is of a job that is no longer watched
-            self._take(log, job, found, wrote)
-            self._publish()
+            if self._jobs.get(job.key) is log:  # else the job is no longer watched
+                self._take(log, job, found, wrote)
+                self._publish()
 
     def _take(self, log: _JobLog, job: Job, found: StepLines | None, wrote: float | None) -> None:
         now = self._poller.clock()

@@ -261,6 +261,19 @@ async def test_a_read_that_hangs_is_given_up(monkeypatch):
     assert (world.poller.steps, world.ray.at_once) == ((), 0)
 
 
+async def test_after_an_error_that_nobody_expects_the_log_is_not_read_again_at_once(monkeypatch):
+    world = World(job())
+    world.put("ppo", STEP.format(12, 40))
+    with monkeypatch.context() as patch:
+        patch.setattr(step_reader, "find_steps", lambda *_: 1 // 0)
+        await world.pass_time()
+    assert isinstance(world.reader._reading.exception(), ZeroDivisionError)  # type: ignore[union-attr]
+    await world.pass_time(SELDOM_S - 1)
+    assert len(world.ray.read) == 1
+    await world.pass_time(1)
+    assert world.numbers == {"job:ppo": 13}
+
+
 async def test_the_framework_of_the_titles_decides_which_lines_count():
     world = World(job())
     world.more = {"activities": (Activity("job:ppo", framework="AReaL"),)}
