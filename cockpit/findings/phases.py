@@ -16,6 +16,7 @@ from cockpit.findings.sources import rests_on
 from cockpit.findings.stalls import PHASE_CODE, does_a_gpu_work, job_subject, seconds_silent
 from cockpit.model import Activity, Finding, Job, Level, PhaseSpan, Remedy
 from cockpit.phases import Rank, ranks_of
+from cockpit.phases.methods import find_method
 from cockpit.phases.ranks import watched_workers
 from cockpit.phases.tracker import LAGGARD_AFTER_S
 from cockpit.text import age, clean, plural
@@ -127,9 +128,10 @@ def _is_pause(activity: Activity) -> bool:
 
 
 def _are_titles_watched(facts: Facts, job: Job) -> bool:
-    """Whether probes follow the titles of its workers: a list of Ray's, every 45 seconds, misses phases between two lists."""
+    """Whether probes follow titles that tell what it does: a list of Ray's, every 45 seconds, misses phases between two lists."""
     workers, read = watched_workers(job, facts.known)
-    return bool(workers) and read is None
+    rows = [find_method(title.class_, title.method) for _, title in workers]
+    return read is None and any(row is None or row.kind != "whole" for row in rows)
 
 
 def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[Level, str, str] | None:

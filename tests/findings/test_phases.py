@@ -175,6 +175,7 @@ def test_without_titles_that_a_probe_follows_no_phase_is_too_long():
     for phase in ("training", "waiting", None):
         assert codes(found(world(phase, 60, TEN, *ALL, **past), 60)) == {"phase-stuck"}
         assert found(world(phase, 60, TEN, **past), 60) == (), "nobody sees a worker"
+        assert found(world(phase, 60, TEN, rank(101, "run", "TaskRunner"), **past), 60) == (), "it runs this for the whole job"
         assert found(world(phase, 60, TEN, listed_workers=(listed,), **past), 60) == (), "Ray lists its workers now and then"
 
 
