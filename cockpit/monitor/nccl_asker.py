@@ -65,6 +65,9 @@ class NcclAsker:
 
     async def _collect(self, job: Job, *, even_old: bool) -> NcclReport:
         snapshot = self._poller.snapshot
+        # Each Ray counts its jobs anew, and a person may have confirmed it long after the job was chosen.
+        if not any((one.key, one.job, one.started) == (job.key, job.job, job.started) and one.running for one in snapshot.jobs or ()):
+            raise SourceError(f"job {job.id} is not known to run now")
         processes = [
             process
             for process in snapshot.processes or ()

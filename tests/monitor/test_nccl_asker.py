@@ -200,6 +200,15 @@ async def test_a_report_that_comes_when_another_ray_answers_is_not_kept():
     assert poller.nccl == ()
 
 
+@pytest.mark.parametrize("now", [replace(JOB, status="STOPPED"), replace(JOB, started=NOW), replace(JOB, job="03000000")])
+async def test_only_a_job_that_runs_now_is_asked_not_another_one_with_its_name(now: Job):
+    shown = replace(world(worker(0)), jobs=(now,))
+    _, pool, asker = made(shown, {"node1": reported(communicator(rank(0)))})
+    with pytest.raises(SourceError, match="is not known to run now"):
+        await asker.ask(JOB, even_old=True)
+    assert pool.asked == []
+
+
 async def test_a_job_without_a_known_process_with_gpus_cannot_be_asked():
     with pytest.raises(SourceError, match="no process of job ppo-7b with a GPU is known"):
         await made(world(worker(0, gpus=())), {})[2].ask(JOB)
