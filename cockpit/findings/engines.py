@@ -7,15 +7,13 @@ from math import isfinite
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
-from cockpit.model import Engine, Finding, Job, Level, Remedy
+from cockpit.model import ENGINE_FRESH_S, Engine, Finding, Job, Level, Remedy
 from cockpit.text import age, clean, plural, share_percent
 from cockpit.text.grouping import group_by
 
 MAX_NAMED = 3
 MAX_MODEL = 60
 """Characters of a model's name."""
-FRESH_S = 45.0
-"""Numbers that are older support no claim."""
 FULL_CLEAR = 0.9
 """The share of a KV cache in use below which it no longer counts as full."""
 BY_PROCESS = {"vllm": "VLLM::EngineCore", "sglang": "sglang::scheduler"}
@@ -186,7 +184,7 @@ def _by_job(facts: Facts) -> Iterator[tuple[Job, list[Engine]]]:
 
 def _is_judged(engine: Engine, facts: Facts) -> bool:
     """Whether its numbers are true now."""
-    return engine.read is not None and facts.now - engine.read <= FRESH_S and engine.unanswered is None and engine.ended is None
+    return engine.read is not None and facts.now - engine.read <= ENGINE_FRESH_S and engine.unanswered is None and engine.ended is None
 
 
 def _silent_since(facts: Facts, engines: Sequence[Engine]) -> float | None:
