@@ -10,6 +10,9 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
 }  # fmt: skip
 
+MAX_OPERAND = 10**12
+"""No count is larger. A number that is multiplied by itself again and again would take all time and memory."""
+
 
 class _UnreadError(Exception):
     """An expression that is not followed."""
@@ -41,7 +44,7 @@ def _value(node: ast.expr, known: Mapping[str, object], env: Mapping[str, str]) 
     """`None`: it is that, or it is not followed."""
     try:
         return _evaluate(node, known, env)
-    except (_UnreadError, TypeError, ZeroDivisionError, RecursionError):
+    except (_UnreadError, TypeError, ValueError, ZeroDivisionError, RecursionError):  # `ValueError`: a number of thousands of digits
         return None
 
 
@@ -59,7 +62,7 @@ def _evaluate(node: ast.expr, known: Mapping[str, object], env: Mapping[str, str
         return same is isinstance(node.ops[0], ast.Eq)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         left, right = _evaluate(node.left, known, env), _evaluate(node.right, known, env)
-        if isinstance(left, int) and isinstance(right, int):
+        if isinstance(left, int) and isinstance(right, int) and max(abs(left), abs(right)) <= MAX_OPERAND:
             return _OPERATORS[type(node.op)](left, right)
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.environ.get", "os.getenv", "int") and node.args:
         first = _evaluate(node.args[0], known, env)

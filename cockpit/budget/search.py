@@ -187,7 +187,7 @@ def _copies_lines(argv: Sequence[str], at: int) -> Iterator[Line]:
     if not more:
         return
     launcher, program = argv[0].rpartition("/")[2], argv[at]
-    times = math.prod(int(value) for value in said) if all(value.isascii() and value.isdecimal() for value in said) else None
+    times = math.prod(int(value) for value in said) if all(re.fullmatch("[0-9]{1,9}", value) for value in said) else None
     often = "an unknown number of times" if UNKNOWN in "".join(more) else f"{times} times" if times else "more than once"
     once = f"python3 {program}" if program.endswith(".py") else f"python3 -m {program}"
     yield Line(

@@ -94,6 +94,8 @@ class _Look(msgspec.Struct, frozen=True):
     """Nodes with workers."""
     living: frozenset[tuple[str | None, int]]
     """Node and pid of workers, and of other processes on probed hosts."""
+    seen: frozenset[tuple[str | None, int]]
+    """Those of them that probes see: for the others it is unknown whether the processes of their engine live."""
     cores: Sequence[tuple[_Owner, str]]
     """Processes in which engines compute: to whom each belongs, and its software."""
 
@@ -312,11 +314,11 @@ class EngineReader:
         )
 
     def _watch_cores(self, looked: _Look) -> None:
-        """Note since when the processes are gone in which the engines of a living owner have computed."""
+        """Note since when the processes are gone in which the engines of an owner have computed that a probe still sees."""
         seen = {owner.id: _Cores(owner, software) for owner, software in looked.cores}
         now = self._poller.clock()
         for key, cores in self._cores.items():
-            if key not in seen and key in looked.living:
+            if key not in seen and key in looked.seen:
                 seen[key] = _Cores(cores.owner, cores.software, cores.gone or now)
         self._cores = seen
 
@@ -366,7 +368,8 @@ def _look(facts: NodeFacts | None, processes: Sequence[Process] | None, running:
         if software is not None and owner is not None:
             cores.append((owner, software))
     living = {(worker.node, worker.pid) for worker in workers} | {owner.id for owner in by_pid.values()}
-    return _Look(facts, processes, running, frozenset(worker.node for worker in workers), frozenset(living), cores)
+    seen = {_owner(process).id for process in alive if process.ticks is not None}
+    return _Look(facts, processes, running, frozenset(worker.node for worker in workers), frozenset(living), frozenset(seen), cores)
 
 
 def _owner(process: Process) -> _Owner:

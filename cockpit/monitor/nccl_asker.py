@@ -55,12 +55,19 @@ class NcclAsker:
         A host without an answer is a sentence in the report.
         """
         async with self._one_at_a_time:
-            report = self._with_ages(await self._collect(job, even_old=even_old))
+            session = self._poller.snapshot.cluster.session
+            collected = await self._collect(job, even_old=even_old)
+            if (self._poller.snapshot.cluster.session or session) != session:
+                raise SourceError(f"meanwhile another Ray answers, so the report is not kept: it was about job {job.id} of the one before")
+            report = self._with_ages(collected)
             self._store(report)
             return report
 
     async def _collect(self, job: Job, *, even_old: bool) -> NcclReport:
         snapshot = self._poller.snapshot
+        # Each Ray counts its jobs anew, and a person may have confirmed it long after the job was chosen.
+        if not any((one.key, one.job, one.started) == (job.key, job.job, job.started) and one.running for one in snapshot.jobs or ()):
+            raise SourceError(f"job {job.id} is not known to run now")
         processes = [
             process
             for process in snapshot.processes or ()
@@ -90,12 +97,13 @@ class NcclAsker:
                 problems.append(f"{titles.of_host(host)}: {error}")
             after = [process for process in left if process.key not in covered]
             left = after if len(after) < len(left) else [process for process in left if process not in here]
+        communicators = _merge(found)
         return NcclReport(
             job=job.key,
             asked=self._poller.clock(),
             versions=tuple(dict.fromkeys(one.version for one in found)),
-            communicators=tuple(members.join(one) for one in _merge(found)),
-            number=max([0, len(_merge(found)), *(one.number for one in found)]),
+            communicators=tuple(map(members.join, communicators)),
+            number=max([len(communicators), *(one.number for one in found)]),
             timeouts=sum(one.timeouts for one in found),
             troubles=tuple(dict.fromkeys(text for one in found for text in one.troubles)),
             problems=tuple(problems),

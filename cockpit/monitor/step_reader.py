@@ -24,12 +24,11 @@ EVERY_S, SELDOM_S = 60.0, 120.0
 JOBS_AT_FULL_PACE: Final = 4
 """With more jobs each is read less often: a probe takes a tenth of a second of CPU for it."""
 MISSES: Final = 2
-"""Reads without a step after which each pause is twice as long as the one before, up to `LONGEST_S`."""
-LONGEST_S: Final = 120.0
+"""Reads without a step after which the longer pause is taken."""
 RAY_EVERY_S: Final = 30.0
 """Seconds between two reads through Ray, of all jobs together: its dashboard is asked by others too."""
 READ_TIMEOUT_S: Final = 10.0
-KEPT_S: Final = 180.0
+KEPT_S: Final = 300.0
 """Seconds after which what was read is forgotten, if the log can't be read again."""
 
 
@@ -72,8 +71,8 @@ class StepReader:
         self._jobs = {job.key: self._jobs.get(job.key) or _JobLog() for job in self._running}
         now = self._poller.clock()
         for log in self._jobs.values():
-            if log.steps is not None and now - log.steps.read > KEPT_S + SELDOM_S:
-                log.steps = log.found = None
+            if log.steps is not None and now - log.steps.read > KEPT_S:
+                log.steps = log.found = log.wrote = None
         self._publish()
         if self._next(snapshot) is not None and (self._reading is None or self._reading.done()):
             self._reading = asyncio.ensure_future(self._read_due())
@@ -113,21 +112,20 @@ class StepReader:
     async def _read_due(self) -> None:
         while (following := self._next(self._poller.snapshot)) is not None:
             job, way = following
-            log, session = self._jobs[job.key], self._session
+            log = self._jobs[job.key]
+            log.due = self._poller.clock() + SELDOM_S  # whatever ends the read, it is not repeated at once
             if way == "ray":
                 self._ray_due = self._poller.clock() + RAY_EVERY_S
             wrote = _growth(job, self._poller.snapshot)[0]
             try:
                 lines = await wait_within(READ_TIMEOUT_S, self._logs.read_job_end(job, MAX_STEP_LINES, MAX_STEP_BYTES, way))
             except (SourceError, asyncio.TimeoutError):
-                log.due = self._poller.clock() + SELDOM_S
                 continue
             framework = next((one.framework for one in self._poller.snapshot.activities if one.job == job.key), None)
             found = await asyncio.to_thread(find_steps, lines, framework, job.entrypoint or "")
-            if session != self._session or self._jobs.get(job.key) is not log:
-                continue  # the answer is of a job that is no longer watched
-            self._take(log, job, found, wrote)
-            self._publish()
+            if self._jobs.get(job.key) is log:  # else the job is no longer watched
+                self._take(log, job, found, wrote)
+                self._publish()
 
     def _take(self, log: _JobLog, job: Job, found: StepLines | None, wrote: float | None) -> None:
         now = self._poller.clock()
@@ -135,7 +133,7 @@ class StepReader:
         if found is None:
             # Lines of a step may have been followed by hundreds of others; what was known stays for a while.
             log.misses += 1
-            log.due = now + min(EVERY_S * 2 ** min(max(0, log.misses - MISSES), 10), LONGEST_S)
+            log.due = now + (SELDOM_S if log.misses > MISSES else EVERY_S)
             return
         before, log.misses = log.steps, 0
         is_new_growth = wrote is not None and (before is None or wrote > before.read)

@@ -291,6 +291,16 @@ def test_a_missing_count_is_named_with_its_variable_and_its_line():
     assert "run.sh, line 2 sets in a way that cockpit does not follow" in counted.unread[0]
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "²", "٣", "inf", "nan"])
+def test_a_number_that_is_none_or_has_no_end_breaks_nothing(number: str):
+    words = (f"shift {number}", f"echo ${{{number}}}", f'[ -n "${{{number}+x}}" ] && true')
+    for text in words:
+        assert gpus(budget_of(f"{text}\n{PYTHON}")) == 4
+    assert gpus(budget_of(f"torchrun --nproc_per_node={number} -m {MODULE} {FLAGS}")) == 4
+    submitted = budget_of(f"ray job submit --entrypoint-num-gpus {number} -- {PYTHON}")
+    assert gpus(submitted) in (None, 7), "Python reads Arabic digits too"
+
+
 _PIECES = st.sampled_from(
     ["ray job submit", "--", "python -m", MODULE, "verl.trainer.main_ppo", FLAGS, "--entrypoint-num-gpus", "8", "'", '"', "$X", "$(nproc)",
      ";", "&&", "\n", "--runtime-env-json", '{"pip": 3}', "'{\"env_vars\": []}'", "trainer.nnodes=2", "\0", "if", "then", "fi", "<<E", "\\"]

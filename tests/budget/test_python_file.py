@@ -32,3 +32,11 @@ def test_the_environment_answers():
 @pytest.mark.parametrize("text", ["n = ", "\0", "(" * 5000])
 def test_what_is_no_python_says_nothing(text: str):
     assert read_assignments(text, {}) == {}
+
+
+def test_numbers_that_no_count_has_are_not_followed():
+    text = "a = 99999999\n" + "a = a * a\n" * 12 + 'b = int("' + "9" * 5000 + '")\nc = 3'
+    found = read_assignments(text, {})
+    assert found["c"] == 3
+    assert not isinstance(found["b"], int)
+    assert not isinstance(found["a"], int) or found["a"] < 10**25

@@ -278,6 +278,18 @@ async def test_an_engine_whose_processes_end_while_its_actor_lives_has_ended():
     assert poller.engines == (), "its actor has ended too"
 
 
+async def test_an_engine_has_not_ended_because_its_host_has_no_probe_any_more():
+    worker = replace(WORKER, node=f"{1:056x}", pid=900, actor="b" * 32)
+    poller, _, reader = made(poller=Poller((worker,), {}))
+    poller.snapshot = on_host(poller, NOW, SERVER, CORE)
+    await look(reader, poller)
+    assert only(poller).ended is None
+    on_a_gpu = replace(SERVER, ticks=None)  # as Ray's agent reports it
+    for processes in ((), (on_a_gpu,)):
+        await look(reader, poller, 5.0, hosts={}, processes=processes)
+        assert poller.engines in (None, ()), "Ray lists its worker, but nobody sees its processes"
+
+
 async def test_very_many_engines_are_cut():
     poller, _, reader = made(*(BUSY._replace(number=f"{number}") for number in range(2 * MAX_ENGINES)))
     await look(reader, poller)
