@@ -79,7 +79,8 @@ class ActivityTracker:
             return snapshot
         running = [job for job in snapshot.jobs if job.running][:MAX_JOBS]
         listed = {job.key for job in snapshot.jobs}
-        ended = [key for key in self._jobs if key not in {job.key for job in running}]
+        followed = {job.key for job in running}
+        ended = [key for key in self._jobs if key not in followed]
         for key in ended:
             self._jobs[key].finish()
         self._jobs = {key: one for key, one in self._jobs.items() if key in listed and key not in ended[:-MAX_ENDED]}
@@ -87,7 +88,9 @@ class ActivityTracker:
         for job in running:
             (workers, read), log = watched_workers(job, snapshot), logs.get(job.key)
             if workers or log is not None or job.key in self._jobs:
-                one = self._jobs.setdefault(job.key, _JobPhases(job))
+                one = self._jobs.get(job.key)
+                if one is None or one.has_ended:  # a job that runs again under its old id begins anew
+                    one = self._jobs[job.key] = _JobPhases(job)
                 if read is not None:
                     one.observe_list(job, workers, read, snapshot)
                 else:

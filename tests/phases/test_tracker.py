@@ -119,6 +119,15 @@ def test_the_last_step_of_an_ended_job_counts_and_its_phases_stay():
     assert ended.spans[-1].ended is not None
 
 
+def test_a_job_that_runs_again_under_its_old_id_begins_anew():
+    course = Course(*WORKERS)
+    course.do(4.0, "actor_rollout_update_actor")
+    course.tracker.add_activities(replace(course.last, taken=course.now + 1, jobs=(replace(JOB, status="FAILED"),), processes=()))
+    course.do(6.0, "actor_rollout_generate_sequences")
+    assert course.phases[-1] == "rollout"
+    assert "training" not in course.phases
+
+
 def test_a_method_without_a_row_is_shown_by_its_own_name_and_is_no_phase():
     course = Course("MyTrainer", "MyTrainer")
     course.do(6.0, "my_own_update")
