@@ -138,7 +138,7 @@ class Files:
             path = self._folder / os.path.normpath(name)
         else:
             return None
-        if not os.path.isfile(path):
+        if not os.path.isfile(path) or os.path.realpath(path).startswith(("/proc/", "/sys/")):  # reading there may wait, or have an effect
             return None
         try:
             data = read(path, MAX_SCRIPT_BYTES + 1)

@@ -37,6 +37,12 @@ def test_what_is_not_packed_or_is_no_script_is_not_read(read, name):
     assert read.found == {}
 
 
+@pytest.mark.parametrize("name", ["/proc/self/status", "/proc/kmsg", "/sys/kernel/profiling", "link.sh", "/proc/self/root/proc/self/status"])
+def test_a_file_whose_reading_may_wait_or_has_an_effect_is_not_read(read, tmp_path, name):
+    (tmp_path / "link.sh").symlink_to("/proc/self/status")
+    assert read.read(name) is None
+
+
 @pytest.mark.parametrize("folder", [None, "s3://bucket/code.zip", "~nobody-of-that-name/code"])
 def test_without_a_folder_that_is_packed_from_here_no_relative_path_is_read(tmp_path, folder):
     (tmp_path / "train.sh").write_text("python -m openrlhf.cli.train_ppo_ray\n")
