@@ -19,8 +19,8 @@ MAX_COUNT = 100_000
 """More than any cluster has of anything: a larger count is a slip of the keyboard."""
 MAX_NODES = 4096
 MAX_DEPTH = 8
-MAX_SHOWN = 80
-"""Characters of a value that a sentence quotes."""
+MAX_SHOWN = 200
+"""A sentence quotes no longer value."""
 _KEY = re.compile(r"(\+\+|\+|~)?([A-Za-z_][\w./-]*)(@[\w.:$-]*)?(?:=(.*))?", re.DOTALL)
 _OTHER_KEY = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env: *(\w+)(?:, *([^}]*))?\}")
@@ -193,7 +193,10 @@ class Settings:
             return default
         number = whole(found)
         if number is None:
-            why = found.value if isinstance(found, Gap) else f"is {repr(found)[:MAX_SHOWN]}, not a number"
+            shown = repr(found)
+            # What is cut could be a secret whose beginning no longer looks like one.
+            shown = shown if len(shown) <= MAX_SHOWN else f"a value of {len(shown):,} characters"
+            why = found.value if isinstance(found, Gap) else f"is {shown}, not a number"
             self.missing[
                 f"{self.spelled.get(key, key)} {why}{f', {self._open_because}' if found is Gap.ABSENT and self._open_because else ''}"
             ] = None

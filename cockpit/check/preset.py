@@ -23,7 +23,7 @@ from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import JobSpec, Preset, with_hosts
 from cockpit.presets.folder import is_uri, resolve_beside
 from cockpit.presets.variables import NAME, variable_names
-from cockpit.secrets import HIDDEN, redact_variable
+from cockpit.secrets import HIDDEN, redact, redact_variable
 from cockpit.sources.source import run_in_thread
 from cockpit.text import clean, plural
 
@@ -81,6 +81,13 @@ def budget_for(preset: Preset, env: Mapping[str, str], installed: Mapping[str, s
         packages=packages,
         installed=installed,
         shell={name: redact_variable(name, value) for name, value in shell.items()},
+    )
+    # They quote words of the command and of its files.
+    budget = replace(
+        budget,
+        unread=tuple(map(redact, budget.unread)),
+        doubts=tuple(map(redact, budget.doubts)),
+        settings={name: redact(value) for name, value in budget.settings.items()},
     )
     if not files.found:
         return budget
