@@ -11,11 +11,18 @@ _PLAIN: Final = re.compile(r"(?!-)[\w./:@%+,=\[\]-]+")
 _QUOTED: Final = re.compile(r"(?!-)(?:[\w./:@%+,=\[\]<>~() -]|!=)+")
 """A part that is harmless between single quotes, also where these stand between double quotes."""
 
+_ACTS: Final = re.compile(
+    r"(?:\S+ -m )?pip3? (?:install|download)\b|git config\b|ray (?:start|status|job delete)\b|RAY_ADDRESS=|enroot import\b"
+    r"|(?:srun )?--container-image=|python3? -m verl\.|ldd\b"
+)
+"""Commands whose words choose what is installed, trusted, joined, deleted, loaded or run: of a log they take only numbers."""
+_NUMBER: Final = re.compile(r"\d+(?:\.\w+)*")
+
 
 def fill_remedy(remedy: str, parts: Mapping[str, str]) -> str:
     """The remedy with the parts. In a command, a part that may do more than be a word of it is left out: its name stands there instead.
 
-    The program of a command is never a part.
+    The program of a command is never a part, nor is what it installs, trusts, joins, deletes or loads.
     """
     pieces = remedy.split("`")
     outside = {name: part.replace("`", "'") for name, part in parts.items()}
@@ -27,4 +34,7 @@ def fill_remedy(remedy: str, parts: Mapping[str, str]) -> str:
 def _word(name: str, part: str, command: str) -> str:
     harmless = _QUOTED if f"'{{{name}}}'" in command else _PLAIN
     is_program = command.startswith(f"{{{name}}} ")
+    if _ACTS.match(command):
+        is_number = f"=={{{name}}}" in command or f":{{{name}}}" in command  # a release or a port
+        return part if is_number and _NUMBER.fullmatch(part) else name.upper()
     return part if harmless.fullmatch(part) and not is_program else name.upper()

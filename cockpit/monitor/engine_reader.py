@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
@@ -31,6 +31,8 @@ MAX_READINGS: Final = 64
 AT_ONCE: Final = 8
 MAX_ENGINES: Final = 4096
 """That are kept; others are left out. A job may report as many as it likes."""
+MAX_OF_PROCESS: Final = 128
+"""The same of one process: by new names in each answer it would leave no room for others."""
 SAME_S: Final = 1.0
 """Seconds by which the time of one answer varies between samples of a probe, since two clocks are compared anew."""
 WINDOW_S: Final = 60.0
@@ -112,6 +114,8 @@ class EngineReader:
         self._endpoints: dict[str, _Endpoint] = {}
         self._engines: dict[str, Engine] = {}
         """By key: what endpoints and servers have reported."""
+        self._numbers: Counter[tuple[str | None, int | None]] = Counter()
+        """By node and pid: how many of them are one process's."""
         self._counts: dict[str, deque[tuple[float, float | None, float | None]]] = {}
         """By key: when tokens and preemptions were read, and their numbers, of the last minute."""
         self._cores: dict[tuple[str | None, int], _Cores] = {}
@@ -143,7 +147,8 @@ class EngineReader:
         self._take_samples(snapshot, running)
         self._watch_cores(looked)
         for key in [key for key, engine in self._engines.items() if (engine.node, engine.pid) not in looked.living]:
-            del self._engines[key]
+            gone = self._engines.pop(key)
+            self._numbers.pop((gone.node, gone.pid), None)
             self._counts.pop(key, None)
         self._endpoints = {node: endpoint for node, endpoint in self._endpoints.items() if node in looked.nodes}
         self._report_failures()
@@ -168,7 +173,7 @@ class EngineReader:
         """Another cluster is watched, or none."""
         self.close()
         self._reading, self._session, self._heard, self._looked = None, None, None, None
-        for kept in (self._endpoints, self._engines, self._counts, self._cores, self._samples):
+        for kept in (self._endpoints, self._engines, self._numbers, self._counts, self._cores, self._samples):
             kept.clear()
         self._poller.set_engines(None, None)
         self._poller.clear_fault(ENGINES_SOURCE)
@@ -287,8 +292,11 @@ class EngineReader:
     def _take(self, engine: Engine, reading: EngineReading | HostEngine, now: float) -> None:
         """Store what an engine has reported, with what it did in the last minute."""
         before = self._engines.get(engine.key)
-        if before is None and len(self._engines) >= MAX_ENGINES:
-            return
+        if before is None:
+            process = (engine.node, engine.pid)
+            if len(self._engines) >= MAX_ENGINES or self._numbers[process] >= MAX_OF_PROCESS:
+                return
+            self._numbers[process] += 1
         counts = self._counts.setdefault(engine.key, deque())
         if counts and any(_is_less(new, old) for new, old in zip((reading.tokens, reading.preemptions), counts[-1][1:], strict=True)):
             counts.clear()  # it has begun anew

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,6 +105,16 @@ def test_what_is_not_followed_gives_no_number(script: str):
     budget = budget_of(script, read={"env.sh": "N=3", "run.sh": NODES}.get)
     assert gpus(budget) is None
     assert budget.unread
+
+
+@pytest.mark.parametrize(
+    "path", ["x; reboot/train_ppo_ray.py", "$(reboot)/train_ppo_ray.py", "`reboot`/train_ppo_ray.py", "a'b/train_ppo_ray.py"]
+)
+def test_a_program_in_a_command_for_pasting_is_one_word(path: str):
+    budget = budget_of(f"torchrun --nproc_per_node=8 {shlex.quote(path)} --actor.num_nodes 1 --actor.num_gpus_per_node 8")
+    [change] = [line.change for line in budget.lines if line.change]
+    command = change.split("`")[1]
+    assert shlex.split(command) == ["python3", path.replace("`", "…")]
 
 
 @pytest.mark.parametrize(
