@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 
 import msgspec
-import yaml
 
 from cockpit.budget.demand import Budget, Group, Line
 from cockpit.budget.scripts import UNKNOWN
+from cockpit.budget.yaml_values import load_yaml
 from cockpit.placement import Strategy
 
 Read = Callable[[str], "str | None"]
@@ -19,6 +19,8 @@ MAX_COUNT = 100_000
 """No cluster has more of anything, so a larger count is a typing error."""
 MAX_NODES = 4096
 MAX_DEPTH = 8
+MAX_SHOWN = 200
+"""A sentence quotes a value of at most so many characters."""
 _KEY = re.compile(r"(\+\+|\+|~)?([A-Za-z_][\w./-]*)(@[\w.:$-]*)?(?:=(.*))?", re.DOTALL)
 _OTHER_KEY = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env: *(\w+)(?:, *([^}]*))?\}")
@@ -122,8 +124,8 @@ def parse(text: str) -> object:
     if UNKNOWN in text or "${" in text:
         return text
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):
+        return load_yaml(text)
+    except ValueError:
         return text
 
 
@@ -191,7 +193,10 @@ class Settings:
             return default
         number = whole(found)
         if number is None:
-            why = found.value if isinstance(found, Gap) else f"is {found!r}, not a number"
+            shown = repr(found)
+            # A cut value could be the beginning of a secret that no longer looks like one.
+            shown = shown if len(shown) <= MAX_SHOWN else f"a value of {len(shown):,} characters"
+            why = found.value if isinstance(found, Gap) else f"is {shown}, not a number"
             self.missing[
                 f"{self.spelled.get(key, key)} {why}{f', {self._open_because}' if found is Gap.ABSENT and self._open_because else ''}"
             ] = None

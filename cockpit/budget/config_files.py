@@ -5,19 +5,23 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-import yaml
-
 from cockpit.budget.command import MAX_DEPTH, Read
 from cockpit.budget.scripts import UNKNOWN
+from cockpit.budget.yaml_values import load_yaml
 
 Tree = dict[str, object]
+MAX_FILES = 64
+MAX_ALL_CHARS = 1 << 19
+"""At most so many files of one configuration are read, with so many characters together. A file may name others many times, and itself."""
+MAX_SECTIONS = 20
+"""A defaults list may put a file into at most so many nested sections."""
 
 
 def read_yaml(read: Read, path: str) -> Tree | None:
     """The sections of a file; `None`: it can't be read."""
     try:
-        found = yaml.safe_load((None if UNKNOWN in path else read(path)) or "")
-    except (yaml.YAMLError, ValueError, RecursionError):
+        found = load_yaml((None if UNKNOWN in path else read(path)) or "")
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None
 
@@ -32,8 +36,31 @@ def merge(lower: Tree, upper: Tree) -> Tree:
     return merged
 
 
-def read_chain(read: Read, path: str, depth: int = 0) -> tuple[Tree, list[str]]:
+def read_chain(read: Read, path: str) -> tuple[Tree, list[str]]:
     """A file merged over the files that its `defaults` name by relative paths; and the paths that can't be read."""
+    return _chain(_bounded(read), path, 0)
+
+
+def compose(read: Read, folder: str, name: str) -> tuple[Tree, list[str]]:
+    """A Hydra configuration with its defaults list; and the paths that can't be read, the configuration's own path first."""
+    return _composed(_bounded(read), folder, name, 0)
+
+
+def _bounded(read: Read) -> Read:
+    """A function that reads files as `read` does, until the limits of one configuration are reached."""
+    files = chars = 0
+
+    def read_next(path: str) -> str | None:
+        nonlocal files, chars
+        files += 1
+        text = read(path) if files <= MAX_FILES and chars <= MAX_ALL_CHARS else None
+        chars += len(text or "")
+        return text if chars <= MAX_ALL_CHARS else None
+
+    return read_next
+
+
+def _chain(read: Read, path: str, depth: int) -> tuple[Tree, list[str]]:
     found = read_yaml(read, path) if depth < MAX_DEPTH else None
     if found is None:
         return {}, [path]
@@ -41,13 +68,12 @@ def read_chain(read: Read, path: str, depth: int = 0) -> tuple[Tree, list[str]]:
     tree: Tree = {}
     unread: list[str] = []
     for parent in [parents] if isinstance(parents, str) else parents if isinstance(parents, list) else []:
-        below, gone = read_chain(read, posixpath.normpath(posixpath.join(posixpath.dirname(path), str(parent))), depth + 1)
+        below, gone = _chain(read, posixpath.normpath(posixpath.join(posixpath.dirname(path), str(parent))), depth + 1)
         tree, unread = merge(tree, below), unread + gone
     return merge(tree, found), unread
 
 
-def compose(read: Read, folder: str, name: str, depth: int = 0) -> tuple[Tree, list[str]]:
-    """A Hydra configuration with its defaults list; and the paths that can't be read, the configuration's own path first."""
+def _composed(read: Read, folder: str, name: str, depth: int) -> tuple[Tree, list[str]]:
     path = posixpath.normpath(posixpath.join(folder, f"{name.removesuffix('.yaml')}.yaml"))
     found = read_yaml(read, path) if depth < MAX_DEPTH else None
     if found is None:
@@ -60,8 +86,12 @@ def compose(read: Read, folder: str, name: str, depth: int = 0) -> tuple[Tree, l
         if choice == "_self_":
             tree = merge(tree, found)
             continue
-        below, gone = compose(read, posixpath.join(folder, group), choice, depth + 1)
-        for section in reversed(package.split(".") if package else []):
+        sections = package.split(".") if package else []
+        if len(sections) > MAX_SECTIONS:
+            unread.append(path)
+            continue
+        below, gone = _composed(read, posixpath.join(folder, group), choice, depth + 1)
+        for section in reversed(sections):
             below = {section: below}
         tree, unread = merge(tree, below), unread + gone
     return tree, unread

@@ -9,6 +9,10 @@ from collections.abc import Callable, Mapping
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
 }  # fmt: skip
+MAX_CHARS = 1 << 17
+"""A longer file is not read: it is no script with counts."""
+MAX_NUMBER = 10**9
+"""Larger numbers are treated as unknown. A few products of them would have more digits than the memory can hold."""
 
 
 class _UnreadError(Exception):
@@ -19,8 +23,8 @@ def read_assignments(text: str, env: Mapping[str, str]) -> dict[str, object]:
     """The values of `name = …`, `name: int = …` and `call(name=…)`. The last one counts. `os.environ.get` reads `env`."""
     found: dict[str, object] = {}
     try:
-        nodes = list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError, RecursionError):
+        nodes = list(ast.walk(ast.parse(text))) if len(text) <= MAX_CHARS else []
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the parser raises `MemoryError` for deep nesting
         return found
     for node in sorted((node for node in nodes if hasattr(node, "lineno")), key=lambda node: node.lineno):
         targets: list[tuple[str, ast.expr]] = []
@@ -40,8 +44,9 @@ def read_assignments(text: str, env: Mapping[str, str]) -> dict[str, object]:
 def _value(node: ast.expr, known: Mapping[str, object], env: Mapping[str, str]) -> object:
     """The value of an expression. `None`: the value is None, or it is not evaluated."""
     try:
-        return _evaluate(node, known, env)
-    except (_UnreadError, TypeError, ZeroDivisionError, RecursionError):
+        value = _evaluate(node, known, env)
+        return None if isinstance(value, int) and abs(value) > MAX_NUMBER else value
+    except (_UnreadError, TypeError, ValueError, ZeroDivisionError, RecursionError):  # `ValueError`: a number of thousands of digits
         return None
 
 
@@ -59,12 +64,12 @@ def _evaluate(node: ast.expr, known: Mapping[str, object], env: Mapping[str, str
         return same is isinstance(node.ops[0], ast.Eq)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         left, right = _evaluate(node.left, known, env), _evaluate(node.right, known, env)
-        if isinstance(left, int) and isinstance(right, int):
+        if isinstance(left, int) and isinstance(right, int) and max(abs(left), abs(right)) <= MAX_NUMBER:
             return _OPERATORS[type(node.op)](left, right)
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.environ.get", "os.getenv", "int") and node.args:
         first = _evaluate(node.args[0], known, env)
         if ast.unparse(node.func) == "int":
-            return int(str(first)) if str(first).isdecimal() else _raise()
+            return int(first) if isinstance(first, int) or (isinstance(first, str) and first.isdecimal() and len(first) < 20) else _raise()
         return env.get(str(first), _evaluate(node.args[1], known, env) if len(node.args) > 1 else None)
     return _raise()
 

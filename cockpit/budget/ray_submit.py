@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -64,9 +65,10 @@ def _around(options: Mapping[str, str]) -> tuple[Group, ...]:
     if any(UNKNOWN in value for value in (*said.values(), more)):
         return _UNKNOWN
     try:
-        return entrypoint_groups({name: float(value) for name, value in (*said.items(), *_object(more).items())})
-    except (TypeError, ValueError):
+        amounts = {name: float(value) for name, value in (*said.items(), *_object(more).items())}
+    except (TypeError, ValueError, OverflowError):
         return _UNKNOWN
+    return entrypoint_groups(amounts) if all(map(math.isfinite, amounts.values())) else _UNKNOWN
 
 
 def _object(text: str) -> dict[str, Any]:

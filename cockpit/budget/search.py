@@ -6,6 +6,7 @@ import itertools
 import math
 import posixpath
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -17,6 +18,7 @@ from cockpit.budget.ray_submit import SubmitCommand, submission
 from cockpit.budget.scripts import UNKNOWN, ScriptCommand, commands
 from cockpit.budget.scripts.streams import START, from_start
 from cockpit.budget.stop_commands import BY_NAME, RAY_STOP, stop_lines
+from cockpit.text import clean
 
 _MENTIONED = re.compile(r"train_ppo_ray|main_ppo|trainer\.n(?:nodes|_gpus_per_node)=|--actor[-_.]num[-_]")
 """Marks of a training command in the arguments of another program."""
@@ -187,9 +189,10 @@ def _copies_lines(argv: Sequence[str], at: int) -> Iterator[Line]:
     if not more:
         return
     launcher, program = argv[0].rpartition("/")[2], argv[at]
-    times = math.prod(int(value) for value in said) if all(value.isascii() and value.isdecimal() for value in said) else None
+    times = math.prod(int(value) for value in said) if all(re.fullmatch("[0-9]{1,9}", value) for value in said) else None
     often = "an unknown number of times" if UNKNOWN in "".join(more) else f"{times} times" if times else "more than once"
-    once = f"python3 {program}" if program.endswith(".py") else f"python3 -m {program}"
+    word = shlex.quote(clean(program).replace("`", "…"))
+    once = f"python3 {word}" if program.endswith(".py") else f"python3 -m {word}"
     yield Line(
         "doubt" if UNKNOWN in "".join(more) else "never",
         f"{launcher} starts {program} {often}: it is a Ray driver that starts its own workers, so each copy asks for all its GPUs again",

@@ -23,7 +23,7 @@ from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import JobSpec, Preset, with_hosts
 from cockpit.presets.folder import is_uri, resolve_beside
 from cockpit.presets.variables import NAME, variable_names
-from cockpit.secrets import HIDDEN, redact_variable
+from cockpit.secrets import HIDDEN, redact, redact_variable
 from cockpit.sources.source import run_in_thread
 from cockpit.text import clean, plural
 
@@ -82,6 +82,13 @@ def budget_for(preset: Preset, env: Mapping[str, str], installed: Mapping[str, s
         installed=installed,
         shell={name: redact_variable(name, value) for name, value in shell.items()},
     )
+    # These texts quote words of the command and of its files.
+    budget = replace(
+        budget,
+        unread=tuple(map(redact, budget.unread)),
+        doubts=tuple(map(redact, budget.doubts)),
+        settings={name: redact(value) for name, value in budget.settings.items()},
+    )
     if not files.found:
         return budget
     names = ", ".join(f"{clean(name)} ({plural(length, 'line')})" for name, length in files.found.items())
@@ -138,7 +145,7 @@ class Files:
             path = self._folder / os.path.normpath(name)
         else:
             return None
-        if not os.path.isfile(path):
+        if not os.path.isfile(path) or os.path.realpath(path).startswith(("/proc/", "/sys/")):  # reading there may wait, or have an effect
             return None
         try:
             data = read(path, MAX_SCRIPT_BYTES + 1)

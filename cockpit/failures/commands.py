@@ -11,11 +11,18 @@ _PLAIN: Final = re.compile(r"(?!-)[\w./:@%+,=\[\]-]+")
 _QUOTED: Final = re.compile(r"(?!-)(?:[\w./:@%+,=\[\]<>~() -]|!=)+")
 """A part that is harmless between single quotes, also if double quotes enclose them."""
 
+_ACTS: Final = re.compile(
+    r"(?:\S+ -m )?pip3? (?:install|download)\b|git config\b|ray (?:start|status|job delete)\b|RAY_ADDRESS=|enroot import\b"
+    r"|(?:srun )?--container-image=|python3? -m verl\.|ldd\b"
+)
+"""Commands whose words choose what they install, trust, join, delete, load or run. They take only numbers from a log."""
+_NUMBER: Final = re.compile(r"\d+(?:\.\w+)*")
+
 
 def fill_remedy(remedy: str, parts: Mapping[str, str]) -> str:
     """Fill the parts into the remedy. A part that may be more than one word of a command is replaced by its name.
 
-    The program of a command is never a part.
+    A part is never the program of a command, and never names what the command installs, trusts, joins, deletes or loads.
     """
     pieces = remedy.split("`")
     outside = {name: part.replace("`", "'") for name, part in parts.items()}
@@ -27,4 +34,7 @@ def fill_remedy(remedy: str, parts: Mapping[str, str]) -> str:
 def _word(name: str, part: str, command: str) -> str:
     harmless = _QUOTED if f"'{{{name}}}'" in command else _PLAIN
     is_program = command.startswith(f"{{{name}}} ")
+    if _ACTS.match(command):
+        is_number = f"=={{{name}}}" in command or f":{{{name}}}" in command  # a release or a port
+        return part if is_number and _NUMBER.fullmatch(part) else name.upper()
     return part if harmless.fullmatch(part) and not is_program else name.upper()

@@ -38,6 +38,7 @@ from cockpit.findings.slower_steps import slower_steps
 from cockpit.findings.socket_paths import long_temp_dirs
 from cockpit.findings.sources import Detector
 from cockpit.findings.stalls import stalled_jobs
+from cockpit.findings.stopped_workers import stopped_workers
 from cockpit.findings.stuck_io import stuck_processes
 from cockpit.findings.tasks import task_limits
 from cockpit.findings.tracker import FindingTracker
@@ -88,6 +89,7 @@ CHECKS: tuple[Check, ...] = (
         watches="a phase that lasts far longer than it ever did in that job, and a rank that all others wait for",
         at_once=False,
     ),
+    Check("Workers that a signal has stopped", (stopped_workers,), JOBS, HOSTS),
     Check(
         "Steps that take longer than before",
         (slower_steps,),

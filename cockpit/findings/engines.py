@@ -7,15 +7,13 @@ from math import isfinite
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.sources import rests_on
-from cockpit.model import Engine, Finding, Job, Level, Remedy
+from cockpit.model import ENGINE_FRESH_S, Engine, Finding, Job, Level, Remedy
 from cockpit.text import age, clean, plural, share_percent
 from cockpit.text.grouping import group_by
 
 MAX_NAMED = 3
 MAX_MODEL = 60
 """Characters of the name of a model."""
-FRESH_S = 45.0
-"""Numbers that are older than so many seconds are not judged."""
 FULL_CLEAR = 0.9
 """A KV cache no longer counts as full below this share in use."""
 BY_PROCESS = {"vllm": "VLLM::EngineCore", "sglang": "sglang::scheduler"}
@@ -31,7 +29,9 @@ def dead_engines(facts: Facts) -> Iterator[Finding]:
         dead = [
             engine
             for engine in engines
-            if engine.actor and engine.ended is not None and facts.now - engine.ended >= facts.limits.engine_dead_age
+            if engine.actor
+            and engine.ended is not None
+            and (_silent_since(facts, [engine]) or facts.now) - engine.ended >= facts.limits.engine_dead_age
         ]
         if not dead:
             continue
@@ -47,7 +47,9 @@ def dead_engines(facts: Facts) -> Iterator[Finding]:
             for engine in dead
         ]
         remedy = "the log of that actor says why it ended; stop the job, and start it again from its last checkpoint"
-        yield _finding(job, "engine-dead", "critical" if is_needed else "warning", text, evidence, remedy, dead, since)
+        level: Level = "critical" if is_needed else "warning"
+        seen = _silent_since(facts, dead)
+        yield _finding(job, "engine-dead", level, text, evidence, remedy, dead, since, seen)
 
 
 @rests_on("ray.engines", "ray.jobs")
@@ -60,19 +62,20 @@ def silent_engines(facts: Facts) -> Iterator[Finding]:
             if engine.by == "server"
             and engine.ended is None
             and engine.unanswered is not None
-            and facts.now - engine.unanswered >= facts.limits.engine_silent_age
+            and (_silent_since(facts, [engine]) or facts.now) - engine.unanswered >= facts.limits.engine_silent_age
         ]
         if not silent:
             continue
         since = min(engine.unanswered for engine in silent if engine.unanswered is not None)
+        seen = _silent_since(facts, silent)
         has = "has" if len(silent) == 1 else "have"
         text = (
-            f"{_name(facts, silent)} of job {job.id} {has} not answered for {age(facts.now - since)}, although its process runs: "
+            f"{_name(facts, silent)} of job {job.id} {has} not answered for {age((seen or facts.now) - since)}, although its process runs: "
             "its rollouts probably hang"
         )
         evidence = [f"GET /metrics at port {engine.port} of {_place(facts, engine)}: {clean(engine.why or '')[:200]}" for engine in silent]
         remedy = "its stack shows where it waits, and the end of its log why; if it does not come back, stop the job"
-        yield _finding(job, "engine-silent", "warning", text, evidence, remedy, silent, since)
+        yield _finding(job, "engine-silent", "warning", text, evidence, remedy, silent, since, seen)
 
 
 @rests_on("ray.engines", "ray.jobs")
@@ -181,7 +184,14 @@ def _by_job(facts: Facts) -> Iterator[tuple[Job, list[Engine]]]:
 
 def _is_judged(engine: Engine, facts: Facts) -> bool:
     """Whether the numbers of the engine are fresh enough to judge them."""
-    return engine.read is not None and facts.now - engine.read <= FRESH_S and engine.unanswered is None and engine.ended is None
+    return engine.read is not None and facts.now - engine.read <= ENGINE_FRESH_S and engine.unanswered is None and engine.ended is None
+
+
+def _silent_since(facts: Facts, engines: Sequence[Engine]) -> float | None:
+    """When the host of the engines was last seen; `None`: it is seen now. Later, nobody sees their processes or asks their servers."""
+    nodes = [node for engine in engines if (node := facts.index.nodes.get(engine.node or "")) is not None]
+    hosts = [host for node in nodes if (host := facts.index.host_of(node)) is not None]
+    return min((since for host in hosts if (since := facts.stale_since(host.name)) is not None), default=None)
 
 
 def _is_idle(engine: Engine) -> bool:
@@ -219,7 +229,15 @@ def _name(facts: Facts, engines: Sequence[Engine]) -> str:
 
 
 def _finding(
-    job: Job, code: str, level: Level, text: str, evidence: Sequence[str], remedy: str, engines: Sequence[Engine], since: float
+    job: Job,
+    code: str,
+    level: Level,
+    text: str,
+    evidence: Sequence[str],
+    remedy: str,
+    engines: Sequence[Engine],
+    since: float,
+    seen: float | None = None,
 ) -> Finding:
     about = (job.key, *dict.fromkeys(f"actor:{engine.actor}" for engine in engines if engine.actor))
-    return Finding(code, level, job.id, text, tuple(evidence[: 2 * MAX_NAMED]), since, Remedy(remedy, "stop-job"), about)
+    return Finding(code, level, job.id, text, tuple(evidence[: 2 * MAX_NAMED]), since, Remedy(remedy, "stop-job"), about, seen)

@@ -7,6 +7,8 @@ from typing import Final, Literal
 from cockpit.model.value import Value
 
 SOFTWARE_NAMES: Final = {"vllm": "vLLM", "sglang": "SGLang"}
+ENGINE_FRESH_S: Final = 45.0
+"""After so many seconds the numbers of an engine are old. Nodes are asked for them every 10 s, and servers every 30 s."""
 
 
 class HostEngine(Value, frozen=True, kw_only=True):

@@ -195,7 +195,7 @@ class Process(Value, frozen=True, kw_only=True):
     """What its probe saw earlier and nobody can see now; it is passed to the acting probe."""
     titles: tuple[tuple[float, str], ...] = ()
     """The titles that a Ray worker got since the sample before, oldest first, and when (POSIX time by our clock); the last one is its
-    `command`. A title of less than half a second may be missing. Empty: none, or it is not followed. Not recorded."""
+    `command`. A title of less than a second may be missing. Empty: none, or it is not followed. Not recorded."""
 
     def is_seen_by(self, machines: Collection[str | None], own: str | None) -> bool:
         """Return whether its container has one of these probes (`Host.machine`), and `own`, the probe that reports it, is outside."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
@@ -32,6 +32,8 @@ Rounds are at least two seconds apart."""
 AT_ONCE: Final = 8
 MAX_ENGINES: Final = 4096
 """So many engines are kept; others are left out. A job may report any number of them."""
+MAX_OF_PROCESS: Final = 128
+"""So many engines of one process are kept. Otherwise a process with new names in each answer would leave no room for others."""
 SAME_S: Final = 1.0
 """The time of one answer may differ by so many seconds between two samples of a probe, because each sample compares two clocks again."""
 WINDOW_S: Final = 60.0
@@ -95,6 +97,8 @@ class _Listing(msgspec.Struct, frozen=True):
     """The nodes with workers of running jobs."""
     living: frozenset[tuple[str | None, int]]
     """The node and the pid of each worker, and of each other process on hosts with a probe."""
+    seen: frozenset[tuple[str | None, int]]
+    """Those of them that probes see. For the others it is unknown whether the processes of their engine run."""
     cores: Sequence[tuple[_Owner, str]]
     """For each process in which an engine computes: its owner and its software."""
 
@@ -111,6 +115,8 @@ class EngineReader:
         self._endpoints: dict[str, _Endpoint] = {}
         self._engines: dict[str, Engine] = {}
         """By key: the engines that nodes and servers have reported."""
+        self._numbers: Counter[tuple[str | None, int | None]] = Counter()
+        """By node and pid: how many of these engines belong to the process."""
         self._counts: dict[str, deque[tuple[float, float | None, float | None]]] = {}
         """By key, for the last minute: when counters were read, and the numbers of tokens and preemptions."""
         self._cores: dict[tuple[str | None, int], _Cores] = {}
@@ -142,7 +148,8 @@ class EngineReader:
         self._take_samples(snapshot, running)
         self._watch_cores(listing)
         for key in [key for key, engine in self._engines.items() if (engine.node, engine.pid) not in listing.living]:
-            del self._engines[key]
+            gone = self._engines.pop(key)
+            self._numbers.pop((gone.node, gone.pid), None)
             self._counts.pop(key, None)
         self._endpoints = {node: endpoint for node, endpoint in self._endpoints.items() if node in listing.nodes}
         self._report_failures()
@@ -167,7 +174,7 @@ class EngineReader:
         """Forget all engines: another cluster is watched, or none."""
         self.close()
         self._reading, self._session, self._last_answer, self._listing = None, None, None, None
-        for kept in (self._endpoints, self._engines, self._counts, self._cores, self._samples):
+        for kept in (self._endpoints, self._engines, self._numbers, self._counts, self._cores, self._samples):
             kept.clear()
         self._poller.set_engines(None, None)
         self._poller.clear_fault(ENGINES_SOURCE)
@@ -286,8 +293,11 @@ class EngineReader:
     def _take(self, engine: Engine, reading: EngineReading | HostEngine, now: float) -> None:
         """Store the numbers that an engine has reported, with its rates of the last minute."""
         before = self._engines.get(engine.key)
-        if before is None and len(self._engines) >= MAX_ENGINES:
-            return
+        if before is None:
+            process = (engine.node, engine.pid)
+            if len(self._engines) >= MAX_ENGINES or self._numbers[process] >= MAX_OF_PROCESS:
+                return
+            self._numbers[process] += 1
         counts = self._counts.setdefault(engine.key, deque())
         if counts and any(_is_less(new, old) for new, old in zip((reading.tokens, reading.preemptions), counts[-1][1:], strict=True)):
             counts.clear()  # the engine has started again
@@ -313,11 +323,11 @@ class EngineReader:
         )
 
     def _watch_cores(self, listing: _Listing) -> None:
-        """Note when the processes of an engine were found gone although its owner still runs."""
+        """Note when the processes of an engine were found gone although a probe still sees its owner."""
         seen = {owner.id: _Cores(owner, software) for owner, software in listing.cores}
         now = self._poller.clock()
         for key, cores in self._cores.items():
-            if key not in seen and key in listing.living:
+            if key not in seen and key in listing.seen:
                 seen[key] = _Cores(cores.owner, cores.software, cores.gone or now)
         self._cores = seen
 
@@ -370,7 +380,8 @@ def _make_listing(facts: NodeFacts | None, processes: Sequence[Process] | None, 
         if software is not None and owner is not None:
             cores.append((owner, software))
     living = {(worker.node, worker.pid) for worker in workers} | {owner.id for owner in by_pid.values()}
-    return _Listing(facts, processes, running, frozenset(worker.node for worker in workers), frozenset(living), cores)
+    seen = {_owner(process).id for process in alive if process.ticks is not None}
+    return _Listing(facts, processes, running, frozenset(worker.node for worker in workers), frozenset(living), frozenset(seen), cores)
 
 
 def _owner(process: Process) -> _Owner:

@@ -168,7 +168,7 @@ class FailureReader:
         """Read until nothing is due. After each log the newest failure is next, also one that came meanwhile."""
         while (question := self._next()) is not None:
             session = self._session
-            self._due[question.id] = float("inf")
+            self._due[question.id] = self._poller.clock() + RETRY_AFTER_S  # also after an unexpected error
             try:
                 failure = await wait_within(READ_TIMEOUT_S, self._read(question))
             except (SourceError, asyncio.TimeoutError) as error:

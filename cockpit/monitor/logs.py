@@ -170,17 +170,19 @@ class LogFinder:
 
     def log_until_now(self, job: Job) -> Log:
         """The output of its driver as it is now. Raises `SourceError` if its node is unknown."""
-        node = self._node(job.driver_node)
-        if node is None or job.submission is None:
-            raise SourceError(f"the log of {job.id} can't be found: Ray does not name the node of its driver")
-        return self._file(self.folder(node), f"job-driver-{job.submission}.log", always, label="job")
+        folder, name = self._driver_file(job)
+        return self._file(folder, name, always, label="job")
 
     async def read_job_end(self, job: Job, lines: int, most_bytes: int, way: Way) -> list[str]:
         """The last lines of the output of a job's driver. Raises `SourceError`."""
+        folder, name = self._driver_file(job)
+        return await folder.read_end(name, lines, most_bytes, way)
+
+    def _driver_file(self, job: Job) -> tuple[LogFolder, str]:
         node = self._node(job.driver_node)
         if node is None or job.submission is None:
             raise SourceError(f"the log of {job.id} can't be found: Ray does not name the node of its driver")
-        return await self.folder(node).read_end(f"job-driver-{job.submission}.log", lines, most_bytes, way)
+        return self.folder(node), f"job-driver-{job.submission}.log"
 
     # Of each kind of thing
 

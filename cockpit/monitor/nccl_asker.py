@@ -55,12 +55,19 @@ class NcclAsker:
         If a host does not answer, the report has a sentence about it.
         """
         async with self._one_at_a_time:
-            report = self._with_ages(await self._collect(job, even_old=even_old))
+            session = self._poller.snapshot.cluster.session
+            collected = await self._collect(job, even_old=even_old)
+            if (self._poller.snapshot.cluster.session or session) != session:
+                raise SourceError(f"another Ray answers now, so the report is not kept: it is about job {job.id} of the Ray before")
+            report = self._with_ages(collected)
             self._store(report)
             return report
 
     async def _collect(self, job: Job, *, even_old: bool) -> NcclReport:
         snapshot = self._poller.snapshot
+        # Each Ray numbers its jobs anew, and a user may confirm a request long after choosing the job.
+        if not any((one.key, one.job, one.started) == (job.key, job.job, job.started) and one.running for one in snapshot.jobs or ()):
+            raise SourceError(f"job {job.id} is not known to run now")
         processes = [
             process
             for process in snapshot.processes or ()
@@ -90,12 +97,13 @@ class NcclAsker:
                 problems.append(f"{titles.of_host(host)}: {error}")
             after = [process for process in left if process.key not in covered]
             left = after if len(after) < len(left) else [process for process in left if process not in here]
+        communicators = _merge(found)
         return NcclReport(
             job=job.key,
             asked=self._poller.clock(),
             versions=tuple(dict.fromkeys(one.version for one in found)),
-            communicators=tuple(members.join(one) for one in _merge(found)),
-            number=max([0, len(_merge(found)), *(one.number for one in found)]),
+            communicators=tuple(map(members.join, communicators)),
+            number=max([len(communicators), *(one.number for one in found)]),
             timeouts=sum(one.timeouts for one in found),
             troubles=tuple(dict.fromkeys(text for one in found for text in one.troubles)),
             problems=tuple(problems),

@@ -137,10 +137,10 @@ class StartReader:
 
     async def _read_all(self, due: Sequence[StartQuestion]) -> None:
         for question in due:
+            self._due[question.id] = self._poller.clock() + AGAIN_AFTER_S  # also after an unexpected error, so that the others come next
             answer = None
             with suppress(SourceError, asyncio.TimeoutError):  # without an answer Ray's reason stays
                 answer = await wait_within(READ_TIMEOUT_S, self._answer(question))
-            self._due[question.id] = self._poller.clock() + AGAIN_AFTER_S
             self._answers.pop(question.id, None)
             if answer is not None:
                 self._answers[question.id] = answer

@@ -24,13 +24,12 @@ EVERY_S, SELDOM_S = 60.0, 120.0
 JOBS_AT_FULL_PACE: Final = 4
 """With more jobs, each log is read less often: one read takes a probe a tenth of a second of CPU."""
 MISSES: Final = 2
-"""After so many reads without a step, each pause is twice as long as the last one, up to `LONGEST_S`."""
-LONGEST_S: Final = 120.0
+"""After so many reads without a step, the pause is `SELDOM_S`."""
 RAY_EVERY_S: Final = 30.0
 """Seconds between two reads through Ray, for all jobs together: its dashboard has other users too."""
 READ_TIMEOUT_S: Final = 10.0
-KEPT_S: Final = 180.0
-"""If a log can't be read again, its steps are forgotten after so many seconds and `SELDOM_S`."""
+KEPT_S: Final = 300.0
+"""If a log can't be read again, its steps are forgotten after so many seconds."""
 
 
 class _JobLog(msgspec.Struct):
@@ -72,8 +71,8 @@ class StepReader:
         self._jobs = {job.key: self._jobs.get(job.key) or _JobLog() for job in self._running}
         now = self._poller.clock()
         for log in self._jobs.values():
-            if log.steps is not None and now - log.steps.read > KEPT_S + SELDOM_S:
-                log.steps = log.found = None
+            if log.steps is not None and now - log.steps.read > KEPT_S:
+                log.steps = log.found = log.wrote = None
         self._publish()
         if self._find_due(snapshot) is not None and (self._reading is None or self._reading.done()):
             self._reading = asyncio.ensure_future(self._read_due())
@@ -113,21 +112,20 @@ class StepReader:
     async def _read_due(self) -> None:
         while (due := self._find_due(self._poller.snapshot)) is not None:
             job, way = due
-            log, session = self._jobs[job.key], self._session
+            log = self._jobs[job.key]
+            log.due = self._poller.clock() + SELDOM_S  # after any error, the read is not repeated at once
             if way == "ray":
                 self._ray_due = self._poller.clock() + RAY_EVERY_S
             wrote = _find_growth(job, self._poller.snapshot)[0]
             try:
                 lines = await wait_within(READ_TIMEOUT_S, self._logs.read_job_end(job, MAX_STEP_LINES, MAX_STEP_BYTES, way))
             except (SourceError, asyncio.TimeoutError):
-                log.due = self._poller.clock() + SELDOM_S
                 continue
             framework = next((one.framework for one in self._poller.snapshot.activities if one.job == job.key), None)
             found = await asyncio.to_thread(find_steps, lines, framework, job.entrypoint or "")
-            if session != self._session or self._jobs.get(job.key) is not log:
-                continue  # the job is no longer watched
-            self._take(log, job, found, wrote)
-            self._publish()
+            if self._jobs.get(job.key) is log:  # else the job is no longer watched
+                self._take(log, job, found, wrote)
+                self._publish()
 
     def _take(self, log: _JobLog, job: Job, found: StepLines | None, wrote: float | None) -> None:
         now = self._poller.clock()
@@ -135,7 +133,7 @@ class StepReader:
         if found is None:
             # Hundreds of other lines may follow those of a step, so the known steps stay for a while.
             log.misses += 1
-            log.due = now + min(EVERY_S * 2 ** min(max(0, log.misses - MISSES), 10), LONGEST_S)
+            log.due = now + (SELDOM_S if log.misses > MISSES else EVERY_S)
             return
         before, log.misses = log.steps, 0
         is_new_growth = wrote is not None and (before is None or wrote > before.read)

@@ -13,6 +13,7 @@ from cockpit.model import ListedWorkers, Process, Snapshot
 from cockpit.monitor.poller import Poller
 from cockpit.phases.methods import shows_phases
 from cockpit.phases.titles import read_title
+from cockpit.phases.tracker import LISTED_STALE_S
 from cockpit.sources.source import SourceError, wait_within
 
 ASK_EVERY_S: Final = 15.0
@@ -28,7 +29,7 @@ ReadWorkers = Callable[[str], Awaitable[tuple[Process, ...]]]
 
 
 class WorkerReader:
-    """Asks Ray for one node at a time. A list stays until the next answer for its node."""
+    """Asks Ray for one node at a time. A list stays until the next answer for its node, or until it is too old to show the phase."""
 
     def __init__(self, poller: Poller, read: ReadWorkers) -> None:
         self._poller, self._read = poller, read
@@ -55,6 +56,7 @@ class WorkerReader:
             if node is not None and self._due[node] <= now:
                 self._due[node] = now + NODE_EVERY_S
                 self._reading = asyncio.ensure_future(self._ask(node))
+        self._lists = {node: listed for node, listed in self._lists.items() if now - listed.read <= LISTED_STALE_S}
         self._poller.set_listed_workers(tuple(self._lists.values()))
 
     def close(self) -> None:

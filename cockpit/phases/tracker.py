@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import Activity, Job, Laggard, LogSteps, Phase, PhaseSpan, Process, Snapshot, Step
+from cockpit.model import Activity, GpuPlace, Job, Laggard, LogSteps, Phase, PhaseSpan, Process, Snapshot, Step
 from cockpit.phases.log_pace import LogPace
 from cockpit.phases.methods import ENGINE_CLASSES, Method, find_method, framework_of, is_known_sync
 from cockpit.phases.ranks import is_engine, watched_workers
@@ -78,7 +79,8 @@ class ActivityTracker:
             return snapshot
         running = [job for job in snapshot.jobs if job.running][:MAX_JOBS]
         listed = {job.key for job in snapshot.jobs}
-        ended = [key for key in self._jobs if key not in {job.key for job in running}]
+        followed = {job.key for job in running}
+        ended = [key for key in self._jobs if key not in followed]
         for key in ended:
             self._jobs[key].finish()
         self._jobs = {key: one for key, one in self._jobs.items() if key in listed and key not in ended[:-MAX_ENDED]}
@@ -86,7 +88,9 @@ class ActivityTracker:
         for job in running:
             (workers, read), log = watched_workers(job, snapshot), logs.get(job.key)
             if workers or log is not None or job.key in self._jobs:
-                one = self._jobs.setdefault(job.key, _JobPhases(job))
+                one = self._jobs.get(job.key)
+                if one is None or one.has_ended:  # a job that runs again under its old id has no old phases
+                    one = self._jobs[job.key] = _JobPhases(job)
                 if read is not None:
                     one.observe_list(job, workers, read, snapshot)
                 else:
@@ -115,7 +119,7 @@ class _JobPhases:
         self._since: dict[str, float] = {}
         """By worker: when it got its title."""
         self._seen: dict[str, float] = {}
-        """By worker: the time of the last sample of its host that was used."""
+        """By host of its workers: the time of the last sample that was taken over."""
         self._running: Counter[Title] = Counter()
         self._last: dict[Title, float] = {}
         """By title: when it was last seen, if no worker has it now."""
@@ -192,25 +196,27 @@ class _JobPhases:
     def _find_changes(self, workers: Sequence[tuple[Process, Title]], snapshot: Snapshot) -> list[Change]:
         changes: list[Change] = []
         living: set[str] = set()
+        seen: dict[str, float] = {}
         for process, title in workers:
-            living.add(process.key)
-            host = snapshot.hosts.get(process.host)
-            taken = (host.taken if host is not None else None) or snapshot.taken
-            if self._seen.get(process.key) == taken:
-                continue
-            self._seen[process.key] = taken
+            key = process.key
+            living.add(key)
+            if process.host not in seen:
+                host = snapshot.hosts.get(process.host)
+                seen[process.host] = (host.taken if host is not None else None) or snapshot.taken
+            taken = seen[process.host]
+            if self._framework is None:
+                self._framework = framework_of(title.class_)
+            if self._seen.get(process.host) == taken and key in self._titles:
+                continue  # this sample was taken over with an earlier snapshot
             for moment, command in process.titles:
                 between = read_title(command, title.class_)
                 if between is not None:
-                    changes.append(Change(moment, process.key, between))
-            if not process.titles or read_title(process.titles[-1][1], title.class_) != title:
-                changes.append(Change(taken, process.key, title))
-            if self._framework is None:
-                self._framework = framework_of(title.class_)
-        gone = [key for key in self._titles if key not in living]
-        changes += [Change(snapshot.taken, key, None) for key in gone]
-        for key in gone:
-            self._seen.pop(key, None)
+                    changes.append(Change(moment, key, between))
+            last = read_title(process.titles[-1][1], title.class_) if process.titles else self._titles.get(key)
+            if last != title:
+                changes.append(Change(taken, key, title))
+        self._seen = seen
+        changes += [Change(snapshot.taken, key, None) for key in self._titles if key not in living]
         return changes
 
     def _apply(self, change: Change) -> None:
@@ -256,10 +262,10 @@ class _JobPhases:
             return Reading(found[0], tuple(found[1:]), None, max(row.mark for row in (*rows, *recent) if row.phase == found[0]))
         if unknown and not any(row.kind == "brief" for row in rows):
             return Reading(None, (), max(unknown, key=lambda name: unknown[name]))
-        has_engine = evidence.has_engine_process or any(title.class_ in ENGINE_CLASSES for title in self._titles.values())
         if evidence.are_gpus_busy:
-            return Reading("rollout" if has_engine else None, is_gap=True)
-        is_idle = evidence.are_gpus_busy is False or all(not title.class_ or is_known_sync(title.class_) for title in self._titles.values())
+            has_engine = evidence.has_engine_process or any(title.class_ in ENGINE_CLASSES for title in self._running)
+            return Reading("rollout" if has_engine and evidence.do_engines_work else None, is_gap=True)
+        is_idle = evidence.are_gpus_busy is False or all(not title.class_ or is_known_sync(title.class_) for title in self._running)
         return Reading("waiting" if is_idle and self._titles else None, is_gap=True)
 
     @property
@@ -398,24 +404,45 @@ class _Evidence:
     """What the GPUs and engines of a job show at one time."""
 
     def __init__(self, job: Job, snapshot: Snapshot) -> None:
-        self._job, self._snapshot = job, snapshot
+        self._index, self._job = snapshot.index, job.job or job.id
 
-    @property
+    @cached_property
+    def _rates(self) -> Mapping[GpuPlace, float | None]:
+        """The utilization of each GPU that the job holds; `None`: unknown."""
+        use = self._index.gpus_by_job.get(self._job)
+        rates: dict[GpuPlace, float | None] = dict.fromkeys(use.places if use is not None else ())
+        for key in {key for key, _ in rates}:
+            node = self._index.nodes_by_key.get(key)
+            for gpu in (self._index.machine(node).current_gpus if node is not None else None) or ():
+                if (key, gpu.index) in rates:
+                    rates[key, gpu.index] = gpu.utilization
+        return rates
+
+    @cached_property
+    def _engines(self) -> Sequence[Process]:
+        """The processes of engines: their actors, and processes that engines have started."""
+        actors = self._index.actors
+        return [
+            process
+            for process in self._index.processes_by_job.get(self._job, ())
+            if is_engine(process) or ((actor := actors.get(process.actor or "")) is not None and actor.class_ in ENGINE_CLASSES)
+        ]
+
+    @cached_property
     def are_gpus_busy(self) -> bool | None:
         """Whether a GPU of the job works; `None`: unknown, or the job holds no GPU."""
-        use = self._snapshot.index.gpus_by_job.get(self._job.job or self._job.id)
-        rates: list[float | None] = []
-        for place, index in use.places if use is not None else ():
-            node = self._snapshot.index.nodes_by_key.get(place)
-            gpus: Mapping[int, float | None] = {
-                gpu.index: gpu.utilization for gpu in (self._snapshot.index.machine(node).current_gpus if node else None) or ()
-            }
-            rates.append(gpus.get(index))
-            if (rates[-1] or 0.0) > BUSY_PERCENT:
-                return True
+        rates = self._rates.values()
+        if any((rate or 0.0) > BUSY_PERCENT for rate in rates):
+            return True
         return False if rates and None not in rates else None
 
     @property
     def has_engine_process(self) -> bool:
-        """Whether an inference engine of the job has started processes."""
-        return any(is_engine(process) for process in self._snapshot.index.processes_by_job.get(self._job.job or self._job.id, ()))
+        """Whether the job has an inference engine."""
+        return bool(self._engines)
+
+    @cached_property
+    def do_engines_work(self) -> bool:
+        """Whether a GPU of an engine works. An engine without a GPU of its own uses those of the trainers."""
+        places = {(self._index.place_of(process), hold.index) for process in self._engines for hold in process.gpus} or set(self._rates)
+        return any((self._rates.get(place) or 0.0) > BUSY_PERCENT for place in places)

@@ -26,7 +26,7 @@ depend on the same job.
 when that worker was last seen alive. An `act` request passes it on to the acting probe as evidence.
 
 `titles` has the titles that a Ray worker got since the sample before, each with how many seconds before this sample it was seen first. It
-is missing if the title has not changed. Titles of the first 64 workers are read every half second.
+is missing if the title has not changed. Titles of the first 64 workers are read every second.
 
 The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`, `stuck`, `rdma`,
 `titles`, `engines`. If a source hangs, its last facts stay.

@@ -9,7 +9,7 @@ from typing import TypeVar, get_args
 import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import LEFT_OVER, LEVELS, Engine, Machine, Node, NodeState, Quantity, Snapshot, Wait
+from cockpit.model import ENGINE_FRESH_S, LEFT_OVER, LEVELS, Engine, Machine, Node, NodeState, Quantity, Snapshot, Wait
 from cockpit.report.phases import phases_by_job
 from cockpit.report.status import NO_ANSWER
 from cockpit.usage import Owner, sample_usage
@@ -17,8 +17,6 @@ from cockpit.usage import Owner, sample_usage
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float | None]
 ID_DIGITS = 8
-ENGINE_FRESH_S = 45.0
-"""Seconds for which the numbers of an inference engine are true: they are read every ten."""
 Thing = TypeVar("Thing")
 WAITS: tuple[str, ...] = (*get_args(Wait), "unknown")
 JUDGED = (*LEFT_OVER, "unknown")

@@ -44,6 +44,7 @@ LOOK_KEYS: Mapping[str, tuple[str, ...]] = {
     "ray-ended": ("a",),
     "ray-replaced": ("a",),
     "steps-slower": ("l", "s"),
+    "worker-stopped": ("s", "l"),
     "workers-killed-oom": ("m",),
 }
 """By code of a finding: the keys that show its cause. All other findings have `Enter`."""

@@ -58,3 +58,10 @@ def test_groups_without_sense_have_no_bundles():
 
 def test_sections_become_keys():
     assert flatten({"a": {"b": 1}, "c": [1, 2], "d": [{"e": 3}]}) == {"a.b": 1, "c": [1, 2], "d.0.e": 3}
+
+
+def test_a_long_value_is_not_quoted_and_not_cut():
+    command = TrainingCommand("p", ())
+    settings = Settings(command, {"n": "x" * 150, "m": ["hf_aBcDeFgHiJkLmNoPqRsTuVwXyZ012345"] * 20})
+    assert settings.count("n") is settings.count("m") is None
+    assert [*settings.missing] == [f"n is '{'x' * 150}', not a number", "m is a value of 780 characters, not a number"]

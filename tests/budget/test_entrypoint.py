@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,6 +105,16 @@ def test_what_is_not_followed_gives_no_number(script: str):
     budget = budget_of(script, read={"env.sh": "N=3", "run.sh": NODES}.get)
     assert gpus(budget) is None
     assert budget.unread
+
+
+@pytest.mark.parametrize(
+    "path", ["x; reboot/train_ppo_ray.py", "$(reboot)/train_ppo_ray.py", "`reboot`/train_ppo_ray.py", "a'b/train_ppo_ray.py"]
+)
+def test_a_program_in_a_command_for_pasting_is_one_word(path: str):
+    budget = budget_of(f"torchrun --nproc_per_node=8 {shlex.quote(path)} --actor.num_nodes 1 --actor.num_gpus_per_node 8")
+    [change] = [line.change for line in budget.lines if line.change]
+    command = change.split("`")[1]
+    assert shlex.split(command) == ["python3", path.replace("`", "…")]
 
 
 @pytest.mark.parametrize(
@@ -289,6 +301,16 @@ def test_a_missing_count_is_named_with_its_variable_and_its_line():
     assert first.unread[0].endswith("from argument 1 of the script, which is not given") or gpus(first) is None
     counted = budget_of("bash run.sh", read={"run.sh": script.replace("$N_NODES", "$(wc -l < hosts)")}.get)
     assert "run.sh, line 2 sets in a way that cockpit does not follow" in counted.unread[0]
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "²", "٣", "inf", "nan"])
+def test_a_number_that_is_none_or_has_no_end_breaks_nothing(number: str):
+    words = (f"shift {number}", f"echo ${{{number}}}", f'[ -n "${{{number}+x}}" ] && true')
+    for text in words:
+        assert gpus(budget_of(f"{text}\n{PYTHON}")) == 4
+    assert gpus(budget_of(f"torchrun --nproc_per_node={number} -m {MODULE} {FLAGS}")) == 4
+    submitted = budget_of(f"ray job submit --entrypoint-num-gpus {number} -- {PYTHON}")
+    assert gpus(submitted) in (None, 7), "Python reads Arabic digits too"
 
 
 _PIECES = st.sampled_from(

@@ -8,6 +8,8 @@ from cockpit.check import preset
 from cockpit.check.preset import Files, budget_for, fill_entrypoint, hosts_of
 from cockpit.presets import JobSpec, Preset, RayNode, RayStart
 
+SECRET = "hf_aBcDeFgHiJkLmNoPqRsTuVwXyZ01234567"
+
 
 def job(**more):
     return JobSpec(**{"entrypoint": "bash train.sh", "working_dir": ".", **more})
@@ -35,6 +37,14 @@ def test_a_script_in_the_working_dir_or_at_an_absolute_path_is_read(read, tmp_pa
 def test_what_is_not_packed_or_is_no_script_is_not_read(read, name):
     assert read.read(name) is None
     assert read.found == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["/proc/self/status", "/proc/kmsg", "/sys/kernel/profiling", "link.sh", "/proc/self/root/proc/self/status"]
+)
+def test_a_file_whose_reading_may_wait_or_has_an_effect_is_not_read(read, tmp_path, name):
+    (tmp_path / "link.sh").symlink_to("/proc/self/status")
+    assert read.read(name) is None
 
 
 @pytest.mark.parametrize("folder", [None, "s3://bucket/code.zip", "~nobody-of-that-name/code"])
@@ -75,6 +85,16 @@ def test_variables_are_filled_in_as_at_launch_and_secrets_as_dots():
     entrypoint, known = fill_entrypoint(given, {"HF_TOKEN": "hf-very-secret"})
     assert entrypoint == "run --key •••"
     assert known == {"HF_TOKEN": "•••", "MY_PASSWORD": "•••"}
+
+
+@pytest.mark.parametrize("count", [SECRET, f"$NOTHING/{SECRET}", "$(cat secret)"])
+def test_what_is_said_of_a_command_shows_no_secret_of_it_or_its_files(tmp_path, count):
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    (tmp_path / "train.sh").write_text(f"python3 {SECRET}.py\npython3 -m openrlhf.cli.train_ppo_ray --actor.num_nodes {count}\n")
+    for command in ("bash train.sh", f"python3 {SECRET}.py"):
+        budget = budget_for(Preset("ppo", tmp_path / "ppo.yaml", job=job(entrypoint=command, working_dir=".")), {})
+        assert budget.unread
+        assert SECRET not in str(budget)
 
 
 def test_a_preset_without_a_job_asks_for_nothing(tmp_path):

@@ -53,13 +53,26 @@ def test_no_log_chooses_what_is_run_or_deleted(error: KnownError):
         assert not filled.startswith("`/tmp/evil ")
         program = re.match(r"`(\S+)", filled)
         assert program is not None
-        assert program[1] not in ("rm", "mv", "kill", "chmod", "chown", "bash", "sh", "source") or "evil" not in filled
+        acts = program[1] in ("rm", "mv", "kill", "chmod", "chown", "bash", "sh", "source", "ldd", "enroot") or any(
+            words in filled
+            for words in ("pip install", "pip download", "git config", "ray start", "ray job delete", "RAY_ADDRESS=", "-image=", "-m verl.")
+        )
+        assert not acts or "evil" not in filled
 
 
 def test_usual_parts_stand_in_the_command():
     assert fill_remedy("`ls -d '{path}'`", {"path": "/data/my models/v1.2"}) == "`ls -d '/data/my models/v1.2'`"
-    assert fill_remedy("`pip install '{want}'`", {"want": "numpy>=1.17,!=2.0"}) == "`pip install 'numpy>=1.17,!=2.0'`"
+    assert fill_remedy("`python -c 'import {module}'`", {"module": "flash_attn.ops"}) == "`python -c 'import flash_attn.ops'`"
     assert fill_remedy("`curl http://{host}:{port}/x`", {"host": "[::1]", "port": "80"}) == "`curl http://[::1]:80/x`"
+
+
+def test_what_is_installed_or_joined_is_named_beside_the_command():
+    said = fill_remedy("{want} is missing: `python -m pip install '{want}'`", {"want": "numpy>=1.17,!=2.0"})
+    assert said == "numpy>=1.17,!=2.0 is missing: `python -m pip install 'WANT'`"
+    assert fill_remedy("`ray start --address={head}:6379`", {"head": "203.0.113.9"}) == "`ray start --address=HEAD:6379`"
+    assert fill_remedy("`ray start --address=...:{port}`", {"port": "6379"}) == "`ray start --address=...:6379`"
+    assert fill_remedy("`pip install ray=={ray}`", {"ray": "2.44.1.post1"}) == "`pip install ray==2.44.1.post1`"
+    assert fill_remedy("`pip install ray=={ray}`", {"ray": "2.44.1@https://example.com/x.whl"}) == "`pip install ray==RAY`"
 
 
 def test_a_backtick_of_the_log_begins_no_command():

@@ -78,6 +78,19 @@ def test_a_server_that_does_not_answer_is_reported():
     assert "\x1b" not in found.evidence[0]
 
 
+def test_while_a_host_is_silent_no_time_of_its_engines_grows():
+    made = world(engine(ended=NOW - 10), engine(4712, by="server", port=8000, unanswered=NOW - 10))
+    made = replace(made, taken=NOW + 300, as_of={"ray.engines": NOW + 300, "ray.jobs": NOW + 300})
+    assert FindingTracker(Limits(), (dead_engines, silent_engines))(made).findings == (), "for ten seconds only they were seen so"
+    made = replace(made, engines=(engine(ended=NOW - 190), engine(4712, by="server", port=8000, unanswered=NOW - 90)))
+    dead, silent = FindingTracker(Limits(), (dead_engines, silent_engines))(made).findings
+    assert (dead.code, silent.code) == ("engine-dead", "engine-silent")
+    assert dead.seen == silent.seen == made.hosts["node1"].taken
+    assert "job ppo-7b ended 8m10s ago" in dead.text
+    assert "has not answered for 1m30s" in silent.text
+    assert dead.text.endswith("as of 5m00s ago")
+
+
 @pytest.mark.parametrize("fine", [{"by": "node"}, {"unanswered": None}, {"unanswered": NOW - 50}, {"ended": NOW - 10}])
 def test_a_silent_node_is_no_silent_engine(fine: dict[str, Any]):
     made = world(engine(**{"by": "server", "port": 8000, "unanswered": NOW - 90, **fine}))

@@ -12,8 +12,8 @@ from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.phases import limit_of, slow_phases, usual_of
 from cockpit.findings.stalls import stalled_jobs
 from cockpit.findings.stuck_io import stuck_processes
-from cockpit.model import Activity, Cluster, Finding, Gpu, Hold, Host, Job, Laggard, PhaseSpan, Process, Snapshot, Step
-from tests.findings.detection import later, only
+from cockpit.model import Activity, Cluster, Finding, Gpu, Hold, Host, Job, Laggard, ListedWorkers, PhaseSpan, Process, Snapshot, Step
+from tests.findings.detection import codes, later, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot
 
 JOB = Job("train1", "02000000", "train1", "RUNNING", started=NOW - 9000)
@@ -167,6 +167,16 @@ def test_a_long_pause_is_the_drivers_and_is_measured_by_whole_steps():
     assert found(world("waiting", 600, [], *idle), 600) == (), "before its first steps nothing is usual"
     waiting = actor(1, state="PENDING_CREATION", node=None)
     assert found(world("waiting", 600, [], *idle, actors=(waiting,), **past), 600) == (), "an actor that waits has findings of its own"
+
+
+def test_without_titles_that_a_probe_follows_no_phase_is_too_long():
+    past = {"ended_steps": steps(5, 20.0, NOW - 300)}
+    listed = ListedWorkers(f"{2:056x}", NOW, (rank(201, UPDATE, host="node2"), rank(202, UPDATE, host="node2")))
+    for phase in ("training", "waiting", None):
+        assert codes(found(world(phase, 60, TEN, *ALL, **past), 60)) == {"phase-stuck"}
+        assert found(world(phase, 60, TEN, **past), 60) == (), "nobody sees a worker"
+        assert found(world(phase, 60, TEN, rank(101, "run", "TaskRunner"), **past), 60) == (), "it runs this for the whole job"
+        assert found(world(phase, 60, TEN, listed_workers=(listed,), **past), 60) == (), "Ray lists its workers now and then"
 
 
 def test_signs_of_life_triple_the_limit():

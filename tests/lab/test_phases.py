@@ -33,7 +33,7 @@ STEPS = int(os.environ.get("COCKPIT_STEPS", "10"))
 FRAMEWORKS = ("verl", "openrlhf", "slime", "skyrl")
 MIN_RIGHT = 0.98
 MAX_BOUNDARY_ERROR_S = 2.0
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S = 1.0
 SCRIPT = Path(__file__).with_name("phase_jobs.py")
 HOME = "XDG_STATE_HOME=/tmp/state"
 

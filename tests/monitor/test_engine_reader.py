@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from cockpit.model import Cluster, Engine, Fault, HostEngine, Job, Snapshot, Worker
-from cockpit.monitor.engine_reader import ENGINES_EVERY_S, LOOK_EVERY_S, MAX_ENGINES, MAX_LOOKS, RETRY_EVERY_S, EngineReader
+from cockpit.monitor.engine_reader import ENGINES_EVERY_S, LOOK_EVERY_S, MAX_ENGINES, MAX_LOOKS, MAX_OF_PROCESS, RETRY_EVERY_S, EngineReader
 from cockpit.monitor.source_answers import Parts
 from cockpit.probe.engine_metrics import EngineReading
 from cockpit.sources.ray.client import NodeFacts
@@ -98,6 +98,19 @@ async def test_rates_are_those_of_the_last_minute():
     assert engine.tokens_per_second == 50
     assert engine.preemptions_per_minute == 6
     assert len(endpoints.asked) == 13
+
+
+async def test_a_process_with_new_names_in_each_answer_leaves_room_for_others():
+    other = replace(WORKER, pid=4712, id="c5" * 28)
+    poller, endpoints, reader = made(poller=Poller((WORKER, other)))
+    for step in range(20):
+        endpoints.readings = [BUSY._replace(model=f"forged {step} {number}") for number in range(256)]
+        await look(reader, poller, ENGINES_EVERY_S if step else 0.0)
+    endpoints.readings = (BUSY._replace(worker=other.id),)
+    await look(reader, poller, ENGINES_EVERY_S)
+    assert poller.engines is not None
+    assert len(poller.engines) == MAX_OF_PROCESS + 1
+    assert 4712 in {engine.pid for engine in poller.engines}
 
 
 async def test_a_counter_that_begins_anew_has_no_rate():
@@ -278,7 +291,22 @@ async def test_an_engine_whose_processes_end_while_its_actor_lives_has_ended():
     assert poller.engines == (), "its actor has ended too"
 
 
+async def test_an_engine_has_not_ended_because_its_host_has_no_probe_any_more():
+    worker = replace(WORKER, node=f"{1:056x}", pid=900, actor="b" * 32)
+    poller, _, reader = made(poller=Poller((worker,), {}))
+    poller.snapshot = on_host(poller, NOW, SERVER, CORE)
+    await look(reader, poller)
+    assert only(poller).ended is None
+    on_a_gpu = replace(SERVER, ticks=None)  # as Ray's agent reports it
+    for processes in ((), (on_a_gpu,)):
+        await look(reader, poller, 5.0, hosts={}, processes=processes)
+        assert poller.engines in (None, ()), "Ray lists its worker, but nobody sees its processes"
+
+
 async def test_very_many_engines_are_cut():
-    poller, _, reader = made(*(BUSY._replace(number=f"{number}") for number in range(2 * MAX_ENGINES)))
+    poller, _, reader = made(
+        *(BUSY._replace(number=f"{number}", worker=f"{number % 64:056x}") for number in range(2 * MAX_ENGINES)),
+        poller=Poller([replace(WORKER, pid=4711 + number, id=f"{number:056x}") for number in range(64)]),
+    )
     await look(reader, poller)
     assert len(poller.engines or ()) == MAX_ENGINES

@@ -207,6 +207,23 @@ async def test_a_read_that_takes_too_long_is_given_up_and_the_next_log_is_read(m
     assert [each.unread for each in world.poller.failures] == ["not read within 0 s"] * 2
 
 
+async def test_after_an_error_that_nobody_expects_the_log_is_read_again_later():
+    world = World(failed())
+    right, world.ray.read_end = world.ray.read_end, wrong_read  # type: ignore[method-assign]
+    await world.read()
+    assert isinstance(world.reader._reading.exception(), ZeroDivisionError)  # type: ignore[union-attr]
+    world.ray.read_end = right  # type: ignore[method-assign]
+    await world.read()
+    assert world.texts == {}
+    world.poller.now += RETRY_AFTER_S
+    await world.read()
+    assert world.texts == {"job:ppo": "OddError: boom"}
+
+
+async def wrong_read(*_: object) -> list[str]:
+    raise ZeroDivisionError
+
+
 async def test_where_ray_can_t_be_asked_a_probe_reads_the_log():
     world = World(failed())
     world.ray.error = SourceError("Ray is down")

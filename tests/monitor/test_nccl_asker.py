@@ -188,6 +188,27 @@ async def test_the_report_about_a_job_of_another_ray_is_forgotten():
     assert poller.nccl == ()
 
 
+async def test_a_report_that_comes_when_another_ray_answers_is_not_kept():
+    def answer(*_: object) -> Answer:
+        poller.snapshot = replace(shown, cluster=replace(shown.cluster, session="session_2"))
+        return reported(communicator(rank(0)))
+
+    shown = world(worker(0))
+    poller, _, asker = made(shown, answer)
+    with pytest.raises(SourceError, match="another Ray answers"):
+        await asker.ask(JOB)
+    assert poller.nccl == ()
+
+
+@pytest.mark.parametrize("now", [replace(JOB, status="STOPPED"), replace(JOB, started=NOW), replace(JOB, job="03000000")])
+async def test_only_a_job_that_runs_now_is_asked_not_another_one_with_its_name(now: Job):
+    shown = replace(world(worker(0)), jobs=(now,))
+    _, pool, asker = made(shown, {"node1": reported(communicator(rank(0)))})
+    with pytest.raises(SourceError, match="is not known to run now"):
+        await asker.ask(JOB, even_old=True)
+    assert pool.asked == []
+
+
 async def test_a_job_without_a_known_process_with_gpus_cannot_be_asked():
     with pytest.raises(SourceError, match="no process of job ppo-7b with a GPU is known"):
         await made(world(worker(0, gpus=())), {})[2].ask(JOB)

@@ -227,6 +227,24 @@ async def test_logs_that_cannot_be_read_are_no_answer():
     assert await world.look() == ()
 
 
+async def test_after_an_error_that_nobody_expects_the_next_wait_is_answered(monkeypatch):
+    world = World(seen(waits(1), waits(2, job="03000000")))
+    asked = []
+
+    async def answer(question):
+        asked.append(question.job)
+        if len(asked) == 1:
+            raise ZeroDivisionError
+        return StartTrouble((), "a reason", "a remedy")
+
+    monkeypatch.setattr(world.reader, "_answer", answer)
+    with pytest.raises(ZeroDivisionError):
+        await world.look()
+    (trouble,) = await world.look()
+    assert trouble.text == "a reason"
+    assert len(set(asked)) == len(asked) == 2
+
+
 def test_three_hundred_actors_of_a_job_are_one_question_and_many_jobs_are_cut():
     many = [waits(number) for number in range(1, 301)]
     (question,) = find_questions(seen(*many), {}, 30.0)

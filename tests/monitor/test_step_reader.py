@@ -168,7 +168,7 @@ async def test_of_many_jobs_each_is_read_less_often():
     assert len(world.probes.asked) == 8 * 2
 
 
-async def test_a_log_without_steps_is_read_ever_less_often():
+async def test_a_log_without_steps_is_read_less_often():
     world = World(job(), probed=True)
     world.put("ppo", "Epoch 5")
     for second in range(0, 600, 5):
@@ -222,8 +222,20 @@ async def test_what_can_no_longer_be_read_is_forgotten():
     world.ray.error = SourceError("no")
     await world.pass_time(KEPT_S)
     assert world.numbers == {"job:ppo": 13}
-    await world.pass_time(SELDOM_S + 1)
+    await world.pass_time(1)
     assert world.poller.steps == ()
+
+
+async def test_what_was_forgotten_is_read_again_though_the_log_has_not_grown():
+    world = World(job(), probed=True)
+    world.put("ppo", STEP.format(12, 40))
+    await world.pass_time()
+    world.probed, world.ray.error = False, SourceError("no")
+    await world.pass_time(KEPT_S + 1)
+    assert world.poller.steps == ()
+    world.probed = True
+    await world.pass_time(SELDOM_S)
+    assert world.numbers == {"job:ppo": 13}
 
 
 async def test_another_session_forgets_all_and_what_is_being_read():
@@ -247,6 +259,19 @@ async def test_a_read_that_hangs_is_given_up(monkeypatch):
     world.ray.gate = asyncio.Event()
     await world.pass_time()
     assert (world.poller.steps, world.ray.at_once) == ((), 0)
+
+
+async def test_after_an_error_that_nobody_expects_the_log_is_not_read_again_at_once(monkeypatch):
+    world = World(job())
+    world.put("ppo", STEP.format(12, 40))
+    with monkeypatch.context() as patch:
+        patch.setattr(step_reader, "find_steps", lambda *_: 1 // 0)
+        await world.pass_time()
+    assert isinstance(world.reader._reading.exception(), ZeroDivisionError)  # type: ignore[union-attr]
+    await world.pass_time(SELDOM_S - 1)
+    assert len(world.ray.read) == 1
+    await world.pass_time(1)
+    assert world.numbers == {"job:ppo": 13}
 
 
 async def test_the_framework_of_the_titles_decides_which_lines_count():

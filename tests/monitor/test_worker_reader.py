@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from cockpit.model import Cluster, Host, Job, ListedWorkers, Process, Snapshot, Worker
 from cockpit.monitor.source_answers import Parts
 from cockpit.monitor.worker_reader import ASK_EVERY_S, MAX_NODES, MAX_WORKERS, NODE_EVERY_S, WorkerReader
+from cockpit.phases.tracker import LISTED_STALE_S
 from cockpit.sources.ray.client import NodeFacts
 from cockpit.sources.source import SourceError
 from tests.world import NOW, actor, node, process, snapshot
@@ -126,13 +127,15 @@ async def test_a_node_with_too_many_workers_is_not_read():
     assert world.asked == []
 
 
-async def test_a_list_that_fails_leaves_the_one_before_as_old_as_it_is():
+async def test_a_list_that_fails_leaves_the_one_before_for_a_minute():
     world = World(*workers(2))
     await world.pass_time()
     world.error = SourceError("no")
     await world.pass_time(NODE_EVERY_S)
     assert [listed.read for listed in world.poller.listed] == [NOW]
     assert len(world.asked) == 2
+    await world.pass_time(LISTED_STALE_S - NODE_EVERY_S + 1)
+    assert world.poller.listed == (), "its titles would be drawn as those of now"
 
 
 async def test_what_no_longer_matters_is_forgotten():

@@ -12,11 +12,11 @@ from cockpit.phases import ActivityTracker
 from tests.world import NOW, process, snapshot
 
 JOB = Job("ppo", "02000000", "ppo", "RUNNING", started=NOW - 10)
-SAMPLE_S, LOOK_S = 2.0, 0.5
+SAMPLE_S, LOOK_S = 2.0, 1.0
 
 
 class Course:
-    """Time passes by `do`. Titles are looked at every half second, and reported with the next sample."""
+    """Time passes by `do`. Titles are looked at every second, and reported with the next sample."""
 
     def __init__(self, *workers: str, looks: bool = True, **facts: Any) -> None:
         """`workers`: the class of each. `looks`: whether the probe also looks between two samples."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import ClassVar
 
 import pytest
 from msgspec.structs import replace
 
 from cockpit.model import Gpu, Hold, Host, Process
 from tests.phases.course import JOB, Course
-from tests.world import GIB, NOW, gpu, node, process
+from tests.world import GIB, NOW, actor, gpu, node, process
 
 WORKERS = ("WorkerDict",) * 4
 OPENRLHF = ("PolicyModelActor", "PolicyModelActor", "ReferenceModelActor", "RolloutRayActor")
@@ -24,7 +25,7 @@ def verl_step(course: Course, length: float = 1.0) -> None:
     course.do(4 * length, "actor_rollout_update_actor")
 
 
-def test_the_phases_of_a_step_begin_within_half_a_second():
+def test_the_phases_of_a_step_begin_within_a_second():
     course = Course(*WORKERS)
     course.do(5.0, "actor_rollout_init_model")
     verl_step(course)
@@ -32,7 +33,7 @@ def test_the_phases_of_a_step_begin_within_half_a_second():
     found = course.spans_from_start()
     assert [phase for phase, _ in found] == [None, "loading", "rollout", "scoring", "training", "rollout"]
     for (_, began), true in zip(found[1:], (0.0, 5.0, 11.3, 14.3, 20.3), strict=True):
-        assert true <= began <= true + 0.5
+        assert true <= began <= true + 1.0
 
 
 def test_without_looks_between_samples_a_phase_begins_within_two_seconds():
@@ -118,6 +119,15 @@ def test_the_last_step_of_an_ended_job_counts_and_its_phases_stay():
     assert ended.spans[-1].ended is not None
 
 
+def test_a_job_that_runs_again_under_its_old_id_begins_anew():
+    course = Course(*WORKERS)
+    course.do(4.0, "actor_rollout_update_actor")
+    course.tracker.add_activities(replace(course.last, taken=course.now + 1, jobs=(replace(JOB, status="FAILED"),), processes=()))
+    course.do(6.0, "actor_rollout_generate_sequences")
+    assert course.phases[-1] == "rollout"
+    assert "training" not in course.phases
+
+
 def test_a_method_without_a_row_is_shown_by_its_own_name_and_is_no_phase():
     course = Course("MyTrainer", "MyTrainer")
     course.do(6.0, "my_own_update")
@@ -156,7 +166,7 @@ def test_a_job_all_of_whose_workers_are_known_to_be_idle_waits_from_when_the_las
     course.do(8.0)
     assert course.activity.phase == "waiting"
     assert course.activity.since is not None
-    assert 4.0 <= course.activity.since - NOW <= 4.5
+    assert 4.0 <= course.activity.since - NOW <= 5.0
 
 
 def test_a_short_pause_between_two_calls_is_no_phase():
@@ -167,9 +177,10 @@ def test_a_short_pause_between_two_calls_is_no_phase():
     assert course.phases == [None, "training"]
 
 
-def with_gpus(course: Course, rate: float | None) -> None:
+def with_gpus(course: GpuCourse, rate: float | None) -> None:
     """The workers hold the GPUs of a node, which work at this rate."""
-    gpus: tuple[Gpu, ...] = tuple(gpu(place, 60, utilization=rate) for place in range(len(course.classes)))
+    rates = course.rates or (rate,) * len(course.classes)
+    gpus: tuple[Gpu, ...] = tuple(gpu(place, 60, utilization=each) for place, each in enumerate(rates))
     host = Host("node1", ("10.0.0.1",), NOW, gpus=gpus, nodes=(f"{1:056x}",))
     course.facts["nodes"] = (node(1, gpus=gpus, seen=course.now),)
     course.facts["hosts"] = {"node1": replace(host, taken=course.now)}
@@ -179,13 +190,17 @@ class GpuCourse(Course):
     """A course whose workers hold a GPU each."""
 
     rate: float | None = 0.0
+    rates: tuple[float, ...] = ()
+    """Of each GPU; empty: all have `rate`."""
+    actors: ClassVar[dict[int, str]] = {}
+    """The ids of the workers' actors, where they are known."""
 
     def _sample(self):
         with_gpus(self, self.rate)
         return super()._sample()
 
     def _process(self, place: int) -> Process:
-        return replace(super()._process(place), gpus=(Hold(place, 59 * GIB),), node=f"{1:056x}")
+        return replace(super()._process(place), gpus=(Hold(place, 59 * GIB),), node=f"{1:056x}", actor=self.actors.get(place))
 
 
 def test_idle_trainers_beside_an_engine_are_in_rollout_while_their_gpus_work():
@@ -197,6 +212,19 @@ def test_idle_trainers_beside_an_engine_are_in_rollout_while_their_gpus_work():
     course.rate = 0.0
     course.do(10.0)
     assert course.activity.phase == "waiting"
+
+
+def test_busy_gpus_of_trainers_beside_an_engine_with_idle_gpus_are_no_rollout():
+    course = GpuCourse("PolicyModelActor", "PolicyModelActor", "RolloutRayActor")
+    engine = actor(9, class_="RolloutRayActor", job=JOB.job)
+    course.facts["actors"] = (engine,)
+    course.actors = {2: engine.id}
+    course.rates = (90.0, 90.0, 0.0)
+    course.do(10.0)
+    assert course.activity.phase is None
+    course.rates = (0.0, 0.0, 90.0)
+    course.do(10.0)
+    assert course.activity.phase == "rollout"
 
 
 def test_busy_gpus_without_an_engine_and_without_a_title_have_no_phase():
@@ -231,7 +259,7 @@ def test_the_worker_that_is_still_in_a_method_is_behind():
     (behind,) = course.activity.laggards
     assert behind.process == f"process:node1:105:{process(105, host='node1').ticks}"
     assert (behind.method, behind.others) == ("WorkerDict.actor_rollout_update_actor", 7)
-    assert 4.0 <= behind.since - NOW <= 4.5
+    assert 4.0 <= behind.since - NOW <= 5.0
     assert course.activity.phase == "training"
 
 

@@ -68,7 +68,7 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
                 scope.arguments = tuple(words)
             return True
         case "shift":
-            number = int(words[0]) if words and words[0].isdigit() else 1 if not words else None
+            number = int(words[0]) if words and re.fullmatch("[0-9]{1,9}", words[0]) else 1 if not words else None
             if number is None or UNKNOWN in scope.arguments[:number]:
                 scope.arguments = (UNKNOWN,)
                 return None

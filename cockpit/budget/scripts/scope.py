@@ -20,6 +20,7 @@ _SET_ELSEWHERE = re.compile(
 )
 """A scheduler, an image or the shell may set these variables, so they may be set although the script does not set them."""
 _ALWAYS_SET = re.compile(r"HOME|PWD|OLDPWD|USER|HOSTNAME|PATH|SHELL|LD_LIBRARY_PATH|PYTHONPATH")
+_ARGUMENT = re.compile("[0-9]{1,9}")
 _ENTRY = re.compile(r"\[([^]]*)\]=(.*)", re.DOTALL)
 
 
@@ -97,7 +98,7 @@ class Scope(msgspec.Struct):
         """The value of a variable or an argument; `None`: nothing here sets it."""
         if name in "@*":
             return self.arguments
-        if name.isdigit() and name != "0":
+        if _ARGUMENT.fullmatch(name) and name != "0":
             return self._argument(int(name))
         known = {"0": self.name, "#": UNKNOWN if UNKNOWN in self.arguments else str(len(self.arguments))}
         if not name.isidentifier():
@@ -123,7 +124,7 @@ class Scope(msgspec.Struct):
 
     def is_unset(self, name: str) -> bool | None:
         """Whether a variable is unset; `None`: unknown. If that is only assumed, the variable is added to `assumed`."""
-        if name.isdigit() and UNKNOWN not in self.arguments[: int(name)]:
+        if _ARGUMENT.fullmatch(name) and UNKNOWN not in self.arguments[: int(name)]:
             return int(name) > len(self.arguments)
         value = self.value(name)
         if value is None and self.is_complete and not _SET_ELSEWHERE.fullmatch(name):

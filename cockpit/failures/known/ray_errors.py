@@ -830,7 +830,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         pattern=r"The actor died unexpectedly before finishing this task\.\s{1,12}class_name: (?P<actor>[^\n]{1,120})\n\s{0,12}actor_id: \w{1,60}\n\s{0,12}pid: (?P<pid>\d{1,9})\n"
         r"(?:\s{0,12}name: [^\n]{1,160}\n)?(?:\s{0,12}namespace: [^\n]{1,160}\n)?\s{0,12}ip: \[?(?P<node_ip>[\w.:-]{2,45})[^\n]{0,60}\n"
         r"The actor is dead because its worker process has died\. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code \d",
-        cause="The process {pid} of the actor {actor} on {node_ip} ended at once, without a message to Ray: it was killed (SIGKILL) or it crashed",
+        cause="The actor {actor} ended at once (pid {pid} on {node_ip}), without a message to Ray: it was killed (SIGKILL) or it crashed",
         remedy=_WHO_ENDED_IT,
         source="hkust-nlp/simpleRL-reason issue 25, verl-project/verl issues 472, 2189 and 4921, Simple-Efficient/RL-Factory issue 123",
         matches=(

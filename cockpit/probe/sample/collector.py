@@ -34,13 +34,14 @@ class Collector(Generic[T]):
         title: str | Callable[[], str],
         collect: Callable[[], T],
         every: float | None,
-        patience: float = ANSWER_TIMEOUT_S,
+        patience: float | None = None,
         after: Collector[Any] | None = None,
+        delay: float = 0.0,
     ) -> None:
         """`collect` is called every `every` seconds, or (`None`) only when `ask` is called, and not before `after` has facts.
 
         `after` reports its own fault until then, so this collector reports none. A `title` that is a function is called for each fault: it
-        can name the part at which the call hangs.
+        can name the part at which the call hangs. Without `patience`, the usual limits hold. `delay`: seconds until the first call.
         """
         self.source = source
         self.facts: T | None = None
@@ -55,7 +56,8 @@ class Collector(Generic[T]):
         self._after = after
         self._collect = collect
         self._every = every
-        self._patience = patience
+        self._patience, self._first_patience = patience or ANSWER_TIMEOUT_S, patience or FIRST_ANSWER_TIMEOUT_S
+        self._delay = delay
         self._asked: float | None = None
         """The start of the current call, by the monotonic clock."""
         self._error: str | None = None
@@ -93,7 +95,7 @@ class Collector(Generic[T]):
         """The reason why the facts are missing, old or seldom read; `None`: they are good. `since` is POSIX time."""
         asked = self._asked
         waited = time.monotonic() - asked if asked is not None else 0.0
-        if asked is not None and waited > (self._patience if self.answered.is_set() else FIRST_ANSWER_TIMEOUT_S):
+        if asked is not None and waited > (self._patience if self.answered.is_set() else self._first_patience):
             text = f"{self._title_now} has not answered for {waited:.0f} s" if waited >= 1 else f"{self._title_now} has not answered yet"
             return {"source": self.source, "text": text, "since": _to_posix(asked)}
         if self._error is not None:
@@ -107,6 +109,7 @@ class Collector(Generic[T]):
     def _run(self, first: threading.Event) -> None:
         if self._after is not None:
             self._after._has_facts.wait()
+        time.sleep(self._delay)
         while True:
             self._asked = time.monotonic()
             self._hurry.clear()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import socket
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from itertools import count
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .. import trust
 from ..engine_metrics import MAX_BYTES, MAX_ENGINES, EngineReading, read_engines
@@ -60,16 +61,12 @@ class _Server(NamedTuple):
 class EngineServers:
     """Remembers which ports belong to engines, so that other ports are seldom asked."""
 
-    def __init__(self, ask: Ask | None = None, clock: Callable[[], float] = time.monotonic, first_after: float = 0.0) -> None:
-        """`first_after`: seconds that the first `read` waits; it runs in a thread of its own."""
-        self._ask, self._clock, self._first_after = ask or ask_port, clock, first_after
+    def __init__(self, ask: Ask | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ask, self._clock = ask or ask_port, clock
         self._servers: Dict[Port, _Server] = {}
 
     def read(self, table: ProcessTable) -> List[Dict[str, Any]]:
         """The engines of all servers. If a server does not answer now, its last engines count, with the reason."""
-        if self._first_after:
-            time.sleep(self._first_after)
-            self._first_after = 0.0
         now = self._clock()
         listening = {process.identity: dict(_ports(process)) for process in find_servers(table)}
         self._servers = {port: server for port, server in self._servers.items() if port[0] in listening}
@@ -88,12 +85,13 @@ class EngineServers:
         for port, server in self._servers.items():
             if server.engines and port[1] not in listening[port[0]]:
                 self._servers[port] = server._replace(error=f"nothing listens at port {port[1]} any more")
-        found = [
-            {"pid": identity[0], "port": number, "error": server.error, **engine._asdict()}
+        rows = [
+            (table[identity[0]].details.uid not in trust.own_uids(), place, identity[0], number, engine, server.error)
             for (identity, number), server in self._servers.items()
-            for engine in server.engines
+            for place, engine in enumerate(server.engines)
         ]
-        return found[:MAX_ENGINES]
+        rows.sort(key=lambda row: row[:2])  # any server may report very many engines, so the first engine of each server comes first
+        return [{"pid": pid, "port": number, "error": error, **engine._asdict()} for _, _, pid, number, engine, error in rows[:MAX_ENGINES]]
 
     def _ask_one(self, port: Port, address: str) -> _Server:
         before = self._servers.get(port)
@@ -109,7 +107,7 @@ class EngineServers:
 
 
 def find_servers(table: ProcessTable) -> List[ScannedProcess]:
-    """Processes of Ray that serve engines. Those of root and our user come first."""
+    """Processes of Ray that serve engines. Those of root and our user come first, then one of each other user in turn."""
     parents = {process.parent for process in table.values() if process.alive and _title(process).startswith(TITLES)}
     found = [
         process
@@ -119,7 +117,9 @@ def find_servers(table: ProcessTable) -> List[ScannedProcess]:
         and (process.origin.from_ray or process.origin.role == "worker")
         and (_title(process).startswith(SERVER_TITLES) or (process.pid in parents and not _title(process).startswith(TITLES)))
     ]
-    found.sort(key=lambda process: process.details.uid not in trust.own_uids())
+    numbers: Dict[Optional[int], Iterator[int]] = {}
+    places = {one.pid: next(numbers.setdefault(one.details.uid, count())) for one in found}
+    found.sort(key=lambda process: (process.details.uid not in trust.own_uids(), places[process.pid]))
     return found[:MAX_SERVERS]
 
 

@@ -79,7 +79,7 @@ class Sampler:
         self._service_reader = ServiceReader()
         self._stuck_reader = StuckProcesses()
         self._title_reader = TitleReader()
-        self._engine_servers = EngineServers(first_after=ENGINES_AFTER)
+        self._engine_servers = EngineServers()
         self._scanner = SessionScanner(usual_temps())
         self._processes: Collector[ProcessTable] = Collector("processes", "/proc", ProcessScanner().scan, None)
         self._titles = Collector("titles", "The titles of Ray's workers", self._title_reader.read, EVERY_S, after=self._processes)
@@ -105,7 +105,7 @@ class Sampler:
         self._rdma = Collector("rdma", "An InfiniBand or RoCE port", infiniband.read_ports, RARELY)
         self._engines: Collector[List[Sample]] = Collector(
             "engines", "An inference engine", lambda: self._engine_servers.read(self._processes.facts or {}), ENGINES_EVERY,
-            ENGINES_TIMEOUT, after=self._processes,
+            ENGINES_TIMEOUT, after=self._processes, delay=ENGINES_AFTER,
         )  # fmt: skip
         self._logs = Collector("logs", "A Ray log", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (

@@ -8,7 +8,7 @@ from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 from .proc import Batch, uptime
 from .processes import Identity
 
-EVERY_S = 0.5
+EVERY_S = 1.0
 """Seconds between two looks."""
 MAX_FOLLOWED = 64
 """The titles of so many workers are read at each look. A host has at most some ten workers with GPUs."""
@@ -29,7 +29,7 @@ class Title(NamedTuple):
     text: str
     changes: Tuple[Tuple[float, str], ...] = ()
     """The titles that the worker got between the last two samples, the oldest first, each with its time (seconds since boot). A title of
-    less than half a second may be missing."""
+    less than a second may be missing."""
 
 
 def read_title(worker: Identity) -> str:

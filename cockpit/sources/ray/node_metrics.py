@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import httpx
 
@@ -15,6 +15,11 @@ from cockpit.sources.ray.logs import parse_version
 from cockpit.sources.source import SourceError, wait_within
 
 READ_TIMEOUT_S = 5.0
+METADATA = [
+    ip_network(each)
+    for each in ("fd00:ec2::254/128", "fd20:ce::254/128", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "64:ff9b::a9fe:0/112")
+]
+"""Metadata servers of clouds whose addresses are not link-local. The last network has link-local IPv4 addresses in the form of IPv6."""
 FIRST_FORGETFUL, FIRST_SPARING = (2, 51), (2, 57)
 """From the first version on, and before the second, whoever reads the endpoint takes its gauges away from the next reader until workers
 report again (ray/_private/telemetry/open_telemetry_metric_recorder.py)."""
@@ -23,6 +28,21 @@ report again (ray/_private/telemetry/open_telemetry_metric_recorder.py)."""
 def does_reading_disturb(ray_version: str | None) -> bool:
     """Return whether each reading would leave a gap in the users' own Prometheus."""
     return FIRST_FORGETFUL <= parse_version(ray_version) < FIRST_SPARING
+
+
+def _node_ip(address: str) -> IPv4Address | IPv6Address:
+    """The IP address of a node. Raises `SourceError` if a node can't have it."""
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        raise SourceError(f"{address} is no IP address") from None
+    if isinstance(ip, IPv6Address):
+        if ip.scope_id is not None:  # any text may follow the `%`, for example another host in a URL
+            raise SourceError(f"{address} is no address of a node")
+        ip = ip.ipv4_mapped or ip
+    if ip.is_link_local or ip.is_multicast or ip.is_unspecified or any(ip in network for network in METADATA):
+        raise SourceError(f"{address} is no address of a node")
+    return ip
 
 
 class NodeMetrics:
@@ -34,12 +54,7 @@ class NodeMetrics:
 
     async def read(self, address: str, port: int) -> list[EngineReading]:
         """The engines that a node reports. Raises `SourceError`."""
-        try:
-            ip = ip_address(address)
-        except ValueError:
-            raise SourceError(f"{address} is no IP address") from None
-        if ip.is_link_local or ip.is_multicast or ip.is_unspecified:  # no node of Ray; on clouds, their metadata servers
-            raise SourceError(f"{address} is no address of a node")
+        ip = _node_ip(address)
         place = f"http://{f'[{ip}]' if isinstance(ip, IPv6Address) else ip}:{port}/metrics"
         try:
             return await wait_within(READ_TIMEOUT_S, self._read(place))

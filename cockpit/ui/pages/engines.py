@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from cockpit.model import SOFTWARE_NAMES, Engine, Job
+from cockpit.model import ENGINE_FRESH_S, SOFTWARE_NAMES, Engine, Job
 from cockpit.text import UNKNOWN, age, percent
 from cockpit.ui.columns import number_column, text_column
 from cockpit.ui.section import Cell, Column, Section
 from cockpit.ui.view import View
-
-OLD_AFTER_S = 45.0
-"""Numbers that were read more than so many seconds ago are marked as old."""
 
 
 def engines_section(job: Job, view: View) -> Section[Engine] | None:
@@ -33,7 +30,7 @@ def engines_section(job: Job, view: View) -> Section[Engine] | None:
         columns,
         engines,
         search=lambda engine: f"{SOFTWARE_NAMES.get(engine.software, '')} {engine.pid} {engine.model}",
-        is_old=lambda engine, view: engine.read is not None and view.now - engine.read > OLD_AFTER_S,
+        is_old=lambda engine, view: engine.read is not None and view.now - engine.read > ENGINE_FRESH_S,
     )
 
 

@@ -141,3 +141,29 @@ def test_a_collector_waits_for_the_facts_of_another_and_reports_no_fault_until_t
     late.set()
     until(sessions.answered.is_set)
     assert sessions.facts is True
+
+
+def test_a_collector_that_begins_late_reports_no_fault_before_it_has_asked(monkeypatch):
+    monkeypatch.setattr(collector, "FIRST_ANSWER_TIMEOUT_S", 0.0)
+    asked, never = threading.Event(), threading.Event()
+
+    def collect() -> None:
+        asked.set()
+        never.wait()
+
+    one = Collector("engines", "An engine", collect, 60, delay=0.3)
+    one.start(threading.Event())
+    while not asked.is_set():
+        assert one.fault() is None or asked.is_set()
+    until(one.fault)
+    never.set()
+
+
+def test_a_source_that_may_take_long_may_take_as_long_for_its_first_answer(monkeypatch):
+    monkeypatch.setattr(collector, "FIRST_ANSWER_TIMEOUT_S", 0.0)
+    asked, never = threading.Event(), threading.Event()
+    one = Collector("engines", "An engine", lambda: asked.set() or never.wait(), 60, patience=60.0)
+    one.start(threading.Event())
+    assert asked.wait(60)
+    assert one.fault() is None
+    never.set()

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from cockpit.probe.engine_metrics import MAX_BYTES
+from cockpit.probe.engine_metrics import MAX_BYTES, MAX_ENGINES
 from cockpit.probe.sample import engines
 from cockpit.probe.sample.engines import OTHER_AGAIN_S, SILENT_AGAIN_S, AskError, EngineServers, ask_port, find_servers
 from cockpit.probe.sample.processes import ProcessTable
@@ -130,6 +130,23 @@ def test_a_server_that_hangs_keeps_its_last_numbers_with_the_reason(monkeypatch:
     (found,) = servers.read(here())
     assert found["error"] == f"nothing listens at port {port} any more"
     assert servers.read(table()) == [], "its process has ended"
+
+
+def test_a_server_with_very_many_engines_hides_no_other_one():
+    many = b"".join(b'vllm:num_requests_running{engine="%d",model_name="forged"} 1\n' % number for number in range(300))
+    servers = EngineServers()
+    with serving(whole(many)) as (first, _):
+        assert len(servers.read(here())) == MAX_ENGINES
+        with serving(whole(METRICS)) as (second, _):
+            found = servers.read(here())
+    assert {each["port"] for each in found} == {first, second}
+    assert len(found) == MAX_ENGINES
+
+
+def test_very_many_servers_of_one_user_hide_no_other_users():
+    forged = [process(pid, "VLLM::APIServer", parent=100, uid=54321, RAY_RAYLET_PID="100") for pid in range(200, 300)]
+    real = process(900, "VLLM::APIServer", parent=100, uid=54322, RAY_RAYLET_PID="100")
+    assert 900 in [each.pid for each in find_servers(table(raylet(), *forged, real))]
 
 
 def refused(talk: Talk) -> str:

@@ -128,10 +128,24 @@ async def test_nothing_listens():
         await read(port)
 
 
-@pytest.mark.parametrize("address", ["169.254.169.254", "0.0.0.0", "224.0.0.1", "metadata.internal", "fe80::1", ""])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254", "0.0.0.0", "224.0.0.1", "metadata.internal", "fe80::1", "", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe",
+        "fd00:ec2::254", "100.100.100.200", "::1%eth0",
+    ],
+)  # fmt: skip
 async def test_addresses_that_are_no_nodes_are_never_asked(address: str):
     with pytest.raises(SourceError, match="is no"):
         await read(80, address)
+
+
+async def test_what_stands_behind_an_address_leads_to_no_other_host():
+    async with serving(answer(METRICS)) as (port, heads):
+        for address in (f"::1%]@127.0.0.1:{port}?", f"::1%]@127.0.0.1:{port}#", f"fe80::1%]:{port}@127.0.0.1:{port}?"):
+            with pytest.raises(SourceError, match="is no address"):
+                await read(port, address)
+    assert heads == []
 
 
 @pytest.mark.parametrize(
