@@ -239,7 +239,7 @@ def _root(error: RaisedError, burst: Sequence[RaisedError]) -> RootError:
     return RootError(
         error.text,
         error.line,
-        _find_known(error),
+        error.known or _find_known(error),
         error.raised_at,
         also,
         most[0].first_line if most else None,
@@ -272,4 +272,4 @@ def _known_lines(lines: Sequence[LogLine]) -> Iterator[tuple[LogLine, Match]]:
 
 def _count_same(line: LogLine, error: KnownError, lines: Sequence[LogLine]) -> int:
     """The number of other processes that wrote a line with the same marker."""
-    return len({each.stream for each in lines if error.marker in each.text} - {line.stream})
+    return len({each.stream for each in lines if any(marker in each.text for marker in error.markers)} - {line.stream})

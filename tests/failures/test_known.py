@@ -152,12 +152,13 @@ def test_every_repetition_in_a_pattern_has_a_limit():
 
 def hostile_texts(error: KnownError) -> Iterator[str]:
     """Texts made of the row's own pieces, each as long as a text can be."""
+    marker = error.markers[0]
     for fill in ("a", " ", "0.", "/a", "a\n"):
-        yield (error.marker + fill * MAX_TEXT)[:MAX_TEXT]
-        yield (fill * (MAX_TEXT - 200 - len(error.marker)))[: MAX_TEXT - 200] + error.marker + (fill * 200)[:200]
+        yield (marker + fill * MAX_TEXT)[:MAX_TEXT]
+        yield (fill * (MAX_TEXT - 200 - len(marker)))[: MAX_TEXT - 200] + marker + (fill * 200)[:200]
     for text in error.matches:
         for piece in (
-            error.marker,
+            marker,
             text,
             text[: len(text) // 2],
             text[len(text) // 3 :],

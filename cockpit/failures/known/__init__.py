@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -61,13 +62,28 @@ def find_known(text: str) -> Match | None:
 def find_all_known(text: str) -> Iterator[Match]:
     """Every row that matches anywhere in this text, with its first place; in the order of the table."""
     for error in known_errors():
-        at, tries = text.find(error.marker), 0
-        while at >= 0 and tries < MAX_TRIES:
-            begin = text.rfind("\n", 0, at) + 1
-            lines = "\n".join(text[begin : begin + MAX_TEXT_CHARS].split("\n")[:MAX_TEXT_LINES])
-            if (found := re.search(error.pattern, lines, re.MULTILINE)) is not None:
-                parts = {name: " ".join(part.split()) for name, part in found.groupdict(default="").items()}
-                first, last = lines.rfind("\n", 0, found.start()) + 1, lines.find("\n", found.end())
-                yield Match(error, lines[first:] if last < 0 else lines[first:last], begin + first, parts)
-                break
-            at, tries = text.find(error.marker, max(at + 1, text.find("\n", at))), tries + 1
+        found = [match for marker in error.markers if marker in text and (match := _find_at(marker, error, text)) is not None]
+        if found:
+            yield min(found, key=lambda match: match.begin)
+
+
+def _find_at(marker: str, error: KnownError, text: str) -> Match | None:
+    """The first match of this row that begins in a line with this marker."""
+    at = text.find(marker)
+    for _ in range(MAX_TRIES):
+        if at < 0:
+            return None
+        begin = text.rfind("\n", 0, at) + 1
+        lines = "\n".join(text[begin : begin + MAX_TEXT_CHARS].split("\n")[:MAX_TEXT_LINES])
+        if (found := _compile(error.pattern).search(lines)) is not None:
+            parts = {name: " ".join(part.split()) for name, part in found.groupdict(default="").items()}
+            first, last = lines.rfind("\n", 0, found.start()) + 1, lines.find("\n", found.end())
+            return Match(error, lines[first:] if last < 0 else lines[first:last], begin + first, parts)
+        at = text.find(marker, max(at + 1, text.find("\n", at)))
+    return None
+
+
+@cache
+def _compile(pattern: str) -> re.Pattern[str]:
+    """The table has more patterns than the cache of `re` holds."""
+    return re.compile(pattern, re.MULTILINE)

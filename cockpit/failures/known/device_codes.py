@@ -13,15 +13,15 @@ _GPU: Final = "`nvidia-smi` and `dmesg -T | grep -i xid` on that node"
 
 def _cuda_name(runtime: str, driver: str, words: str, cause: str, remedy: str) -> KnownError:
     """A row for an error of CUDA by its bare name in the runtime (cudaErrorX) and in the driver (CUDA_ERROR_X)."""
-    names = "|".join(filter(None, (runtime, driver)))
+    names = tuple(filter(None, (runtime, driver)))
     return general_error(
         f"cuda-status-{words.replace(' ', '-')}",
-        "E",
-        rf"(?:[Ee]rror|failed|failure|exception|status|CUDA|returned|code)[^\n]{{0,160}}?\b(?:{names})\b|^(?:{names})\b",
+        names,
+        rf"(?:[Ee]rror|failed|failure|exception|status|CUDA|returned|code)[^\n]{{0,160}}?\b(?:{'|'.join(names)})\b|^(?:{'|'.join(names)})\b",
         f"{cause} (CUDA's {runtime or driver})",
         remedy,
         "NVIDIA CUDA runtime API, cudaError_t; CUDA driver API, CUresult",
-        *(f"RuntimeError: CUDA call failed with {name}" for name in (runtime, driver) if name),
+        *(f"RuntimeError: CUDA call failed with {name}" for name in names),
         differs=f"{runtime or driver}_handler was installed",
         kind=True,
     )

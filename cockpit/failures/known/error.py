@@ -14,8 +14,9 @@ class KnownError(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     """A stable name in kebab case, such as `cuda-out-of-memory`."""
-    marker: str
-    """A text that every match contains, in exactly these letters; it is looked for first, since that is quick."""
+    marker: str | tuple[str, ...]
+    """A text that every match contains, in exactly these letters, or several of which it contains one. It is looked for first, since that is
+    quick; so it should be rare in logs."""
     pattern: str
     """Searched in the line with the marker and the ten lines after it, with `re.MULTILINE`. Its named groups are the parts of the sentences."""
     cause: str
@@ -43,6 +44,11 @@ class KnownError(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it says only what all errors of its kind have in common, as every `KeyError`; it never decides which error is the root error."""
 
     @property
+    def markers(self) -> tuple[str, ...]:
+        """The markers: every match contains at least one of them."""
+        return (self.marker,) if isinstance(self.marker, str) else self.marker
+
+    @property
     def is_symptom(self) -> bool:
         """Whether it reports something else's failure, or no failure at all."""
         return self.is_consequence or self.is_warning
@@ -55,7 +61,7 @@ class KnownError(msgspec.Struct, frozen=True, kw_only=True):
 
 def general_error(
     name: str,
-    marker: str,
+    marker: str | tuple[str, ...],
     pattern: str,
     cause: str,
     remedy: str,

@@ -350,7 +350,7 @@ FATAL_LINES: tuple[KnownError, ...] = (
     ),
     general_error(
         "shell-terminated",
-        "T",
+        ("Terminated", "SIGTERM received"),
         r"(?:: line \d{1,6}: {1,4}\d{1,10} Terminated\b|\*\*\* SIGTERM received at time=|^Terminated\s{0,9}$)",
         "The process was told to stop (SIGTERM); this line does not say who stopped it",
         "Look for the first error above. If there is none: a time limit or preemption (`scontrol show job $SLURM_JOB_ID`, `kubectl get events`), `ray stop`, a person, or the launcher after another process had failed",

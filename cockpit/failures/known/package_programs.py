@@ -12,7 +12,7 @@ _CONDA: Final = "conda/exceptions.py"
 
 
 def _program(
-    name: str, marker: str, text: str, cause: str, remedy: str, source: str, *matches: str, consequence: bool = False
+    name: str, marker: str | tuple[str, ...], text: str, cause: str, remedy: str, source: str, *matches: str, consequence: bool = False
 ) -> KnownError:
     """A row for a line of a program that installs packages."""
     return general_error(
@@ -20,7 +20,7 @@ def _program(
     )
 
 
-def _exception(name: str, classes: str, cause: str, remedy: str, *matches: str, marker: str = "") -> KnownError:
+def _exception(name: str, classes: str, cause: str, remedy: str, *matches: str, marker: str | tuple[str, ...] = "") -> KnownError:
     """A row for an exception of the standard library."""
     return general_error(
         name,
@@ -212,7 +212,7 @@ PACKAGE_PROGRAMS: tuple[KnownError, ...] = (
     ),
     _program(
         "conda-package-damaged",
-        "Error",
+        ("InvalidArchiveError", "CondaVerificationError", "SafetyError", "ChecksumMismatchError"),
         r"^(?:InvalidArchiveError|CondaVerificationError|SafetyError|ChecksumMismatchError)\b",
         "A package in conda's cache is damaged",
         "`conda clean --packages --tarballs -y`, check the disk (`df -h`), and install again; do not run several installations on one cache at once",
@@ -273,6 +273,7 @@ PACKAGE_PROGRAMS: tuple[KnownError, ...] = (
         "`ls -l` and `file` on the path that the traceback names: get it again; an HTML page or a git-lfs pointer is often there instead",
         "struct.error: unpack requires a buffer of 4 bytes",
         "zlib.error: Error -3 while decompressing data: incorrect header check",
+        marker=("struct.error", "zlib.error"),
     ),
     _exception(
         "archive-not-read",
@@ -289,7 +290,7 @@ PACKAGE_PROGRAMS: tuple[KnownError, ...] = (
         "`ls -l` and `file` on the path that the traceback names: get it again; an HTML page or a git-lfs pointer is often there instead",
         "tarfile.ReadError: not a gzip file",
         "xml.etree.ElementTree.ParseError: not well-formed",
-        marker="Error",
+        marker=("binascii.Error", "lzma.LZMAError", "tarfile.ReadError", "csv.Error", "ParseError"),
     ),
     _exception(
         "asyncio-state",
@@ -297,7 +298,7 @@ PACKAGE_PROGRAMS: tuple[KnownError, ...] = (
         "A connection or future ended otherwise than the code expects: the other side closed it, or it was finished twice",
         "Look for the error of the other side (server, worker) at that time",
         "asyncio.exceptions.InvalidStateError: invalid state",
-        marker="Error",
+        marker="asyncio.",
     ),
     _exception(
         "process-authentication",
@@ -326,6 +327,7 @@ PACKAGE_PROGRAMS: tuple[KnownError, ...] = (
         "A regular expression is not valid: {what}",
         "If it comes from a configuration (target_modules, filters): quote it, and put a backslash before special characters",
         "re.error: nothing to repeat at position 0",
+        marker=("re.error", "sre_constants.error", "re.PatternError"),
     ),
     _exception(
         "configuration-section-missing",
@@ -333,7 +335,7 @@ PACKAGE_PROGRAMS: tuple[KnownError, ...] = (
         "A configuration file (.ini, .cfg) lacks a part, or can't be read: {what}",
         "The traceback names the file: compare it with the documentation of that version; the file may not have been found at all",
         "configparser.NoSectionError: No section: 'x'",
-        marker="Error",
+        marker="configparser.",
     ),
     _exception(
         "file-not-copied",
@@ -341,6 +343,6 @@ PACKAGE_PROGRAMS: tuple[KnownError, ...] = (
         "Files could not be copied: {what}",
         "The text names them: the target exists already, both are the same file, or several could not be read (rights, disk)",
         "shutil.Error: Destination path 'x' already exists",
-        marker="Error",
+        marker="shutil.",
     ),
 )

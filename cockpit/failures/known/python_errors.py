@@ -148,7 +148,7 @@ PYTHON_ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="python-syntax",
-        marker="Error: ",
+        marker=("SyntaxError: ", "IndentationError: ", "TabError: "),
         pattern=r"^(?P<kind>SyntaxError|IndentationError|TabError): (?P<why>[^\n]{1,160})",
         cause="Python cannot read a source file: {why}",
         remedy="The lines above this one name the file and show the line. Code that others wrote and that worked: this Python is too old for it (`python --version`), the file was edited or merged wrongly (<<<<<<<), or it is no Python file",

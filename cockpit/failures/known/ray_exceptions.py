@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from cockpit.failures.known.error import KnownError, general_error
@@ -14,7 +15,7 @@ def _exception(name: str, classes: str, cause: str, remedy: str, *examples: str)
     """A row for an exception of Ray; its text goes into the cause only where it always says something."""
     return general_error(
         name,
-        "ray.exceptions.",
+        tuple(f"ray.exceptions.{re.split(r'[^A-Za-z]', each)[0]}" for each in classes.split("|")),
         rf"ray\.exceptions\.(?:{classes})\b(?:\([\w.]{{1,80}}\))?(?:: (?P<what>[^\n]{{1,200}}))?",
         cause,
         remedy,

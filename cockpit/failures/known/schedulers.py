@@ -9,7 +9,7 @@ from cockpit.failures.known.error import KnownError, general_error
 _EVENTS: Final = "`kubectl describe pod POD` shows the events"
 
 
-def _slurm(name: str, marker: str, text: str, cause: str, remedy: str, *matches: str, consequence: bool = False) -> KnownError:
+def _slurm(name: str, marker: str | tuple[str, ...], text: str, cause: str, remedy: str, *matches: str, consequence: bool = False) -> KnownError:
     """A row for a line of srun, sbatch, salloc or slurmstepd."""
     return general_error(
         name,
@@ -24,7 +24,7 @@ def _slurm(name: str, marker: str, text: str, cause: str, remedy: str, *matches:
     )
 
 
-def _kubernetes(name: str, marker: str, text: str, cause: str, remedy: str, *matches: str, consequence: bool = False) -> KnownError:
+def _kubernetes(name: str, marker: str | tuple[str, ...], text: str, cause: str, remedy: str, *matches: str, consequence: bool = False) -> KnownError:
     """A row for a reason or an event of Kubernetes."""
     return general_error(
         name,
@@ -265,7 +265,7 @@ SCHEDULERS: tuple[KnownError, ...] = (
     ),
     _kubernetes(
         "kubernetes-image-name",
-        "I",
+        ("InvalidImageName", "ImageInspectError", "ErrImageNeverPull", "RegistryUnavailable"),
         r"\b(?P<reason>InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable)\b",
         "The image of a container can't be used: {reason}",
         f"{_EVENTS}. InvalidImageName: capital letters, blanks or an unfilled variable in the name; ErrImageNeverPull: imagePullPolicy Never and no copy on the node; RegistryUnavailable: network or registry",
@@ -274,7 +274,7 @@ SCHEDULERS: tuple[KnownError, ...] = (
     ),
     _kubernetes(
         "kubernetes-container-not-made",
-        "Error",
+        ("CreateContainer", "RunContainerError", "StartError", "ContainerCannotRun", "CreatePodSandboxError", "KillContainerError"),
         r"\b(?P<reason>CreateContainerConfigError|CreateContainerError|RunContainerError|(?<=Reason: )StartError|ContainerCannotRun|CreatePodSandboxError|KillContainerError)\b",
         "Kubernetes could not make or start a container: {reason}",
         f"{_EVENTS}. Config: a Secret, ConfigMap or key that does not exist; the others: a command or entry point that is not in the image, a mount, a device (GPU runtime), or a name that is still in use",
