@@ -63,8 +63,8 @@ ENGINES_TIMEOUT_S = 2.0
 """How long a single sample waits for the metrics of inference engines; on nodes that let nobody in, for nothing."""
 STEPS_TIMEOUT_S = 2.0
 """How long a single sample waits for the logs of running jobs."""
-READ_AFTER_S = 4.0
-"""Seconds after the start from which on logs of steps and metrics of engines are read."""
+READ_AFTER_S = 2.0
+"""Seconds after the start from which on logs, metrics of engines and listening ports are read."""
 PORTS_TIMEOUT_S = 2.0
 """How long a single sample waits for who listens on a port that a failed job wanted."""
 
@@ -112,10 +112,7 @@ class ClusterMonitor:
         self.poller.subscribe(self.choice.on_snapshot)
         self.poller.subscribe(self.selection.on_snapshot)
         if not once:
-            self.poller.subscribe(self.failures.on_snapshot)
-            self.poller.subscribe(self.starts.on_snapshot)
-            self.poller.subscribe(self.ports.on_snapshot)
-            for reader in (self.steps, self.workers, self.engines, self.nccl):
+            for reader in (self.failures, self.starts, self.ports, self.steps, self.workers, self.engines, self.nccl):
                 self.poller.subscribe(self._after_start(reader.on_snapshot))
         self._is_running = False
         self._started: asyncio.Future[None] | None = None
