@@ -43,7 +43,8 @@ KEPT_S: Final = 18.0
 """Ray (2.57 and later) drops a gauge 20 s after its worker has last set it. vLLM sets no gauge while it has nothing to compute. So the
 last number is still true after it was dropped, if it was read at most `KEPT_S` ago."""
 CORE_TITLES: Final = (("VLLM::EngineCore", "vllm"), ("sglang::scheduler", "sglang"))
-"""Beginnings of the titles of processes in which engines compute."""
+"""Beginnings of the titles of processes in which engines compute, and the software."""
+CORE_BEGINNINGS: Final = tuple(title for title, _ in CORE_TITLES)
 Read = Callable[[str, int], Awaitable[Sequence[EngineReading]]]
 NUMBERS = ("running", "waiting", "kv_cache")
 
@@ -369,18 +370,19 @@ class EngineReader:
 def _make_listing(facts: NodeFacts | None, processes: Sequence[Process] | None, running: frozenset[str]) -> _Listing:
     workers = [worker for worker in (facts.workers if facts else ()) if worker.job in running and not worker.driver]
     alive = [process for process in processes or () if process.job in running and process.state not in ("Z", "X")]
-    by_pid = {(process.host, process.pid): _owner(process) for process in alive}
-    by_actor: dict[tuple[str, str | None], _Owner] = {
-        (process.host, process.actor): _owner(process) for process in alive if process.actor and process.kind == "worker"
-    }
     cores: list[tuple[_Owner, str]] = []
-    for process in alive:
-        software = next((software for title, software in CORE_TITLES if (process.command or "").startswith(title)), None)
-        owner = by_actor.get((process.host, process.actor)) or by_pid.get((process.host, process.parent or 0))
-        if software is not None and owner is not None:
-            cores.append((owner, software))
-    living = {(worker.node, worker.pid) for worker in workers} | {owner.id for owner in by_pid.values()}
-    seen = {_owner(process).id for process in alive if process.ticks is not None}
+    if computing := [process for process in alive if (process.command or "").startswith(CORE_BEGINNINGS)]:
+        by_pid = {(process.host, process.pid): process for process in alive}
+        by_actor: dict[tuple[str, str | None], Process] = {
+            (process.host, process.actor): process for process in alive if process.actor and process.kind == "worker"
+        }
+        for process in computing:
+            owner = by_actor.get((process.host, process.actor)) or by_pid.get((process.host, process.parent or 0))
+            if owner is not None:
+                software = next(software for title, software in CORE_TITLES if (process.command or "").startswith(title))
+                cores.append((_owner(owner), software))
+    seen = {(process.node, process.ns_pid or process.pid) for process in alive if process.ticks is not None}
+    living = {(worker.node, worker.pid) for worker in workers} | {(process.node, process.ns_pid or process.pid) for process in alive}
     return _Listing(facts, processes, running, frozenset(worker.node for worker in workers), frozenset(living), frozenset(seen), cores)
 
 
