@@ -16,8 +16,7 @@ from cockpit.findings.sources import rests_on
 from cockpit.findings.stalls import PHASE_CODE, does_a_gpu_work, job_subject, seconds_silent
 from cockpit.model import Activity, Finding, Job, Level, PhaseSpan, Remedy
 from cockpit.phases import Rank, ranks_of
-from cockpit.phases.methods import find_method
-from cockpit.phases.ranks import watched_workers
+from cockpit.phases.ranks import are_titles_watched
 from cockpit.phases.tracker import LAGGARD_AFTER_S
 from cockpit.text import age, clean, plural
 
@@ -104,7 +103,7 @@ def _find_stuck(facts: Facts, job: Job, activity: Activity) -> Finding | None:
     if steps and steps[-1].ended > activity.since + 1:
         return None  # its steps go on
     verdict = _judge(facts, job, activity, lasted)
-    if verdict is None or not _are_titles_watched(facts, job):
+    if verdict is None or not are_titles_watched(job, facts.known):
         return None
     return _stuck_finding(facts, job, activity, lasted, *verdict)
 
@@ -125,13 +124,6 @@ def _is_phase_seen(facts: Facts, job: Job, activity: Activity) -> bool:
 def _is_pause(activity: Activity) -> bool:
     """Whether the titles show no running method."""
     return activity.phase == "waiting" or (activity.phase is None and activity.method is None)
-
-
-def _are_titles_watched(facts: Facts, job: Job) -> bool:
-    """Whether probes follow titles that show what the job does. Ray's list, read every 45 seconds, misses phases between two reads."""
-    workers, read = watched_workers(job, facts.known)
-    rows = [find_method(title.class_, title.method) for _, title in workers]
-    return read is None and any(row is None or row.kind != "whole" for row in rows)
 
 
 def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[Level, str, str] | None:

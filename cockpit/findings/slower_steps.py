@@ -17,6 +17,7 @@ from cockpit.findings.sources import rests_on
 from cockpit.findings.stalls import job_subject
 from cockpit.model import PHASES, Finding, Job, Phase, PhaseSpan, Remedy, Step
 from cockpit.phases import seconds_by_phase
+from cockpit.phases.ranks import are_titles_watched
 from cockpit.text import age, clean
 
 CODE: Final = "steps-slower"
@@ -76,14 +77,15 @@ def slower_steps(facts: Facts) -> Iterator[Finding]:
         factor = CLEAR_FACTOR if facts.was_found(CODE, job_subject(job)) else 1.0
         share, least = factor * facts.limits.slower_share, factor * facts.limits.slower_by
         whole = find_rise([step.seconds for step in steps], share, least)
-        spans = facts.spans_by_job.get(job.key, ())
+        spans = facts.spans_by_job.get(job.key, ()) if are_titles_watched(job, facts.known) else ()
         rises = _find_phase_rises(steps, spans, share, least)
         if whole is None and not rises:
             continue
         phase, part = max(rises.items(), key=lambda item: item[1].now - item[1].before) if rises else (None, None)
         rise = whole or part
         if rise is not None:
-            yield _slower_finding(facts, job, steps, whole, phase, part, steps[rise.place].began)
+            since = steps[rise.place].began
+            yield _slower_finding(facts, job, steps, whole, phase, part, since, are_phases_known=bool(spans))
 
 
 def _find_phase_rises(steps: Sequence[Step], spans: Sequence[PhaseSpan], share: float, least: float) -> dict[Phase, Rise]:
@@ -106,13 +108,22 @@ def _find_phase_rises(steps: Sequence[Step], spans: Sequence[PhaseSpan], share: 
 
 
 def _slower_finding(
-    facts: Facts, job: Job, steps: Sequence[Step], whole: Rise | None, phase: Phase | None, part: Rise | None, since: float
+    facts: Facts,
+    job: Job,
+    steps: Sequence[Step],
+    whole: Rise | None,
+    phase: Phase | None,
+    part: Rise | None,
+    since: float,
+    *,
+    are_phases_known: bool,
 ) -> Finding:
     words = f"{phase} takes {age(part.now)} of a step instead of {age(part.before)}" if phase is not None and part is not None else ""
     if whole is not None:
         percent = 100 * (whole.now / whole.before - 1)
         text = f"steps of {job_subject(job)} take {age(whole.now)} instead of {age(whole.before)} ({percent:+.0f} %)"
-        text += f", mostly because {words}" if words else ", in no single phase"
+        if are_phases_known:
+            text += f", mostly because {words}" if words else ", in no single phase"
     else:
         text = f"{words} in {job_subject(job)}"
     number = next((step.number for step in steps if step.began == since), None)

@@ -40,6 +40,13 @@ def watched_workers(job: Job, snapshot: Snapshot) -> tuple[list[tuple[Process, T
     return [*workers, *_with_titles((worker for worker in newest.workers if worker.job == job.job), snapshot)], newest.read
 
 
+def are_titles_watched(job: Job, snapshot: Snapshot) -> bool:
+    """Whether probes follow titles that show what the job does. Ray's list, read every 45 seconds, misses phases between two reads."""
+    workers, read = watched_workers(job, snapshot)
+    rows = [find_method(title.class_, title.method) for _, title in workers]
+    return read is None and any(row is None or row.kind != "whole" for row in rows)
+
+
 def _with_titles(processes: Iterable[Process], snapshot: Snapshot) -> list[tuple[Process, Title]]:
     found: list[tuple[Process, Title]] = []
     for process in processes:

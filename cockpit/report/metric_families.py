@@ -113,6 +113,14 @@ def _engines(facts: MetricFacts) -> Iterator[tuple[Labels, Engine]]:
         )
 
 
+def _engine_states(facts: MetricFacts) -> Iterator[Sample]:
+    """Whether each engine runs and answers. Nothing is known of an engine whose host does not answer."""
+    for labels, engine in _engines(facts):
+        is_down = engine.ended is not None or engine.unanswered is not None
+        if is_down or engine.read is None or facts.snapshot.taken - engine.read <= ENGINE_FRESH_S:
+            yield labels, not is_down
+
+
 def _fresh_engines(facts: MetricFacts) -> Iterator[tuple[Labels, Engine]]:
     """Those whose numbers are true now."""
     for labels, engine in _engines(facts):
@@ -257,7 +265,7 @@ FAMILIES = (
         "cockpit_engine_up",
         "Whether an inference engine of a running job lives and answers.",
         _ENGINE_LABELS,
-        lambda facts: ((labels, engine.ended is None and engine.unanswered is None) for labels, engine in _engines(facts)),
+        _engine_states,
     ),
     _of_engine("requests_running", "Requests that it computes.", lambda engine: engine.running),
     _of_engine("requests_waiting", "Requests that wait at it.", lambda engine: engine.waiting),

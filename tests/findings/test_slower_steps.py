@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.slower_steps import find_rise, slower_steps
-from cockpit.model import Activity, Finding, Job, PhaseSpan, Snapshot, Step
+from cockpit.model import Activity, Finding, Job, ListedWorkers, PhaseSpan, Snapshot, Step
 from tests.findings.detection import detect, only
 from tests.world import NOW, actor, gpu, node, process, snapshot
 
@@ -69,6 +69,15 @@ def test_five_steps_that_take_a_third_longer_are_told_with_their_phase():
         "cockpit sees no throttled GPU, full memory, restarted actor or new job where it runs",
     )
     assert "nvidia-smi -q -d PERFORMANCE" in told.remedy.text
+
+
+def test_phases_that_only_rays_list_shows_are_too_rough_to_be_compared():
+    slow = [*USUAL, *[100.0] * 5]
+    seen = world(slow, processes=(), listed_workers=(ListedWorkers("node1", NOW, (RANK,)),))
+    told = only(found(seen), "steps-slower")
+    assert told.text == "steps of job train1 take 2m20s instead of 1m40s (+40 %), since 11m45s (step 11)"
+    seen = world([*USUAL, *[84.0] * 5], processes=(), listed_workers=(ListedWorkers("node1", NOW, (RANK,)),))
+    assert found(seen) == ()
 
 
 def test_it_lasts_while_steps_are_slow_and_clears_when_they_are_not():

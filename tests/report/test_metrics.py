@@ -196,7 +196,8 @@ def test_an_unknown_phase_and_a_median_of_too_few_steps_have_no_sample():
 def test_engines_have_numbers_only_while_these_are_true():
     labels = ("0", "qwen-7b", "node1", "4711", "ppo-7b", "vllm")
     old = engine(9, read=NOW - 60, unanswered=NOW - 50, model=None)
-    found = told(engines=(engine(waiting=12), old))
+    unknown = engine(10, read=NOW - 60, model=None)
+    found = told(engines=(engine(waiting=12), old, unknown))
     assert of(found, "cockpit_engine_up") == {labels: 1, ("0", "", "node1", "9", "ppo-7b", "vllm"): 0}
     assert of(found, "cockpit_engine_requests_waiting") == {labels: 12}
     assert of(found, "cockpit_engine_tokens_per_second") == {labels: 800}
