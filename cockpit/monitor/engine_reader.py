@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from cockpit.model import Engine, Host, HostEngine, Node, Process, Snapshot, Worker
 from cockpit.monitor.poller import ENGINES_SOURCE, Poller
+from cockpit.monitor.reading import Reading
 from cockpit.probe.engine_metrics import EngineReading
 from cockpit.secrets import redact
 from cockpit.sources.ray.client import NodeFacts
@@ -125,7 +126,7 @@ class EngineReader:
         self._last_answer: float | None = None
         self._samples: dict[str, float] = {}
         """By host: the time of the last sample that was used."""
-        self._reading: asyncio.Task[None] | None = None
+        self._reading = Reading()
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Take over the samples of probes, forget ended engines, and ask the nodes that are due."""
@@ -156,25 +157,22 @@ class EngineReader:
         self._report_failures()
         self._publish(snapshot, is_any_running=bool(running))
         due = self._due(snapshot, listing.nodes)
-        if due and (self._reading is None or self._reading.done()):
-            self._reading = asyncio.ensure_future(self._read_nodes(due))
+        if due and not self._reading.is_running:
+            self._reading.start(self._read_nodes(due))
 
     async def read_once(self, patience: float) -> None:
         """Ask the nodes of the newest snapshot; give up after `patience` seconds."""
         self.on_snapshot(self._poller.snapshot)
-        if self._reading is not None:
-            await asyncio.wait([self._reading], timeout=patience)
-            self.close()
+        await self._reading.finish(patience)
 
     def close(self) -> None:
         """Stop reading."""
-        if self._reading is not None:
-            self._reading.cancel()
+        self._reading.cancel()
 
     def _forget(self) -> None:
         """Forget all engines: another cluster is watched, or none."""
         self.close()
-        self._reading, self._session, self._last_answer, self._listing = None, None, None, None
+        self._session, self._last_answer, self._listing = None, None, None
         for kept in (self._endpoints, self._engines, self._numbers, self._counts, self._cores, self._samples):
             kept.clear()
         self._poller.set_engines(None, None)

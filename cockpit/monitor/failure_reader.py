@@ -21,6 +21,7 @@ from cockpit.findings.stalls import STALL_CODES, jobs_with_still_gpus
 from cockpit.model import Actor, Failure, Job, Node, Process, Snapshot
 from cockpit.monitor.logs import Log, LogFinder
 from cockpit.monitor.poller import Poller
+from cockpit.monitor.reading import Reading
 from cockpit.sources.ray.log_names import file_pattern
 from cockpit.sources.source import SourceError, wait_within
 
@@ -85,7 +86,7 @@ class FailureReader:
         self._answers: dict[tuple[str, float | None], Failure] = {}
         self._due: dict[tuple[str, float | None], float] = {}
         """When a question may be asked again; without an entry it was never asked."""
-        self._reading: asyncio.Task[None] | None = None
+        self._reading = Reading()
         self._repeating: dict[str, tuple[frozenset[str], float]] = {}
         """By job: what its log repeats, and since when it was seen to repeat it."""
         self._still: dict[str, float] = {}
@@ -113,25 +114,22 @@ class FailureReader:
         self._due = {key: due for key, due in self._due.items() if key in questions}
         self._repeating = {key: seen for key, seen in self._repeating.items() if (key, None) in questions}
         self._publish()
-        if self._next() is not None and (self._reading is None or self._reading.done()):
-            self._reading = asyncio.ensure_future(self._read_due())
+        if self._next() is not None and not self._reading.is_running:
+            self._reading.start(self._read_due())
 
     async def read_once(self, patience: float) -> None:
         """Read the logs of the newest snapshot, but at most `patience` seconds."""
         self.on_snapshot(self._poller.snapshot)
-        if self._reading is not None:
-            await asyncio.wait([self._reading], timeout=patience)
-            self.close()
+        await self._reading.finish(patience)
 
     def close(self) -> None:
         """Stop reading."""
-        if self._reading is not None:
-            self._reading.cancel()
+        self._reading.cancel()
 
     def _forget(self) -> None:
         """Another cluster is watched: what is being read is not true of it."""
         self.close()
-        self._reading, self._session = None, None
+        self._session = None
         for kept in (self._questions, self._answers, self._due, self._repeating, self._still):
             kept.clear()
         self._processes.clear()

@@ -13,6 +13,7 @@ from cockpit.findings.stalls import STALL_CODES
 from cockpit.model import LEFT_OVER, Communicator, Job, NcclRank, NcclReport, Process, Snapshot
 from cockpit.monitor.host_selection import HostSelection
 from cockpit.monitor.poller import Poller
+from cockpit.monitor.reading import Reading
 from cockpit.sources.probes.decode import NcclAnswer, convert_answer
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.source import SourceError
@@ -46,7 +47,7 @@ class NcclAsker:
         self._reports: dict[str, NcclReport] = {}
         self._due: dict[str, float] = {}
         self._session = poller.snapshot.cluster.session
-        self._asking: asyncio.Task[None] | None = None
+        self._asking = Reading()
         self._one_at_a_time = asyncio.Lock()
 
     async def ask(self, job: Job, *, even_old: bool = False) -> NcclReport:
@@ -157,14 +158,14 @@ class NcclAsker:
         if not running.keys() >= self._reports.keys():
             self._reports = {key: report for key, report in self._reports.items() if key in running}
             self._poller.set_nccl(tuple(self._reports.values()))
-        if not self._by_itself or (self._asking is not None and not self._asking.done()):
+        if not self._by_itself or self._asking.is_running:
             return
         now = self._poller.clock()
         stuck = (key for finding in snapshot.findings if finding.code in STALL_CODES for key in finding.about)
         due = [running[key] for key in dict.fromkeys(stuck) if key in running and self._due.get(key, 0.0) <= now]
         if due:
             self._due = {key: moment for key, moment in self._due.items() if key in running}
-            self._asking = asyncio.ensure_future(self._ask_by_itself(due))
+            self._asking.start(self._ask_by_itself(due))
 
     async def _ask_by_itself(self, due: Sequence[Job]) -> None:
         for job in due:
@@ -178,8 +179,7 @@ class NcclAsker:
 
     def close(self) -> None:
         """Stop asking."""
-        if self._asking is not None:
-            self._asking.cancel()
+        self._asking.cancel()
 
 
 class _Members:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 
 from cockpit.findings.ports import WantedPort, find_wanted_port, last_failures
 from cockpit.model import Listener, Port, Snapshot
 from cockpit.monitor.poller import Poller
+from cockpit.monitor.reading import Reading
 from cockpit.sources.probes.decode import convert_answer, redact_listener
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.source import SourceError
@@ -25,7 +25,7 @@ class PortQuestions:
         self._poller, self._pool, self._failed_s = poller, pool, failed_s
         self._answers: dict[WantedPort, Port] = {}
         self._due: dict[WantedPort, float] = {}
-        self._asking: asyncio.Task[None] | None = None
+        self._asking = Reading()
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Forget ports that are no longer wanted, and ask for those that are due."""
@@ -37,15 +37,13 @@ class PortQuestions:
         self._due = {port: due for port, due in self._due.items() if port in wanted}
         self._poller.set_ports(tuple(self._answers.values()))
         due = [port for port in wanted if self._due.get(port, 0.0) <= self._poller.clock()]
-        if due and (self._asking is None or self._asking.done()):
-            self._asking = asyncio.ensure_future(self._ask(due))
+        if due and not self._asking.is_running:
+            self._asking.start(self._ask(due))
 
     async def ask_once(self, patience: float) -> None:
         """Ask for all ports of the newest snapshot, but at most `patience` seconds."""
         self.on_snapshot(self._poller.snapshot)
-        if self._asking is not None:
-            await asyncio.wait([self._asking], timeout=patience)
-            self._asking.cancel()
+        await self._asking.finish(patience)
 
     async def _ask(self, due: list[WantedPort]) -> None:
         for port in due:

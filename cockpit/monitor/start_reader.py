@@ -19,6 +19,7 @@ from cockpit.model import SUPERVISOR, Actor, Failure, Job, Node, PlacementGroup,
 from cockpit.monitor.log_folder import LogFolder
 from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
+from cockpit.monitor.reading import Reading
 from cockpit.monitor.start_logs import (
     MAX_BUILD_S,
     build_age,
@@ -98,13 +99,12 @@ class StartReader:
         self._due: dict[tuple[str, ...], float] = {}
         """When a question may be asked again; without an entry it was never asked."""
         self._cluster: str | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._reading = Reading()
 
     def on_snapshot(self, snapshot: Snapshot, waited_s: float = ASK_AFTER_S) -> None:
         """Forget waits that are over, and read the logs of one that is due."""
         if snapshot.cluster.session != self._cluster:
             self.close()
-            self._reading = None
             self._cluster, self._answers, self._due = snapshot.cluster.session, {}, {}
         self._questions = {question.id: question for question in find_questions(snapshot, self._worker_places(), waited_s)}
         self._answers = {key: answer for key, answer in self._answers.items() if key in self._questions}
@@ -112,20 +112,17 @@ class StartReader:
         self._publish()
         now = self._poller.clock()
         due = [question for key, question in self._questions.items() if self._due.get(key, 0.0) <= now]
-        if due and (self._reading is None or self._reading.done()):
-            self._reading = asyncio.ensure_future(self._read_all(due))
+        if due and not self._reading.is_running:
+            self._reading.start(self._read_all(due))
 
     async def read_once(self, patience: float) -> None:
         """Read the logs for the newest snapshot, but at most `patience` seconds. A single sample knows no waiting times."""
         self.on_snapshot(self._poller.snapshot, 0.0)
-        if self._reading is not None:
-            await asyncio.wait([self._reading], timeout=patience)
-            self.close()
+        await self._reading.finish(patience)
 
     def close(self) -> None:
         """Stop reading."""
-        if self._reading is not None:
-            self._reading.cancel()
+        self._reading.cancel()
 
     def _worker_places(self) -> dict[str, tuple[str, int]]:
         facts = self._poller.parts.nodes

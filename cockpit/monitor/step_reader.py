@@ -12,6 +12,7 @@ from cockpit.model import Job, LogSteps, Snapshot
 from cockpit.monitor.log_folder import Way
 from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
+from cockpit.monitor.reading import Reading
 from cockpit.phases.step_lines import StepLines, find_steps, log_steps
 from cockpit.sources.source import SourceError, wait_within
 
@@ -55,14 +56,14 @@ class StepReader:
         self._jobs: dict[str, _JobLog] = {}
         self._running: list[Job] = []
         self._ray_due = 0.0
-        self._reading: asyncio.Task[None] | None = None
+        self._reading = Reading()
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Forget jobs that have ended, and read the logs that are due."""
         session = snapshot.cluster.session
         if snapshot.jobs is None or (session is not None and self._session is not None and session != self._session):
             self.close()
-            self._reading, self._session, self._ray_due = None, None, 0.0
+            self._session, self._ray_due = None, 0.0
             self._jobs.clear()
         self._session = session or self._session
         nodes = snapshot.index.nodes
@@ -74,20 +75,17 @@ class StepReader:
             if log.steps is not None and now - log.steps.read > KEPT_S:
                 log.steps = log.found = log.wrote = None
         self._publish()
-        if self._find_due(snapshot) is not None and (self._reading is None or self._reading.done()):
-            self._reading = asyncio.ensure_future(self._read_due())
+        if self._find_due(snapshot) is not None and not self._reading.is_running:
+            self._reading.start(self._read_due())
 
     async def read_once(self, patience: float) -> None:
         """Read the logs of the jobs in the newest snapshot; give up after `patience` seconds."""
         self.on_snapshot(self._poller.snapshot)
-        if self._reading is not None:
-            await asyncio.wait([self._reading], timeout=patience)
-            self.close()
+        await self._reading.finish(patience)
 
     def close(self) -> None:
         """Stop reading."""
-        if self._reading is not None:
-            self._reading.cancel()
+        self._reading.cancel()
 
     def _publish(self) -> None:
         self._poller.set_log_steps(tuple(log.steps for log in self._jobs.values() if log.steps is not None))

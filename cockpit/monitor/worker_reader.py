@@ -11,6 +11,7 @@ from typing import Final
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import ListedWorkers, Process, Snapshot
 from cockpit.monitor.poller import Poller
+from cockpit.monitor.reading import Reading
 from cockpit.phases.methods import shows_phases
 from cockpit.phases.titles import read_title
 from cockpit.phases.tracker import LISTED_STALE_S
@@ -37,17 +38,17 @@ class WorkerReader:
         self._lists: dict[str, ListedWorkers] = {}
         self._due: dict[str, float] = {}
         self._ask_at = 0.0
-        self._reading: asyncio.Task[None] | None = None
+        self._reading = Reading()
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Forget nodes that are no longer needed, and ask for the node that has been due the longest."""
         session = snapshot.cluster.session
         if session is not None and self._session is not None and session != self._session:
             self.close()
-            self._reading, self._lists, self._ask_at = None, {}, 0.0
+            self._lists, self._ask_at = {}, 0.0
         self._session = session or self._session
         now = self._poller.clock()
-        if now >= self._ask_at and (self._reading is None or self._reading.done()):
+        if now >= self._ask_at and not self._reading.is_running:
             self._ask_at = now + ASK_EVERY_S
             nodes = self._find_nodes(snapshot)  # only now, because a large cluster has thousands of workers
             self._lists = {node: listed for node, listed in self._lists.items() if node in nodes}
@@ -55,14 +56,13 @@ class WorkerReader:
             node = min(self._due, key=lambda each: self._due[each], default=None)
             if node is not None and self._due[node] <= now:
                 self._due[node] = now + NODE_EVERY_S
-                self._reading = asyncio.ensure_future(self._ask(node))
+                self._reading.start(self._ask(node))
         self._lists = {node: listed for node, listed in self._lists.items() if now - listed.read <= LISTED_STALE_S}
         self._poller.set_listed_workers(tuple(self._lists.values()))
 
     def close(self) -> None:
         """Stop reading."""
-        if self._reading is not None:
-            self._reading.cancel()
+        self._reading.cancel()
 
     def _find_nodes(self, snapshot: Snapshot) -> tuple[str, ...]:
         """For each running job whose phase no probe shows: the node with most of the workers that may show it."""

@@ -111,8 +111,8 @@ class World:
     async def read(self) -> None:
         """Until nothing is being read."""
         self.reader.on_snapshot(self.poller.snapshot)
-        if self.reader._reading is not None:
-            await asyncio.wait([self.reader._reading], timeout=30)
+        if self.reader._reading._task is not None:
+            await asyncio.wait([self.reader._reading._task], timeout=30)
 
     @property
     def texts(self) -> dict[str, str | None]:
@@ -211,7 +211,7 @@ async def test_after_an_error_that_nobody_expects_the_log_is_read_again_later():
     world = World(failed())
     right, world.ray.read_end = world.ray.read_end, wrong_read  # type: ignore[method-assign]
     await world.read()
-    assert isinstance(world.reader._reading.exception(), ZeroDivisionError)  # type: ignore[union-attr]
+    assert isinstance(world.reader._reading._task.exception(), ZeroDivisionError)  # type: ignore[union-attr]
     world.ray.read_end = right  # type: ignore[method-assign]
     await world.read()
     assert world.texts == {}

@@ -86,8 +86,8 @@ class World:
         """The troubles after one more snapshot."""
         self.poller.snapshot = now or self.poller.snapshot
         self.reader.on_snapshot(self.poller.snapshot)
-        if self.reader._reading is not None:
-            await self.reader._reading
+        if self.reader._reading._task is not None:
+            await self.reader._reading._task
         return self.poller.starts
 
 
@@ -213,7 +213,7 @@ async def test_when_another_session_is_watched_or_cockpit_ends_reading_ends_with
         world.put("raylet.out", started(590))
         world.put(STARTS, NO_PORT)
         world.reader.on_snapshot(world.poller.snapshot)
-        reading = world.reader._reading
+        reading = world.reader._reading._task
         await asyncio.sleep(0)
         end(world.reader)
         await asyncio.wait([reading], timeout=30)

@@ -88,8 +88,8 @@ class World:
         self.poller.now += seconds
         self.show(*self.jobs)
         self.reader.on_snapshot(self.poller.snapshot)
-        if self.reader._reading is not None:
-            await asyncio.wait([self.reader._reading], timeout=30)
+        if self.reader._reading._task is not None:
+            await asyncio.wait([self.reader._reading._task], timeout=30)
         self.reader.on_snapshot(self.poller.snapshot)
 
     @property
@@ -267,7 +267,7 @@ async def test_after_an_error_that_nobody_expects_the_log_is_not_read_again_at_o
     with monkeypatch.context() as patch:
         patch.setattr(step_reader, "find_steps", lambda *_: 1 // 0)
         await world.pass_time()
-    assert isinstance(world.reader._reading.exception(), ZeroDivisionError)  # type: ignore[union-attr]
+    assert isinstance(world.reader._reading._task.exception(), ZeroDivisionError)  # type: ignore[union-attr]
     await world.pass_time(SELDOM_S - 1)
     assert len(world.ray.read) == 1
     await world.pass_time(1)

@@ -75,8 +75,8 @@ class World:
         }
         self.poller.snapshot = snapshot(**facts, jobs=self.jobs, nodes=nodes, hosts=hosts, processes=())
         self.reader.on_snapshot(self.poller.snapshot)
-        if self.reader._reading is not None:
-            await asyncio.wait([self.reader._reading], timeout=10)
+        if self.reader._reading._task is not None:
+            await asyncio.wait([self.reader._reading._task], timeout=10)
 
 
 async def test_of_a_running_job_the_node_with_most_of_its_workers_is_read():

@@ -28,6 +28,11 @@ def hold(pid: int, devices: list[str], gigabytes: float, training: int, generati
         time.sleep(TURN_S - time.time() % TURN_S)
 
 
+def wait_until(moment: float) -> None:
+    """Work until this POSIX time. GPUs are busy by turns anyway."""
+    time.sleep(max(0.0, moment - time.time()))
+
+
 class Model:
     """One rank of one model, on the GPU that Ray gave it."""
 
@@ -44,6 +49,20 @@ class Model:
 
     def ready(self) -> list[str]:
         return self.devices
+
+    # Methods of OpenRLHF. Ray writes the running one into the title of the process, so cockpit sees the phase of the job.
+
+    def generate(self, until: float) -> None:
+        wait_until(until)
+
+    def execute_batch(self, until: float) -> None:
+        wait_until(until)
+
+    def fit(self, until: float) -> None:
+        wait_until(until)
+
+    def broadcast_to_vllm(self, until: float) -> None:
+        wait_until(until)
 
     def _print_lines(self) -> None:
         print(f"{type(self).__name__}: {self.gigabytes} GiB loaded", flush=True)
