@@ -311,19 +311,17 @@ class _JobPhases:
 
     def _end_span(self, span: PhaseSpan) -> None:
         mark, ended = self._mark_of_span, span.ended or span.began
-        if mark == 0 or mark < self._best_mark or not (self._has_trained or self._steps_seen):
-            if mark and mark >= self._best_mark:
-                self._best_mark = mark
+        if mark == 0 or mark < self._best_mark:
             return
-        if mark > self._best_mark > 0 and self.steps and not self._has_trained:
-            # The step went on: the method that had ended it was only a part of it.
-            self._step_began = ended
-            self.steps[-1] = replace(self.steps[-1], ended=ended)
-            self._best_mark = mark
-            return
+        is_better = mark > self._best_mark > 0
         self._best_mark = mark
         if self._has_trained:
             self._end_step(ended)
+        elif is_better and self._step_began is not None and not (self._is_from_start and self._steps_seen == 0):
+            # The last step went on until now: the method that had ended it was only a part of it.
+            self._step_began = ended
+            if self.steps:
+                self.steps[-1] = replace(self.steps[-1], ended=ended)
 
     def _end_step(self, moment: float) -> None:
         self._has_trained, self._after_training = False, None

@@ -106,6 +106,18 @@ def test_begun_in_the_middle_of_a_run_steps_have_no_number():
     assert [step.number for step in course.last.steps] == [None] * 3
 
 
+def test_begun_in_the_middle_of_a_step_the_next_one_begins_after_the_weight_sync_and_not_after_the_training():
+    course = Course("MegatronTrainRayActor", "RolloutManager")
+    course.do(3.0, "train", 0)
+    for _ in range(2):
+        course.do(2.0, "update_weights", 0)
+        course.do(5.0, "generate", 1)
+        course.do(6.0, "train", 0)
+    course.do(2.0, "update_weights", 0)
+    course.do(3.0, "generate", 1)
+    assert [round(step.seconds) for step in course.last.steps] == [13, 13]
+
+
 def test_the_last_step_of_an_ended_job_counts_and_its_phases_stay():
     course = Course(*WORKERS)
     course.do(4.0, "actor_rollout_init_model")
