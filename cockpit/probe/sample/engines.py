@@ -10,7 +10,7 @@ import re
 import socket
 import time
 from itertools import count
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from .. import trust
 from ..engine_metrics import MAX_BYTES, MAX_ENGINES, EngineReading, read_engines
@@ -69,7 +69,7 @@ class EngineServers:
         """The engines of all servers. If a server does not answer now, its last engines count, with the reason."""
         now = self._clock()
         listening = {process.identity: dict(_ports(process)) for process in find_servers(table)}
-        self._servers = {port: server for port, server in self._servers.items() if port[0] in listening}
+        self._forget(listening)
         due = []
         for identity, ports in listening.items():
             for number, address in ports.items():
@@ -92,6 +92,21 @@ class EngineServers:
         ]
         rows.sort(key=lambda row: row[:2])  # any server may report very many engines, so the first engine of each server comes first
         return [{"pid": pid, "port": number, "error": error, **engine._asdict()} for _, _, pid, number, engine, error in rows[:MAX_ENGINES]]
+
+    def _forget(self, listening: Mapping[Identity, Mapping[int, str]]) -> None:
+        """Forget the ports at which nothing listens any more. Of each process that runs, keep the last ones that had engines."""
+        kept: Dict[Port, _Server] = {}
+        gone: Dict[Identity, int] = {}
+        for port, server in reversed(list(self._servers.items())):
+            identity, number = port
+            if identity not in listening:
+                continue
+            if number not in listening[identity]:
+                if not server.engines or gone.get(identity, 0) == MAX_PORTS:
+                    continue
+                gone[identity] = gone.get(identity, 0) + 1
+            kept[port] = server
+        self._servers = dict(reversed(list(kept.items())))
 
     def _ask_one(self, port: Port, address: str) -> _Server:
         before = self._servers.get(port)

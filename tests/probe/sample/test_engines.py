@@ -12,7 +12,7 @@ import pytest
 
 from cockpit.probe.engine_metrics import MAX_BYTES, MAX_ENGINES
 from cockpit.probe.sample import engines
-from cockpit.probe.sample.engines import OTHER_AGAIN_S, SILENT_AGAIN_S, AskError, EngineServers, ask_port, find_servers
+from cockpit.probe.sample.engines import MAX_PORTS, OTHER_AGAIN_S, SILENT_AGAIN_S, AskError, EngineServers, ask_port, find_servers
 from cockpit.probe.sample.processes import ProcessTable
 from tests.probe.process_tables import process, raylet, table
 
@@ -153,6 +153,15 @@ def refused(talk: Talk) -> str:
     with serving(talk) as (port, _), pytest.raises(AskError) as failed:
         ask_port("127.0.0.1", port)
     return str(failed.value)
+
+
+def test_a_server_that_moves_from_port_to_port_does_not_fill_the_memory():
+    servers = EngineServers(lambda *_: METRICS)
+    for _ in range(3 * MAX_PORTS):
+        with serving(whole(METRICS)) as (port, _):
+            found = servers.read(here())
+            assert port in [each["port"] for each in found]
+    assert len(found) <= 1 + MAX_PORTS
 
 
 def test_redirects_and_refusals_are_said():
