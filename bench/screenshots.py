@@ -25,11 +25,12 @@ from cockpit.ui.screens.plan import ActionDialog
 
 FOLDER = Path(__file__).parents[1] / "screenshots"
 WIDE, PANE = (120, 40), (80, 24)
-MEMORY = 45.0
-"""Seconds of history before the first picture: sparks need a past."""
+MEMORY = 200.0
+"""Seconds of history before the first picture: sparks need a past, and the training job needs some steps of 40 seconds."""
 PICTURES: tuple[tuple[str, tuple[int, int], str | None, tuple[str, ...]], ...] = (
     *((page.title.lower(), WIDE, None, (str(number),)) for number, page in enumerate(PAGES, 1)),
     ("node", WIDE, None, ("2", "enter")),
+    ("job", WIDE, None, ("5", "j", "enter")),
     ("finding", WIDE, None, ("6", "enter")),
     ("memory", WIDE, None, ("2", "m")),
     ("preset", WIDE, None, ("7", "enter")),
