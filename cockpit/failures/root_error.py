@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.failures.known import Match, find_all_known, find_known
+from cockpit.failures.known import Match, find_all_known, find_known, find_known_wrapped
 from cockpit.failures.known.error import KnownError
 from cockpit.failures.log_lines import LogLine, launcher_marks, read_lines
 from cockpit.failures.raised_errors import RaisedError, is_wrapper_text, raised_errors
@@ -154,6 +154,10 @@ def _find_in_message(error: RaisedError) -> Match | None:
     is_below = known is not None and known.error.is_consequence and error.text.count("\n", 0, known.begin) > 1
     if is_below and not error.is_wrapper and "Last error:" not in error.text:
         return find_known("\n".join(error.text.split("\n")[:2]))
+    if known is None or known.error.explains_only_kind or known.error.is_general:
+        wrapped = find_known_wrapped(error.text)
+        if wrapped is not None and (known is None or known.error.explains_only_kind or not wrapped.error.is_general):
+            return wrapped
     return known
 
 

@@ -262,7 +262,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-connect-timed-out",
         marker="exceeded",
         pattern=r"socket(?:Start|Poll)Connect: exceeded timeouts \(\d{1,6}\)|returned Connection timed out, exceeded error retry count",
-        cause="NCCL got no answer from another rank's address: packets between two nodes are dropped",
+        cause="NCCL got no answer from another rank's address: packets between two nodes are dropped, or the other node is down",
         remedy="Set `NCCL_SOCKET_IFNAME` on all nodes to the interface of the cluster's network (`ip -br addr`), and let firewalls or network policies accept "
         "all TCP ports between the nodes; `NCCL_DEBUG=INFO` prints the interface and address that each rank chose",
         source="NVIDIA/nccl src/misc/socket.cc v2.18.3, v2.21.5, v2.28.3",
@@ -276,7 +276,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-connect-refused",
         marker="exceeded",
         pattern=r"socket(?:Start|Poll)Connect: exceeded retries \(\d{1,6}\)|returned Connection refused, exceeded error retry count",
-        cause="Nobody listens any more at the address that another rank's NCCL gave: that process ended, or the address is of another host",
+        cause="Nobody listens at the address that another rank's NCCL gave: that process ended, or the address leads to another host",
         remedy="Read the first error of the ranks that ended; if none ended, set `NCCL_SOCKET_IFNAME` on all nodes to the interface of the cluster's network: "
         "an address that each host has (docker0, loopback) leads a rank to its own host",
         source="NVIDIA/nccl src/misc/socket.cc v2.18.3, v2.21.5, v2.28.3",
@@ -407,6 +407,21 @@ COLLECTIVES: tuple[KnownError, ...] = (
         differs=(
             "misc/shmutils.cc:129 NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-glnlGK (size 14156128), error: No such file or directory (2)",
         ),
+        look_up="shm",
+    ),
+    KnownError(
+        name="nccl-shm-fallocate",
+        marker="Call to posix_fallocate failed",
+        pattern=r"NCCL WARN Call to posix_fallocate failed : No space left on device",
+        cause="NCCL could not get memory in /dev/shm: it is full or too small on this node or in this container (a container has 64 MB unless told otherwise); no disk is full",
+        remedy="`df -h /dev/shm` there shows it: start the container with more (`--shm-size=16g` or `--ipc=host`; Kubernetes: an emptyDir of medium Memory at "
+        "/dev/shm), and remove /dev/shm/nccl-* that no running job owns; `NCCL_SHM_DISABLE=1` does without it, more slowly",
+        source="NVIDIA/nccl issue 525; NVIDIA/nccl src/include/shm.h before v2.12",
+        matches=(
+            "[3] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device\n[3] NCCL INFO include/shm.h:41 -> 2",
+            "w1:3456:3999 [1] include/shm.h:26 NCCL WARN Call to posix_fallocate failed : No space left on device",
+        ),
+        differs=("NCCL WARN Call to posix_fallocate failed : Interrupted system call",),
         look_up="shm",
     ),
     KnownError(
@@ -644,8 +659,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-peer-closed",
         marker="Connection closed by remote peer",
         pattern=r"Connection closed by remote peer (?P<peer>[^\s<]{1,120})<\d{1,5}>",
-        cause="A rank on {peer} closed its NCCL connection: that process ended",
-        remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
+        cause="This rank lost its NCCL connection to a rank on {peer} (closed): the process there ended, or the network between them failed",
+        remedy="First the ranks on {peer}: an error in their logs, or a kill there (`dmesg -T | grep -i 'killed process'`). If none ended before, the network: `ibstat` and `dmesg -T | grep -iE 'mlx|link'` on both nodes, NCCL_SOCKET_IFNAME; `NCCL_IB_DISABLE=1` tests without InfiniBand",
         source="NVIDIA/nccl src/misc/socket.cc v2.12 to v2.30; NVIDIA/nccl-tests issue 185",
         matches=(
             "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\nLast error:\n"
@@ -659,8 +674,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-peer-reset",
         marker="failed : Connection reset by peer",
         pattern=r"Call to (?:recv from|send to) (?P<peer>[^\s<]{1,120})<\d{1,5}> failed : Connection reset by peer",
-        cause="A rank on {peer} dropped its NCCL connection: that process ended",
-        remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
+        cause="This rank lost its NCCL connection to a rank on {peer} (reset): the process there ended, or the network between them failed",
+        remedy="First the ranks on {peer}: an error in their logs, or a kill there (`dmesg -T | grep -i 'killed process'`). If none ended before, the network: `ibstat` and `dmesg -T | grep -iE 'mlx|link'` on both nodes, NCCL_SOCKET_IFNAME; `NCCL_IB_DISABLE=1` tests without InfiniBand",
         source="NVIDIA/nccl src/misc/socket.cc v2.12 to v2.28",
         matches=(
             "socketProgressOpt: Call to recv from 10.0.0.3<50210> failed : Connection reset by peer",
@@ -673,8 +688,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="gloo-peer-closed",
         marker="Connection closed by peer [",
         pattern=r"Connection closed by peer \[(?P<peer>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}",
-        cause="A rank on {peer} closed its Gloo connection: that process ended",
-        remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
+        cause="This rank lost its Gloo connection to a rank on {peer} (closed): the process there ended, or the network between them failed",
+        remedy="First the ranks on {peer}: an error in their logs, or a kill there (`dmesg -T | grep -i 'killed process'`). If none ended before, the network between the two nodes: `dmesg -T | grep -i link` on both, a firewall, GLOO_SOCKET_IFNAME",
         source="pytorch/gloo gloo/transport/tcp/pair.cc (2022 and 2026)",
         matches=(
             "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:8594",
@@ -689,8 +704,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="gloo-peer-reset",
         marker="Read error [",
         pattern=r"Read error \[(?P<peer>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}: Connection reset by peer",
-        cause="A rank on {peer} dropped its Gloo connection: that process ended",
-        remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
+        cause="This rank lost its Gloo connection to a rank on {peer} (reset): the process there ended, or the network between them failed",
+        remedy="First the ranks on {peer}: an error in their logs, or a kill there (`dmesg -T | grep -i 'killed process'`). If none ended before, the network between the two nodes: `dmesg -T | grep -i link` on both, a firewall, GLOO_SOCKET_IFNAME",
         source="pytorch/gloo gloo/transport/tcp/pair.cc (2022 and 2026)",
         matches=(
             "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:589] Read error [10.0.0.3]:38211: Connection reset by peer",
@@ -947,7 +962,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="store-lost",
         marker=" failed on SocketImpl(",
         pattern=r"(?:send|recv)\w{1,30} failed on SocketImpl\(fd=[^\n]{1,300}?remote=\[?(?P<remote>[^\s\])]{1,200})\]?[^\n]{0,20}\):",
-        cause="The process that keeps the rendezvous store ({remote}) is gone: rank 0 ended before this rank",
+        cause="The connection to the process that keeps the rendezvous store ({remote}) is lost: mostly rank 0 ended before this rank",
         remedy="Read the first error in the log of rank 0; if rank 0 ended well, this line is harmless: this rank was only slower to end",
         source="pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp (logs of torch 2.6 to 2.8)",
         matches=(

@@ -22,6 +22,12 @@ _OTHER_HOLDS_MORE = "|".join(
 )
 """Another process clearly holds more than the process itself: the digits of both are compared. PyTorch names them in any order."""
 
+_OWN_HOLDS_MOST = "|".join(
+    rf"{held}\.\d\d GiB memory in use\.[^\n]{{0,120}}? (?:{'|'.join(str(own) for own in range(max(1, held - 3), held + 1))})\.\d\d GiB is allocated by PyTorch"
+    for held in range(2, 200)
+)
+"""The one process that is named holds about as much as PyTorch has allocated here, so it is this process: NVML names it by its number on the host."""
+
 GPU_MEMORY: tuple[KnownError, ...] = (
     # ------------------------------------------------------------------------------------------------ vLLM
     KnownError(
@@ -345,7 +351,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         + r") of which (?P<free>"
         + _SIZE
         + r") is free\."
-        rf"(?={_OTHER_HOLDS_MORE}|(?![^\n]{{0,600}} this process has ))[^\n]{{0,300}}? Process (?P<pid>\d{{1,10}}) has (?P<other>[1-9]\d{{0,2}}\.\d\d GiB) memory in use",
+        rf"(?={_OTHER_HOLDS_MORE})[^\n]{{0,300}}? Process (?P<pid>\d{{1,10}}) has (?P<other>[1-9]\d{{0,2}}\.\d\d GiB) memory in use",
         cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; another process ({pid}) held {other} of it",
         remedy="`ps -o pid,user,lstart,args -p {pid}` on that host (not in its container) shows it. Left over from an earlier run: kill it. Another model of this job on that GPU: "
         "lower its share (gpu_memory_utilization, mem_fraction_static) or offload it",
@@ -360,9 +366,53 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         differs=(
             "CUDA out of memory. Tried to allocate 14.12 GiB. GPU 0 has a total capacty of 23.69 GiB of which 11.33 GiB is free. Process 2006998 has 256.00 MiB memory in use. Including non-PyTorch memory, this process has "
             "12.09 GiB memory in use.",
+            "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 7 has a total capacity of 39.39 GiB of which 14.00 MiB is free. Process 1117993 has 39.36 GiB memory in use. "
+            "Of the allocated memory 38.34 GiB is allocated by PyTorch, and 385.64 MiB is reserved by PyTorch but unallocated.",
         ),
         action="kill-orphans",
         look_up="gpu-memory",
+    ),
+    KnownError(
+        name="cuda-out-of-memory-own-process",
+        marker="CUDA out of memory. Tried to allocate",
+        pattern=rf"CUDA out of memory\. Tried to allocate (?P<asked>{_SIZE})\. {{1,4}}GPU (?P<gpu>\d{{1,3}}) has a total capaci?ty of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free\."
+        rf"(?:(?! Process \d)[^\n]){{0,60}} Process (?P<pid>\d{{1,10}}) has (?P<held>(?={_OWN_HOLDS_MOST})[\d.]{{4,7}} GiB) memory in use\.(?:(?! Process \d| this process has )[^\n]){{0,60}} "
+        r"Of the allocated memory (?P<own>[\d.]{4,7} GiB) is allocated by PyTorch",
+        cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; by the figures, this process itself held {held} (PyTorch {own}), and no other is named",
+        remedy="What this process needs does not fit: smaller micro batches (veRL ppo_micro_batch_size_per_gpu, OpenRLHF micro_train_batch_size), gradient checkpointing, offload of the optimizer, "
+        "sharding over more GPUs (ZeRO-3, FSDP), a lower gpu_memory_utilization; `nvidia-smi` on the host shows whether others are there too",
+        source="pytorch c10/cuda/CUDACachingAllocator.cpp (its process numbers); OpenRLHF/OpenRLHF issue 398; modelscope/ms-swift issue 3848",
+        matches=(
+            "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 7 has a total capacity of 39.39 GiB of which 14.00 MiB is free. Process 1117993 has 39.36 GiB memory in use. "
+            "Of the allocated memory 38.34 GiB is allocated by PyTorch, and 385.64 MiB is reserved by PyTorch but unallocated.",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.42 GiB. GPU 4 has a total capacity of 39.56 GiB of which 1.05 GiB is free. Process 3679748 has 38.51 GiB memory in use. "
+            "Of the allocated memory 36.33 GiB is allocated by PyTorch, and 354.65 MiB is reserved by PyTorch but unallocated.",
+        ),
+        differs=(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.42 GiB. GPU 4 has a total capacity of 79.10 GiB of which 0.05 GiB is free. Process 3679748 has 38.51 GiB memory in use. "
+            "Process 3679749 has 38.40 GiB memory in use. Of the allocated memory 36.33 GiB is allocated by PyTorch, and 354.65 MiB is reserved by PyTorch but unallocated.",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.42 GiB. GPU 4 has a total capacity of 39.56 GiB of which 1.05 GiB is free. Process 3679748 has 38.51 GiB memory in use. "
+            "Of the allocated memory 6.33 GiB is allocated by PyTorch, and 354.65 MiB is reserved by PyTorch but unallocated.",
+        ),
+    ),
+    KnownError(
+        name="cuda-out-of-memory-processes",
+        marker="CUDA out of memory. Tried to allocate",
+        pattern=rf"CUDA out of memory\. Tried to allocate (?P<asked>{_SIZE})\. {{1,4}}GPU (?P<gpu>\d{{1,3}}) has a total capaci?ty of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free\."
+        r"(?![^\n]{0,600} this process has )[^\n]{0,300}? Process (?P<pid>\d{1,10}) has (?P<held>[1-9]\d{0,2}\.\d\d GiB) memory in use\.[^\n]{0,300}? Of the allocated memory (?P<own>[\d.]{1,9} \w{3}) is allocated by PyTorch",
+        cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; process {pid} held {held}, and PyTorch in this process had allocated {own}",
+        remedy="The process named may be this one (in a container it has another number). `nvidia-smi` on the host shows all: one that is left over may be killed; another model of this job: lower its share (gpu_memory_utilization, mem_fraction_static) or offload it; else smaller micro batches",
+        source="pytorch c10/cuda/CUDACachingAllocator.cpp (its process numbers)",
+        matches=(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.42 GiB. GPU 4 has a total capacity of 79.10 GiB of which 0.05 GiB is free. Process 3679748 has 38.51 GiB memory in use. "
+            "Process 3679749 has 38.40 GiB memory in use. Of the allocated memory 36.33 GiB is allocated by PyTorch, and 354.65 MiB is reserved by PyTorch but unallocated.",
+        ),
+        differs=(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free. Process 2006998 has 8.23 GiB memory in use. "
+            "Including non-PyTorch memory, this process has 69.09 GiB memory in use. Of the allocated memory 36.33 GiB is allocated by PyTorch, and 354.65 MiB is reserved by PyTorch but unallocated.",
+        ),
+        look_up="gpu-memory",
+        is_general=True,
     ),
     KnownError(
         name="cuda-out-of-memory-fragmented",

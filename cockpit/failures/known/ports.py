@@ -205,8 +205,8 @@ PORTS: tuple[KnownError, ...] = (
         marker="The server socket has failed to ",
         pattern=r"The server socket has failed to bind to \S{1,80}:(?P<port>\d{1,5}) \(errno: 98 - Address already in use\)",
         cause="Port {port}, which torch's store (MASTER_PORT) needs, is in use on this host",
-        remedy="`ss -ltnp 'sport = :{port}'` shows who has it: end a process left over from an earlier run, or give each job on this host its own port (MASTER_PORT, `torchrun --master-port=29511`, "
-        "`deepspeed --master_port 29511`)",
+        remedy="`ss -ltnp 'sport = :{port}'` shows who has it: a process left over from an earlier run: end it. Another job on this host: its own port for each (`torchrun --master-port=29511`, "
+        "`deepspeed --master_port 29511`). This job's launcher started several times (`srun -n 8`): once per node",
         source="OpenRLHF/OpenRLHF issue 618; showlab/Tune-A-Video issue 90; QwenLM/Qwen-VL issue 187",
         matches=(
             "RuntimeError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use). The server "

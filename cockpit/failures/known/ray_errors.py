@@ -89,6 +89,35 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         look_up="actor-name",
     ),
     KnownError(
+        name="ray-actor-name-refused",
+        marker="Failed to register actor: ",
+        pattern=r"Failed to register actor: \w{0,40}:? ?Actor with name '(?P<actor_name>[^'\n]{1,120})' already exists\.",
+        cause="An actor with the name {actor_name} is registered already in that namespace, so the head refused to register a second one",
+        remedy="`ray list actors --filter name={actor_name}` shows its job. Alive: `cockpit kill-actor {actor_name}`, or use it (`ray.get_actor`), or another name or namespace. "
+        "None alive: the head of that old Ray still keeps the name: a newer Ray; until then start the cluster again",
+        source="ray-project/ray issue 20611",
+        matches=(
+            "(pid=gcs_server) [2021-11-20 01:52:06,726 E 259 259] gcs_actor_manager.cc:161: Failed to register actor: Invalid: Actor with name 'some_name' already exists., job id = 35000000",
+        ),
+        differs=("gcs_actor_manager.cc:187: Failed to create actor, job id = 35000000, actor id = b77bfc745fe137394efd0af235000000",),
+        action="kill-actor",
+        look_up="actor-name",
+    ),
+    KnownError(
+        name="ray-placement-group-name-taken",
+        marker="Failed to create placement group '",
+        pattern=r"Failed to create placement group '\w{1,80}' because name '(?P<name>[^'\n]{1,200})' already exists",
+        cause="A placement group with the name {name} exists already in this job's namespace",
+        remedy="If `ray.init` names no namespace, the job made it itself: Ray ran a failed task again, and the error of that first attempt, above, is the reason. "
+        "Otherwise `ray list placement-groups` shows it: end the job that has it, or `ray stop` on all nodes",
+        source="ray src/ray/gcs/gcs_server/gcs_placement_group_manager.cc; PeterGriffinJin/Search-R1 issue 44",
+        matches=(
+            "ray.exceptions.RaySystemError: System error: Failed to create placement group 'd1c0110401ccaefbbf8fd4b69bfd01000000' because name 'global_poolverl_group_8:0' already exists.",
+            "(gcs_server) gcs_placement_group_manager.cc:163: Failed to create placement group 'd1c0110401ccaefbbf8fd4b69bfd01000000' because name 'verl_group_8' already exists.",
+        ),
+        differs=("RuntimeError: Failed to create placement group with 2 bundles (requiring 2 GPUs, 2 CPUs total) in 180 seconds.",),
+    ),
+    KnownError(
         name="ray-actor-name-not-found",
         marker="Failed to look up actor with name '",
         pattern=r"Error: Failed to look up actor with name '(?P<name>[^'\n]{1,120})'",

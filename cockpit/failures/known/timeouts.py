@@ -210,6 +210,19 @@ TIMEOUTS: tuple[KnownError, ...] = (
         is_consequence=True,
     ),
     KnownError(
+        name="ray-data-actors-not-started",
+        marker="Timed out while starting actors",
+        pattern=r"Timed out while starting actors\. This may mean that the cluster does not have enough resources",
+        cause="Ray Data waited in vain for the actors of a map_batches (wait_for_min_actors_s): they got no GPUs or CPUs, failed, or were slow to load",
+        remedy="`ray status -v`: are GPUs and CPUs free for concurrency x num_gpus? Lower concurrency or tensor_parallel_size, end what holds them. Enough free: "
+        "read the actors' logs (`ray list actors`); only slow: `ray.data.DataContext.get_current().wait_for_min_actors_s = 3600`",
+        source="ray 2.60 data/_internal/execution/operators/actor_pool_map_operator.py; vllm-project/vllm issue 9694",
+        matches=(
+            "ray.exceptions.GetTimeoutError: Timed out while starting actors. This may mean that the cluster does not have enough resources for the requested actor pool.",
+        ),
+        differs=("INFO Timed out while starting actors in the last attempt, trying again",),
+    ),
+    KnownError(
         name="ray-get-timed-out",
         marker="Get timed out: some object(s) not ready",
         pattern=r"GetTimeoutError: Get timed out: some object\(s\) not ready",
