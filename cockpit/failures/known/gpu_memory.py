@@ -379,8 +379,8 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         rf"(?:(?! Process \d)[^\n]){{0,60}} Process (?P<pid>\d{{1,10}}) has (?P<held>(?={_OWN_HOLDS_MOST})[\d.]{{4,7}} GiB) memory in use\.(?:(?! Process \d| this process has )[^\n]){{0,60}} "
         r"Of the allocated memory (?P<own>[\d.]{4,7} GiB) is allocated by PyTorch",
         cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; by the figures, this process itself held {held} (PyTorch {own}), and no other is named",
-        remedy="What this process needs does not fit: smaller micro batches (veRL ppo_micro_batch_size_per_gpu, OpenRLHF micro_train_batch_size), gradient checkpointing, offload of the optimizer, "
-        "sharding over more GPUs (ZeRO-3, FSDP), a lower gpu_memory_utilization; `nvidia-smi` on the host shows whether others are there too",
+        remedy="It does not fit: smaller micro batches (veRL ppo_micro_batch_size_per_gpu, OpenRLHF micro_train_batch_size), gradient checkpointing, offload of the optimizer, "
+        "sharding over more GPUs (ZeRO-3, FSDP), a lower gpu_memory_utilization; `nvidia-smi` on the host shows whether others have the rest",
         source="pytorch c10/cuda/CUDACachingAllocator.cpp (its process numbers); OpenRLHF/OpenRLHF issue 398; modelscope/ms-swift issue 3848",
         matches=(
             "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 7 has a total capacity of 39.39 GiB of which 14.00 MiB is free. Process 1117993 has 39.36 GiB memory in use. "

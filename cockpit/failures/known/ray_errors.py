@@ -1690,12 +1690,13 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-placement-group-slow",
         marker="lacement group creation timed out",
-        pattern=r"Placement group creation timed out\. Make sure your cluster either has enough resources",
+        pattern=r"Placement group creation timed out(?: after \d{1,6} seconds)?\. Make sure your\s{1,3}cluster either has enough resources",
         cause="Ray Train could not reserve its workers' GPUs and CPUs in time (TRAIN_PLACEMENT_GROUP_TIMEOUT_S): they are not free, or no node has that many",
         remedy="`ray status` shows what is asked for and what is free. Lower num_workers or resources_per_worker, end what holds the GPUs, or add nodes; with autoscaling `export TRAIN_PLACEMENT_GROUP_TIMEOUT_S=1800`",
         source="ray train/_internal/backend_executor.py 2.60",
         matches=(
             "TimeoutError: Placement group creation timed out. Make sure your cluster either has enough resources or use an autoscaling cluster. If you are running on a cluster, make sure you specify an address in `ray.init()`",
+            "TimeoutError: Placement group creation timed out after 100 seconds. Make sure your cluster either has enough resources or use an autoscaling cluster. Current resources available: {'CPU': 16.0}",
         ),
         differs=("Timed out waiting for placement groups",),
     ),
