@@ -31,6 +31,8 @@ MAX_LINES: Final = 100_000
 """Only so many lines at the end of the log are read."""
 MAX_ERRORS: Final = 2_000
 """Only so many errors at the end of the log are kept; a log with more of them is a loop of caught errors."""
+MIN_WRAPPED_CHARS: Final = 30
+"""A line that was wrapped is found again by so many characters at its beginning."""
 MAX_KINDS: Final = 50
 """Only so many errors that differ in more than numbers are looked up in the table."""
 
@@ -105,6 +107,9 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
         root = _root(wrapper, burst)
         return root if first is None or not reports else replace(root, line=replace(root.line, rank=first.rank, pid=first.pid))
     plain = min(known, key=lambda each: (each[1].error.is_warning, each[1].error.is_general), default=None)
+    if plain is None and tail and (wrapped := find_known_wrapped("\n".join(line.text for line in tail))) is not None:
+        begin_of_text = wrapped.text[:MIN_WRAPPED_CHARS]
+        return RootError(wrapped.text, next((line for line in tail if begin_of_text in line.text), tail[-1]), wrapped)
     return RootError(plain[1].text, plain[0], plain[1]) if plain else None
 
 

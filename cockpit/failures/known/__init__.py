@@ -19,7 +19,7 @@ MAX_TEXT_CHARS: Final = 6000
 MAX_TRIES: Final = 50
 """Lines with one marker that are tried."""
 MIN_WIDTH: Final = 40
-MAX_WIDTH: Final = 250
+MAX_WIDTH: Final = 400
 """A text that was wrapped has no longer line."""
 MAX_PREFIX: Final = 24
 """A line may be shorter by so many characters, because a mark before it, such as `[rank0]: `, has been removed."""

@@ -170,6 +170,45 @@ COLLECTIVES: tuple[KnownError, ...] = (
         ),
     ),
     KnownError(
+        name="gloo-connect-loopback",
+        marker="gloo/transport/tcp/pair.cc:",
+        pattern=r"gloo/transport/tcp/pair\.cc:\d{1,5}\] connect \[(?:::ffff:)?(?P<peer>127\.[\d.]{5,11})\]:\d{1,5}: ",
+        cause="Gloo tried to reach another rank at the loopback address {peer}, so it reached its own host",
+        remedy="If ranks run on several hosts: set `GLOO_SOCKET_IFNAME` on every node, before `ray start`, to the interface of the node's address (`ip -br addr`), or take the host's name off the "
+        "127.0.0.1 and 127.0.1.1 lines of /etc/hosts. All ranks on one host: a rank ended, see its first error",
+        source="pytorch/pytorch issue 15592; hpcaitech/ColossalAI issue 2407; Megvii-BaseDetection/YOLOX issue 1167",
+        matches=(
+            "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [127.0.1.1]:29591: Connection refused",
+            "terminate called after throwing an instance of 'gloo::IoException'\n  what():  [/opt/third_party/gloo/gloo/transport/tcp/pair.cc:724] connect [127.0.1.1]:3210: Connection refused",
+        ),
+        differs=("RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [172.31.71.170]:13195: Connection refused",),
+    ),
+    KnownError(
+        name="gloo-connect-failed",
+        marker="gloo/transport/tcp/pair.cc:",
+        pattern=r"gloo/transport/tcp/pair\.cc:\d{1,5}\] connect \[(?P<peer>[0-9A-Fa-f.:]{2,45})\]:(?P<peer_port>\d{1,5}): (?P<why>[A-Z][\w ]{3,60})",
+        cause="A rank could not connect to another one at {peer}, port {peer_port}, for a group of Gloo: {why}",
+        remedy="Refused: the rank there ended (its first error is the reason), or the address is of another host or interface: set `GLOO_SOCKET_IFNAME` on every node (`ip -br addr`). Timed out, no route: "
+        "a firewall: open all TCP ports between the nodes. Many ranks: `ulimit -n 65535`",
+        source="pytorch/pytorch issue 108732; ray-project/ray issue 37461; meta-pytorch/data issue 1142",
+        matches=(
+            "RuntimeError: [/opt/conda/conda-bld/pytorch_1682343967769/work/third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [172.31.71.170]:13195: Connection refused",
+        ),
+        differs=("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:8594",),
+        is_consequence=True,
+    ),
+    KnownError(
+        name="gloo-port",
+        marker="gloo/transport/tcp/pair.cc:",
+        pattern=r"gloo/transport/tcp/pair\.cc:\d{1,5}\] bind: (?P<why>Address already in use|Cannot assign requested address)",
+        cause="Gloo could not open a port on its own host for a connection to another rank: {why}",
+        remedy="In use: the host has hardly a free port left: `ss -s`, `sysctl net.ipv4.ip_local_port_range`; end leftovers of earlier runs, and start again. Cannot assign: the address of the host's name is of no "
+        "interface here: `GLOO_SOCKET_IFNAME` (`ip -br addr`), /etc/hosts",
+        source="ray-project/ray issue 35907; pytorch/gloo gloo/transport/tcp/pair.cc",
+        matches=("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:176] bind: Address already in use",),
+        differs=("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:8594",),
+    ),
+    KnownError(
         name="gloo-mesh",
         marker="connectFullMesh failed with ",
         pattern=r"connectFullMesh failed with ",
@@ -306,7 +345,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-start-messages-differ",
         marker="Message truncated : received",
         pattern=r"Message truncated : received (?P<got>\d{1,12}) bytes instead of (?P<expected>\d{1,12})",
-        cause="The ranks exchanged start-up messages of different sizes ({got} and {expected} bytes): they run different NCCL versions or settings",
+        cause="The ranks exchanged start-up messages of different sizes ({got} and {expected} bytes): most often they run different NCCL versions or settings",
         remedy="Compare `python3 -c 'import torch; print(torch.cuda.nccl.version())'` and `env | grep NCCL_` on every node and make them the same; if they "
         "are, upgrade NCCL: 2.20.5 fails so for some subgroups of ranks",
         source="NVIDIA/nccl issues 1176, 1273; NVIDIA/nccl src/bootstrap.cc v2.12 to v2.30",
@@ -719,7 +758,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="gloo-wait-timed-out",
         marker="ms for ",
         pattern=r"Timed out waiting (?P<ms>\d{1,12})ms for (?P<what>recv|send) operation to complete",
-        cause="Another rank did not take part in a Gloo operation within {ms} ms: it ended, hangs, or still works on something else",
+        cause="Another rank did not take part in a Gloo operation within {ms} ms: it ended, hangs, still works on something else, or cannot be reached",
         remedy="Find the rank that is missing: its first error, or its stack while it hangs (`py-spy dump`); saving, loading or long rollouts on one rank only while "
         "the others wait do this too: raise the group's timeout if that is it",
         source="pytorch/gloo issue 511; pytorch/gloo gloo/transport/tcp/unbound_buffer.cc",
@@ -777,7 +816,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Watchdog caught collective operation timeout",
         pattern=r"\[Rank (?P<rank>\d{1,6})\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<sequence>\d{1,12}), OpType=(?P<op>\w{1,40}),"
         r"[^\n]{0,300}?Timeout\(ms\)=(?P<ms>\d{1,12})\)",
-        cause="Rank {rank} waited {ms} ms in collective {sequence}, {op}: another rank did not reach it",
+        cause="Rank {rank} waited {ms} ms in collective {sequence}, {op}: another rank did not reach it, or the transfer between them hangs",
         remedy="Find the first error in the logs of all ranks (a crash, out of memory); if there is none, a rank hangs or is slow: the one with the lowest last enqueued "
         "work, or another `py-spy dump`; only if it is slow, raise the limit (veRL: actor_rollout_ref.nccl_timeout)",
         source="verl-project/verl issues 1158, 1420; OpenRLHF/OpenRLHF issue 624; hiyouga/LlamaFactory issue 7396",
@@ -796,7 +835,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-watchdog-other",
         marker="Watchdog caught collective operation timeout",
         pattern=r"Watchdog caught collective operation timeout",
-        cause="A rank waited in a collective until its time limit, since another rank did not reach it",
+        cause="A rank waited in a collective until its time limit: another rank did not reach it, or the transfer between them hangs",
         remedy="Find the first error in the logs of all ranks (a crash, out of memory); if there is none, compare their stacks while they hang (`py-spy dump`) and check the "
         "network between the nodes (`NCCL_SOCKET_IFNAME`, `NCCL_DEBUG=INFO`)",
         source="pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
@@ -928,6 +967,21 @@ COLLECTIVES: tuple[KnownError, ...] = (
         is_consequence=True,
     ),
     KnownError(
+        name="store-connect-own-host",
+        marker="The client socket has timed out after ",
+        pattern=r"The client socket has timed out after (?P<limit>\d{1,9}\w{1,3}) while trying to connect to \(?(?P<host>0\.0\.0\.0|127\.[\d.]{5,11}|localhost)(?:, |:)(?P<peer_port>\d{1,5})\)?",
+        cause="No process of this same host answered at port {peer_port} within {limit}: the address {host} leads to no other host",
+        remedy="`ss -ltn 'sport = :{peer_port}'` here: nobody listens: rank 0 or the engine that should open it failed (its log), or runs on another host or in another container: give the real address (MASTER_ADDR; "
+        "TRL vllm_server_host). In use by others: another port (TRL vllm_group_port, 51216 unless set)",
+        source="huggingface/trl issues 3736, 3925",
+        matches=(
+            "torch.distributed.DistNetworkError: The client socket has timed out after 300000ms while trying to connect to (0.0.0.0, 51216).",
+            "The client socket has timed out after 600s while trying to connect to (127.0.0.1, 29500).",
+        ),
+        differs=("torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (10.0.0.2, 29500).",),
+        is_consequence=True,
+    ),
+    KnownError(
         name="store-connect-timed-out",
         marker="The client socket has timed out after ",
         pattern=r"The client socket has timed out after (?P<limit>\d{1,9}\w{1,3}) while trying to connect to \(?(?P<host>[^\s,()]{1,200}?)(?:, |:)(?P<peer_port>\d{1,5})\)?",
@@ -1022,7 +1076,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="store-peer-lost",
         marker="DistNetworkError: ",
         pattern=r"DistNetworkError: (?P<why>Connection reset by peer|failed to recv, got 0 bytes|Connection was likely closed[^\n]{0,60}|Broken pipe)",
-        cause="A process lost its connection to the store of the process group, which rank 0 (or torchrun of the first node) keeps: that one ended first",
+        cause="A process lost its connection to the store of the process group, which rank 0 (or torchrun of the first node) keeps: mostly that one ended first",
         remedy="The first error of rank 0 or of its torchrun is the reason, or a kill there (`dmesg -T | grep -i 'killed process'`); right at the start: another program listens at that port",
         source="torch csrc/distributed/c10d/socket.cpp; pytorch/pytorch issue 128970",
         matches=('torch.distributed.DistNetworkError: Connection reset by peer', 'torch.distributed.DistNetworkError: failed to recv, got 0 bytes',),
@@ -1255,6 +1309,21 @@ COLLECTIVES: tuple[KnownError, ...] = (
         is_general=True,
     ),
     KnownError(
+        name="nccl-error-unnamed",
+        marker="NCCL error: ",
+        pattern=r"NCCL [Ee]rror(?: \d)?: (?P<what>internal error|unhandled system error|unhandled cuda error|invalid usage|invalid argument|remote process exited or there was a network error)(?:, NCCL version (?P<version>[\d.]{3,12}))?\s{0,9}$",
+        cause="NCCL failed ({what}); the log does not say in which call",
+        remedy="Run again with `NCCL_DEBUG=WARN`: the `NCCL WARN` line names it (an interface, /dev/shm, locked memory, a connection, a CUDA error, two ranks on one GPU); look first for an earlier error of another rank",
+        source="facebookresearch/ParlAI issue 3084; vllm-project/vllm issue 427; pytorch before 1.10",
+        matches=(
+            "terminate called after throwing an instance of 'std::runtime_error'\n  what():  NCCL error: internal error, NCCL version 2.7.8",
+            "RuntimeError: NCCL error: unhandled system error, NCCL version 2.7.8",
+        ),
+        differs=("RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",),
+        is_consequence=True,
+        is_general=True,
+    ),
+    KnownError(
         name="nccl-system-error",
         marker="unhandled system error",
         pattern=r"unhandled system error",
@@ -1357,7 +1426,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="process-group-connection-lost",
         marker="RuntimeError: ",
         pattern=r"RuntimeError: (?:Connection reset by peer|Broken pipe)\s{0,2}$",
-        cause="A connection of the process group broke: the process at its other end has ended",
+        cause="A connection of the process group broke: mostly the process at its other end has ended",
         remedy="Find the rank that ended first: its own error, a kill (`dmesg -T | grep -i 'killed process'` on its node) or a node that went away",
         source="pytorch/pytorch torch/csrc/distributed/c10d/socket code",
         matches=(

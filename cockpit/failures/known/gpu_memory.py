@@ -22,11 +22,21 @@ _OTHER_HOLDS_MORE = "|".join(
 )
 """Another process clearly holds more than the process itself: the digits of both are compared. PyTorch names them in any order."""
 
-_OWN_HOLDS_MOST = "|".join(
-    rf"{held}\.\d\d GiB memory in use\.[^\n]{{0,120}}? (?:{'|'.join(str(own) for own in range(max(1, held - 3), held + 1))})\.\d\d GiB is allocated by PyTorch"
-    for held in range(2, 200)
+
+def _pairs(total: int) -> list[str]:
+    """Tens of GiB that a process holds, and that PyTorch has allocated, whose sum is more than so many tens and nines."""
+    between = r"\d\.\d\d GiB memory in use\.[^\n]{0,300}? Of the allocated memory "
+    return [
+        rf"{held}{between}(?:{'|'.join(str(own) for own in range(total + 1 - held, held + 1))})\d"
+        for held in range((total + 2) // 2, total + 1)
+    ]
+
+
+_OWN_PROCESS = "|".join(
+    rf"{total or ''}\d\.\d\d GiB of which [^\n]{{3,20}} is free\.[^\n]{{0,300}}? Process \d{{1,10}} has (?:{'|'.join(_pairs(total))})\.\d\d GiB is allocated by"
+    for total in range(1, 20)
 )
-"""The one process that is named holds about as much as PyTorch has allocated here, so it is this process: NVML names it by its number on the host."""
+"""What a process that is named holds, and what PyTorch has allocated here, are together more than the GPU has: so both are one process."""
 
 GPU_MEMORY: tuple[KnownError, ...] = (
     # ------------------------------------------------------------------------------------------------ vLLM
@@ -206,7 +216,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         name="vllm-sleep-memory-grew",
         marker="Memory usage increased after sleeping",
         pattern=r"AssertionError: Memory usage increased after sleeping",
-        cause="Less GPU memory was free after vLLM had gone to sleep than before, so another process took memory on that GPU meanwhile",
+        cause="Less GPU memory was free after vLLM had gone to sleep than before, so something else (another process, or another part of this one) took memory on that GPU meanwhile",
         remedy="Let nothing else on that GPU allocate until sleep has returned: load the trainer's model before or after, and kill what is left over from an earlier run (`nvidia-smi`)",
         source="vllm vllm/v1/worker/gpu_worker.py sleep",
         matches=("AssertionError: Memory usage increased after sleeping.",),
@@ -231,7 +241,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         name="memory-saver-out-of-memory",
         marker="[torch_memory_saver.cpp]",
         pattern=r"\[torch_memory_saver\.cpp\] (?:CUresult|cudaError) error:? {0,2}(?:2 \(out of memory\)|result=2\b)",
-        cause="torch_memory_saver (the offload of SGLang and of slime's trainer) could not take GPU memory back: another model on that GPU still holds it",
+        cause="torch_memory_saver (the offload of SGLang and of slime's trainer) could not take GPU memory back; most often another model on that GPU still holds it",
         remedy="Lower the engine's share (veRL `actor_rollout_ref.rollout.gpu_memory_utilization=0.5`, slime `--sglang-mem-fraction-static 0.6`), and offload the trainer before the rollout "
         "(veRL param_offload and optimizer_offload; slime without --no-offload-train)",
         source="sgl-project/sglang issue 14092; fzyzcjy/torch_memory_saver issues 4 and 99; THUDM/slime issue 537 and pull request 579",
@@ -268,7 +278,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         name="sglang-memory-unbalanced",
         marker="The memory capacity is unbalanced",
         pattern=r"(?:Runtime|Value)Error: The memory capacity is unbalanced",
-        cause="The GPUs of one SGLang engine have unequal free memory (more than 10 % apart), so another process uses one of them",
+        cause="The GPUs of one SGLang engine have unequal free memory (more than 10 % apart), most often because another process uses one of them",
         remedy="`nvidia-smi` on that node shows who: kill what is left over from an earlier run, or give the engine other GPUs. If it is meant so, set `SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=0` "
         "(older: `SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK=1`)",
         source="sglang model_runner.py init_torch_distributed",
@@ -375,10 +385,9 @@ GPU_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="cuda-out-of-memory-own-process",
         marker="CUDA out of memory. Tried to allocate",
-        pattern=rf"CUDA out of memory\. Tried to allocate (?P<asked>{_SIZE})\. {{1,4}}GPU (?P<gpu>\d{{1,3}}) has a total capaci?ty of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free\."
-        rf"(?:(?! Process \d)[^\n]){{0,60}} Process (?P<pid>\d{{1,10}}) has (?P<held>(?={_OWN_HOLDS_MOST})[\d.]{{4,7}} GiB) memory in use\.(?:(?! Process \d| this process has )[^\n]){{0,60}} "
-        r"Of the allocated memory (?P<own>[\d.]{4,7} GiB) is allocated by PyTorch",
-        cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; by the figures, this process itself held {held} (PyTorch {own}), and no other is named",
+        pattern=rf"CUDA out of memory\. Tried to allocate (?P<asked>{_SIZE})\. {{1,4}}GPU (?P<gpu>\d{{1,3}}) has a total capaci?ty of (?={_OWN_PROCESS})(?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free\."
+        r"[^\n]{0,300}? Process (?P<pid>\d{1,10}) has (?P<held>[1-9]\d{1,2}\.\d\d GiB) memory in use\.[^\n]{0,300}? Of the allocated memory (?P<own>[\d.]{4,7} GiB) is allocated by",
+        cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; this process itself held {held}, as the figures show (PyTorch alone {own})",
         remedy="It does not fit: smaller micro batches (veRL ppo_micro_batch_size_per_gpu, OpenRLHF micro_train_batch_size), gradient checkpointing, offload of the optimizer, "
         "sharding over more GPUs (ZeRO-3, FSDP), a lower gpu_memory_utilization; `nvidia-smi` on the host shows whether others have the rest",
         source="pytorch c10/cuda/CUDACachingAllocator.cpp (its process numbers); OpenRLHF/OpenRLHF issue 398; modelscope/ms-swift issue 3848",
@@ -399,7 +408,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         name="cuda-out-of-memory-processes",
         marker="CUDA out of memory. Tried to allocate",
         pattern=rf"CUDA out of memory\. Tried to allocate (?P<asked>{_SIZE})\. {{1,4}}GPU (?P<gpu>\d{{1,3}}) has a total capaci?ty of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free\."
-        r"(?![^\n]{0,600} this process has )[^\n]{0,300}? Process (?P<pid>\d{1,10}) has (?P<held>[1-9]\d{0,2}\.\d\d GiB) memory in use\.[^\n]{0,300}? Of the allocated memory (?P<own>[\d.]{1,9} \w{3}) is allocated by PyTorch",
+        r"(?![^\n]{0,600} this process has )[^\n]{0,300}? Process (?P<pid>\d{1,10}) has (?P<held>[1-9]\d{0,2}\.\d\d GiB) memory in use\.[^\n]{0,300}? Of the allocated memory (?P<own>[\d.]{1,9} \w{3}) is allocated by",
         cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; process {pid} held {held}, and PyTorch in this process had allocated {own}",
         remedy="The process named may be this one (in a container it has another number). `nvidia-smi` on the host shows all: one that is left over may be killed; another model of this job: lower its share (gpu_memory_utilization, mem_fraction_static) or offload it; else smaller micro batches",
         source="pytorch c10/cuda/CUDACachingAllocator.cpp (its process numbers)",
@@ -535,13 +544,14 @@ GPU_MEMORY: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="cuda-out-of-memory-nvml-assert",
-        marker="NVML_SUCCESS == r INTERNAL ASSERT FAILED",
-        pattern=r"NVML_SUCCESS == r INTERNAL ASSERT FAILED at \"[^\n\"]{0,120}CUDACachingAllocator\.cpp\"",
+        marker="NVML_SUCCESS == ",
+        pattern=r"NVML_SUCCESS == (?:r|DriverAPI::get\(\)->\w{4,60}\([^\n]{0,80}\)) INTERNAL ASSERT FAILED at \"[^\n\"]{0,120}CUDACachingAllocator\.cpp\"",
         cause="CUDA ran out of memory, and PyTorch could not ask NVML for the details of its message",
         remedy="`nvidia-smi` on that node shows who holds the GPU's memory: kill what is left over, or use smaller micro batches and a lower gpu_memory_utilization. If `nvidia-smi` itself fails, repair the driver first",
         source="pytorch c10/cuda/CUDACachingAllocator.cpp, in public logs",
         matches=(
             'RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":1131, please report a bug to PyTorch.',
+            'RuntimeError: NVML_SUCCESS == DriverAPI::get()->nvmlDeviceGetHandleByPciBusId_v2_( pci_id, &nvml_device) INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":1139, please report a bug to PyTorch.',
         ),
         differs=(
             'RuntimeError: captures_underway.empty() INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":2967; please report a bug to PyTorch.',

@@ -263,7 +263,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         name="dataloader-bus-error",
         marker="is killed by signal: Bus error",
         pattern=r"DataLoader worker \(pid (?P<pid>\d{1,9})\) is killed by signal: Bus error",
-        cause="A DataLoader worker ({pid}) found no room left in the shared memory /dev/shm of its host or container",
+        cause="A DataLoader worker ({pid}) ended with a bus error: most likely the shared memory /dev/shm of its host or container has no room left",
         remedy=_SHM,
         source="PyTorch DataLoader.cpp; NVIDIA/Megatron-LM issue 878",
         matches=(
@@ -276,7 +276,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         name="dataloader-bus-error-worker",
         marker="Unexpected bus error encountered in worker",
         pattern=r"ERROR: Unexpected bus error encountered in worker",
-        cause="A DataLoader worker found no room left in the shared memory /dev/shm of its host or container",
+        cause="A DataLoader worker ended with a bus error: most likely the shared memory /dev/shm of its host or container has no room left",
         remedy=_SHM,
         source="PyTorch DataLoader.cpp",
         matches=("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",),
@@ -368,6 +368,18 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         look_up="shm",
     ),
     # No memory for one request.
+    KnownError(
+        name="torch-shared-memory-maps",
+        marker="unable to mmap",
+        pattern=r"unable to mmap (?P<asked>\d{1,9}) bytes from file </torch_[^\n]{0,100}?Cannot allocate memory \(12\)",
+        cause="PyTorch could not map one more tensor of shared memory ({asked} bytes): the process has as many mappings as the host allows, or memory is at its limit",
+        remedy="`sysctl vm.max_map_count` against `cat /proc/PID/maps | wc -l` of that process: as root `sysctl -w vm.max_map_count=1048576`; or fewer DataLoader workers and fewer, larger tensors in a sample. "
+        "Memory: `free -g`, `cat /sys/fs/cgroup/memory.max`, `df -h /dev/shm`",
+        source="bbepoch/HoiTransformer issue 22; PyTorch MapAllocator.cpp",
+        matches=("RuntimeError: unable to mmap 32 bytes from file </torch_239305_1669300387>: Cannot allocate memory (12)",),
+        differs=("RuntimeError: unable to mmap 49907246508 bytes from file </models/model.safetensors>: Cannot allocate memory (12)",),
+        look_up="shm",
+    ),
     KnownError(
         name="file-not-mapped",
         marker="unable to mmap",
@@ -503,7 +515,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     KnownError(
         name="threads-refused",
         marker="esource temporarily unavailable",
-        pattern=r"Thread creation failed: Resource temporarily unavailable|pthread_create[^\n]{0,80}Resource temporarily unavailable|thread: Resource temporarily unavailable|fork: (?:retry: )?Resource temporarily unavailable",
+        pattern=r"Thread creation failed: Resource temporarily unavailable|pthread_create[^\n]{0,80}Resource temporarily unavailable|thread: Resource temporarily unavailable|St12system_error\. what\(\): Resource temporarily unavailable|fork: (?:retry: )?Resource temporarily unavailable",
         cause="The kernel refused a new thread or process: a limit on processes and threads was reached on that node",
         remedy=_THREADS,
         source="verl-project/verl issue 472",

@@ -138,7 +138,7 @@ PORTS: tuple[KnownError, ...] = (
         name="grpc-listen-old",
         marker='"description":"No address added out of total 1 resolved"',
         pattern=r'"description":"No address added out of total 1 resolved"[^\n]{0,2500}Address already in u',
-        cause="A gRPC server (in Ray: a worker, raylet or GCS) could not open its port, since another process of this host has it",
+        cause="A gRPC server (in Ray: a worker, raylet or GCS) could not open its port, which is in use on this host",
         remedy="`ss -ltnp` on that node shows who listens where: end what is left over from an earlier cluster (`ray stop`), and keep other programs out of 10002 to 19999, Ray's worker ports",
         source="ray-project/ray issues 23152, 12206",
         matches=(
@@ -217,6 +217,20 @@ PORTS: tuple[KnownError, ...] = (
         look_up="port",
     ),
     KnownError(
+        name="torch-store-address-in-use",
+        marker="TCPStore(",
+        pattern=r"TCPStore\([^\n]{0,200}\n[^\n]{0,80}RuntimeError: Address already in use\s{0,9}$",
+        cause="The port that torch's store needs (MASTER_PORT, 29500 unless set) is in use on this host",
+        remedy="`ss -ltnp 'sport = :29500'` (or the port that you set) shows who has it: end what is left over from an earlier run; a second job on this host needs its own port (`torchrun --master-port=29511`, "
+        "`deepspeed --master_port 29511`, or MASTER_PORT)",
+        source="deepinsight/insightface issue 1657; thu-coai/CDial-GPT issue 103; torch/distributed/rendezvous.py before 1.12",
+        matches=(
+            'Traceback (most recent call last):\n  File "torch/distributed/rendezvous.py", line 172, in _create_c10d_store\n    return TCPStore(\nRuntimeError: Address already in use',
+            'Traceback (most recent call last):\n  File "torch/distributed/rendezvous.py", line 179, in _env_rendezvous_handler\n    store = TCPStore(master_addr, master_port, world_size, start_daemon, timeout)\nRuntimeError: Address already in use',
+        ),
+        differs=("RuntimeError: Address already in use (os error 98)",),
+    ),
+    KnownError(
         name="torch-port-unknown",
         marker="The server socket has failed to listen on any local network address",
         pattern=r"The server socket has failed to listen on any local network address\.[^\n]{0,60}code: -98, name: EADDRINUSE",
@@ -273,6 +287,29 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("zmq.error.ZMQError: Cannot assign requested address (addr='tcp://10.0.0.3:29500')",),
         look_up="port",
+    ),
+    KnownError(
+        name="no-free-port-at-all",
+        marker="bind((",
+        pattern=r"\bbind\(\([\"'\w.]{0,30}, 0\)\)\n[^\n]{0,80}OSError: \[Errno 98\] Address already in use",
+        cause="The program asked the system for any free port, and there was none: all local ports of this host are in use",
+        remedy="`ss -s` on that node counts the connections, `ss -tan state time-wait | wc -l` the ended ones: end leftovers of earlier runs, reuse connections, widen the range: `sysctl -w net.ipv4.ip_local_port_range='20000 64000'` (as root)",
+        source="vllm-project/vllm issue 11617 (get_open_port)",
+        matches=(
+            'Traceback (most recent call last):\n  File "/x/site-packages/vllm/utils.py", line 572, in get_open_port\n    s.bind(("", 0))\nOSError: [Errno 98] Address already in use',
+        ),
+        differs=("    s.bind((host, 8000))\nOSError: [Errno 98] Address already in use",),
+    ),
+    KnownError(
+        name="zmq-port-in-use-unnamed",
+        marker="ZMQError: Address ",
+        pattern=r"ZMQError: Address (?:already )?in use\s{0,9}$",
+        cause="A ZeroMQ socket (vLLM and SGLang talk over them) could not open a port that is in use on this host; the log does not say which",
+        remedy="`ss -ltnp` on that node shows who listens where: end an engine that is left over from an earlier run. Two engines started at the same moment may pick the same port: start again, or give each its own "
+        "(`--port` and VLLM_PORT; SGLang `--port`, `--nccl-port`, `--dist-init-addr`)",
+        source="sgl-project/sglang issue 9396; pyzmq",
+        matches=("zmq.error.ZMQError: Address already in use",),
+        differs=("zmq.error.ZMQError: Address already in use (addr='tcp://127.0.0.1:5570')",),
     ),
     KnownError(
         name="verl-no-free-port",
