@@ -174,8 +174,8 @@ DRIVER: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="nvlink-fabric-not-ready",
-        marker="system not yet initialized",
-        pattern=r"(?:Error 802: |CUDA error: |\(802\) : |CUDA_ERROR_SYSTEM_NOT_READY[^\n]{0,8}|Cuda failure[^\n]{0,8}')system not yet initialized",
+        marker=("system not yet initialized", "CUDA_ERROR_SYSTEM_NOT_READY"),
+        pattern=r"(?:Error 802: |CUDA error: |\(802\) : |CUDA_ERROR_SYSTEM_NOT_READY[^\n]{0,8}|Cuda failure[^\n]{0,8}'|what\(\): [^\n]{0,80}: )system not yet initialized|failed: CUDA_ERROR_SYSTEM_NOT_READY",
         cause="The NVLink switches of that node are not set up (error 802): the NVIDIA fabric manager does not run there, or its version is not the driver's",
         remedy="On that host: `systemctl status nvidia-fabricmanager`; its version must equal the driver's (`nvidia-smi`); then `sudo systemctl restart nvidia-fabricmanager`. Drain the node until it works",
         source="pytorch/pytorch issue 35710; nanoporetech/dorado issue 1214; aws-deep-learning-ami-ubuntu-dcv-desktop issue 33; gpustack/gpustack issue 4154",

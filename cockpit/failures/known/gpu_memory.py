@@ -446,6 +446,80 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         look_up="gpu-memory",
     ),
     KnownError(
+        name="cuda-out-of-memory-allowed",
+        marker=" allowed; ",
+        pattern=r"out of memory\. Tried to allocate (?P<asked>[\d.]{1,9} \w{3,5})\. GPU (?P<gpu>\d{1,3}) has a total capacity of (?P<total>[\d.]{1,9} \w{3,5}) of which (?P<free>[\d.]{1,9} \w{3,5}) is free\.[^\n]{0,300}? (?P<allowed>[\d.]{1,9} \w{3,5}) allowed; ",
+        cause="PyTorch may use only {allowed} of GPU {gpu} in this process, and that is used up ({free} of {total} is free)",
+        remedy="Something set that limit: `torch.cuda.set_per_process_memory_fraction` in the code, or per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF: raise or remove it, or use smaller batches",
+        source="ROCm/TheRock issue 2118; pytorch c10/cuda/CUDACachingAllocator.cpp",
+        matches=(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 255.98 GiB of which 244.65 GiB is free. 1.05 GiB allowed; Of the allocated memory 1017.01 MiB is allocated by PyTorch, with 17.00 MiB allocated in private pools (e.g., CUDA Graphs), and 54.99 MiB is reserved by PyTorch but unallocated.",
+        ),
+        differs=(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free.",
+        ),
+    ),
+    KnownError(
+        name="cuda-allocator-segment-assert",
+        marker="expandable_segment",
+        pattern=r"expandable_segment\w{0,20}[^\n]{0,60} INTERNAL ASSERT FAILED at \"[^\n\"]{0,120}CUDACachingAllocator\.cpp\"",
+        cause="A check of PyTorch's GPU memory allocator failed in its expandable segments",
+        remedy="Take expandable_segments:True out of PYTORCH_CUDA_ALLOC_CONF (`unset PYTORCH_CUDA_ALLOC_CONF` before `ray start` and in the runtime_env), or leave out max_split_size_mb beside it; a newer torch",
+        source="pytorch/pytorch issue 119452",
+        matches=(
+            'RuntimeError: !block->expandable_segment_ INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":2814, please report a bug to PyTorch.',
+        ),
+        differs=(
+            'RuntimeError: captures_underway.empty() INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":2967; please report a bug to PyTorch.',
+        ),
+    ),
+    KnownError(
+        name="cuda-ipc-open-failed",
+        marker="_new_shared_cuda(",
+        pattern=r"_new_shared_cuda\([^\n]{0,80}\n[^\n]{0,80}CUDA error: (?P<why>[^\n]{3,80})",
+        cause="A tensor that another process shares on the GPU could not be opened here: {why}",
+        remedy="Sender and receiver must be on one host and see the same GPU (compare CUDA_VISIBLE_DEVICES), and the sender must keep the tensor until it is read; containers need `--ipc=host`; CUDA IPC does not work in WSL, on vGPUs and, in older torch, with expandable_segments:True",
+        source="RL-Align/RL-Kernel pull request 60; torch multiprocessing/reductions.py",
+        matches=(
+            'Traceback (most recent call last):\n  File "/x/torch/multiprocessing/reductions.py", line 181, in rebuild_cuda_tensor\n    storage = storage_cls._new_shared_cuda(\ntorch.AcceleratorError: CUDA error: invalid resource handle',
+        ),
+        differs=("torch.AcceleratorError: CUDA error: invalid resource handle",),
+    ),
+    KnownError(
+        name="cuda-ipc-share-failed",
+        marker="_share_cuda_()",
+        pattern=r"_share_cuda_\(\)[^\n]{0,80}\n[^\n]{0,80}CUDA error: (?P<why>[^\n]{3,80})",
+        cause="A tensor on the GPU could not be shared with another process (CUDA IPC): {why}",
+        remedy="Mostly its memory is of a kind that CUDA can't share: of torch_memory_saver, of vLLM's sleep mode, or of expandable segments in older torch: copy it first (`tensor.clone()` outside of that pool), leave expandable_segments:True out, or send the weights over NCCL; WSL and vGPUs can't share at all",
+        source="THUDM/slime issue 2188; torch multiprocessing/reductions.py",
+        matches=(
+            'Traceback (most recent call last):\n  File "/x/torch/multiprocessing/reductions.py", line 360, in reduce_tensor\n    ) = storage._share_cuda_()\ntorch.AcceleratorError: CUDA error: invalid argument',
+        ),
+        differs=("torch.AcceleratorError: CUDA error: invalid argument",),
+    ),
+    KnownError(
+        name="cudnn-out-of-memory",
+        marker="CUDNN_STATUS_ALLOC_FAILED",
+        pattern=r"cuDNN (?:Frontend )?error: [^\n]{0,40}CUDNN_STATUS_ALLOC_FAILED",
+        cause="cuDNN got no memory for its work: the GPU's memory is full, or an earlier CUDA error had broken the process",
+        remedy="Look above for an earlier CUDA error. None: leave more memory free beside PyTorch: smaller micro batches, lower gpu_memory_utilization or mem_fraction_static; `nvidia-smi` shows who holds it",
+        source="NVIDIA cuDNN, cudnnStatus_t",
+        matches=("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED",),
+        differs=("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",),
+        look_up="gpu-memory",
+    ),
+    KnownError(
+        name="cupy-out-of-memory",
+        marker="cupy.cuda.memory.OutOfMemoryError",
+        pattern=r"OutOfMemoryError: Out of memory allocating (?P<bytes>[\d,]{1,20}) bytes",
+        cause="CuPy got no GPU memory for {bytes} bytes",
+        remedy="`nvidia-smi` shows who holds the GPU's memory (PyTorch keeps what it had: torch.cuda.empty_cache()); smaller batches, or a limit for CuPy's own pool: `export CUPY_GPU_MEMORY_LIMIT='20%'`",
+        source="cupy cuda/memory.pyx",
+        matches=("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 4,194,304 bytes (allocated so far: 12 bytes).",),
+        differs=("cupy.cuda.memory.MemoryPool was made",),
+        look_up="gpu-memory",
+    ),
+    KnownError(
         name="cuda-out-of-memory-shared",
         marker="CUDA out of memory. Tried to allocate",
         pattern=rf"CUDA out of memory\. Tried to allocate (?P<asked>{_SIZE})\.\s{{1,4}}GPU (?P<gpu>\d{{1,3}}) has a total capaci?ty of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free"
@@ -531,9 +605,9 @@ GPU_MEMORY: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="cuda-malloc-async-out-of-memory",
-        marker="would exceed allowed memory. (out of memory)",
-        pattern=r"Allocation on device (?P<gpu>\d{1,3}) would exceed allowed memory\. \(out of memory\)",
-        cause="CUDA ran out of memory on GPU {gpu} (PyTorch with the allocator cudaMallocAsync)",
+        marker="Allocation on device",
+        pattern=r"(?:Allocation on device (?P<gpu>\d{1,3}) would exceed allowed memory\. \(out of memory\)|OutOfMemoryError: Allocation on device(?: \d{1,3})?\s{0,9}$)",
+        cause="CUDA ran out of memory on a GPU of this process (PyTorch with the allocator cudaMallocAsync)",
         remedy="U" + _FEWER[1:] + "; `nvidia-smi` shows who else holds memory there",
         source="pytorch c10/cuda/CUDAMallocAsyncAllocator.cpp",
         matches=(

@@ -513,6 +513,19 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         differs=("OpenBLAS blas_thread_init: pthread_create failed for thread 52 of 64: Operation not permitted",),
     ),
     KnownError(
+        name="process-refused",
+        marker=("fork_exec(", "os.fork()"),
+        pattern=r"(?:fork_exec\(|os\.fork\(\))[^\n]{0,80}\n[^\n]{0,80}BlockingIOError: \[Errno 11\] Resource temporarily unavailable",
+        cause="The kernel refused a new process: a limit on processes and threads was reached on that node",
+        remedy="On its node compare `ulimit -u`, `cat /sys/fs/cgroup/pids.max` (docker `--pids-limit=-1`, TasksMax, podPidsLimit) and `ps -eLf | wc -l`; raise the limit before `ray start`. Or fewer threads: `export OMP_NUM_THREADS=8 OPENBLAS_NUM_THREADS=8`, `ray start --num-cpus=16`",
+        source="CPython subprocess.py",
+        matches=(
+            'Traceback (most recent call last):\n  File "/usr/lib/python3.10/subprocess.py", line 1796, in _execute_child\n    self.pid = _posixsubprocess.fork_exec(\nBlockingIOError: [Errno 11] Resource temporarily unavailable',
+            'Traceback (most recent call last):\n  File "/usr/lib/python3.10/multiprocessing/popen_fork.py", line 66, in _launch\n    self.pid = os.fork()\nBlockingIOError: [Errno 11] Resource temporarily unavailable',
+        ),
+        differs=("BlockingIOError: [Errno 11] Resource temporarily unavailable",),
+    ),
+    KnownError(
         name="threads-refused",
         marker="esource temporarily unavailable",
         pattern=r"Thread creation failed: Resource temporarily unavailable|pthread_create[^\n]{0,80}Resource temporarily unavailable|thread: Resource temporarily unavailable|St12system_error\. what\(\): Resource temporarily unavailable|fork: (?:retry: )?Resource temporarily unavailable",
@@ -662,12 +675,16 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="inotify-watches",
-        marker="limit reached",
-        pattern=r"OS file watch limit reached|inotify watch limit reached",
+        marker=("limit reached", "Failed to add a watch for"),
+        pattern=r"OS file watch limit reached|inotify watch limit reached|Failed to add a watch for [^\n]{1,200}: No space left on device",
         cause="The host's limit of watched files for this user is reached; a program (IDE, tensorboard, web server with reload) watches large directories",
         remedy="As root on that host: `sysctl -w fs.inotify.max_user_watches=1048576` (and in /etc/sysctl.d to keep it), then start the program again; or do not let it watch directories with checkpoints and virtual environments",
         source="the watchfiles package's text, in public logs",
-        matches=('OSError: OS file watch limit reached. about ["/data/proj"]', "OSError: [Errno 28] inotify watch limit reached"),
+        matches=(
+            'OSError: OS file watch limit reached. about ["/data/proj"]',
+            "OSError: [Errno 28] inotify watch limit reached",
+            "Failed to add a watch for /run/x: No space left on device",
+        ),
         differs=("OSError: [Errno 24] inotify instance limit reached", "openai.RateLimitError: rate limit reached"),
     ),
     KnownError(

@@ -88,6 +88,16 @@ NCCL: tuple[KnownError, ...] = (
         differs="NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/IPC",
     ),
     _text(
+        "cuda-ipc-refused",
+        ("CUDA IPC handle", "cudaIpcOpenMemHandle failed", "cuMemImportFromShareableHandle failed"),
+        r"failed to open CUDA IPC handle : (?P<what>[^\n]{3,80})|(?:cudaIpcOpenMemHandle|cuMemImportFromShareableHandle) failed",
+        "NCCL could not open the GPU memory that another rank of this host shares (CUDA IPC)",
+        "Ranks of one host must see the same GPUs (compare CUDA_VISIBLE_DEVICES), be of the same user and, in containers, share IPC (`--ipc=host`); without direct access: `export NCCL_P2P_DISABLE=1` (newer NCCL also `NCCL_CUMEM_ENABLE=0` as a test); `dmesg -T | grep -i xid`",
+        "(pid=2918546) molgpu01:2918546:2958981 [0] transport/p2p.cc:238 NCCL WARN failed to open CUDA IPC handle : 201 invalid device context",
+        differs="NCCL INFO Channel 00 : 1[21000] -> 0[1000] via P2P/IPC",
+        source="ray-project/ray issue 17909; NVIDIA/nccl src/transport/p2p.cc",
+    ),
+    _text(
         "tensor-of-other-gpu",
         "with NCCL device ",
         r"(?P<op>\w{2,40}) : \w{2,40} allocated on device (?P<device>\d{1,3}) mismatchs? with NCCL device (?P<own>\d{1,3})",
