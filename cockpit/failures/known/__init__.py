@@ -90,10 +90,16 @@ def _join_wrapped(text: str, joint: str) -> str:
 
 def find_all_known(text: str) -> Iterator[Match]:
     """Every row that matches anywhere in this text, with its first place; in the order of the table."""
-    for error in known_errors():
-        found = [match for marker in error.markers if marker in text and (match := _find_at(marker, error, text)) is not None]
+    for error, markers in _errors_and_markers():
+        found = [match for marker in markers if marker in text and (match := _find_at(marker, error, text)) is not None]
         if found:
             yield min(found, key=lambda match: match.begin)
+
+
+@cache
+def _errors_and_markers() -> tuple[tuple[KnownError, tuple[str, ...]], ...]:
+    """The table with the markers of each row, which are asked for at every error."""
+    return tuple((error, error.markers) for error in known_errors())
 
 
 def _find_at(marker: str, error: KnownError, text: str) -> Match | None:

@@ -967,6 +967,16 @@ COLLECTIVES: tuple[KnownError, ...] = (
         is_consequence=True,
     ),
     KnownError(
+        name='store-connect-docker-bridge',
+        marker='The client socket has timed out after ',
+        pattern=r"The client socket has timed out after (?P<limit>\d{1,9}\w{1,3}) while trying to connect to \(?(?P<host>172\.17\.\d{1,3}\.\d{1,3})(?:, |:)(?P<peer_port>\d{1,5})\)?",
+        cause="No process answered at {host}, port {peer_port}, within {limit}; addresses that begin with 172.17 are mostly of Docker's own bridge, which other hosts cannot reach",
+        remedy="Start the containers with `--network=host` on all nodes, or give rank 0's address of the cluster's network: MASTER_ADDR, VLLM_HOST_IP or `ray start --node-ip-address` (`ip -br addr` on the host shows it); then NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME too",
+        source='OpenRLHF/OpenRLHF issue 265',
+        matches=('[E socket.cpp:922] [c10d] The client socket has timed out after 1800s while trying to connect to (172.17.0.2, 44737).',),
+        differs=('torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (10.0.0.2, 29500).',),
+    ),
+    KnownError(
         name="store-connect-own-host",
         marker="The client socket has timed out after ",
         pattern=r"The client socket has timed out after (?P<limit>\d{1,9}\w{1,3}) while trying to connect to \(?(?P<host>0\.0\.0\.0|127\.[\d.]{5,11}|localhost)(?:, |:)(?P<peer_port>\d{1,5})\)?",

@@ -372,7 +372,7 @@ DRIVER: tuple[KnownError, ...] = (
     KnownError(
         name="gpu-invalid-device-ordinal",
         marker="invalid device ordinal",
-        pattern=r"(?:CUDA (?:driver )?error: |Cuda failure[^\n]{0,8}'|\(101\) ?: )invalid device ordinal",
+        pattern=r"(?:CUDA (?:driver )?error: |Cuda failure[^\n]{0,8}'|\(101?\) ?: )invalid device ordinal",
         cause="The process asked for a GPU number that it does not have: fewer GPUs are visible to it (CUDA_VISIBLE_DEVICES) than the code counts on",
         remedy="Start Ray on that node with CUDA_VISIBLE_DEVICES unset, or with numbers from 0 without gaps (or a container with only those GPUs), and give `--num-gpus` that number. With torchrun: processes per node must not exceed the GPUs",
         source="OpenRLHF/OpenRLHF issue 912; THUDM/slime issue 111; vllm-project/vllm issue 1016; NovaSearch-Team/RAG-Retrieval issue 27; pytorch c10/cuda/CUDAMiscFunctions.cpp",

@@ -274,8 +274,8 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="dataloader-bus-error-worker",
-        marker="Unexpected bus error encountered in worker",
-        pattern=r"ERROR: Unexpected bus error encountered in worker",
+        marker=("Unexpected bus error encountered in worker", "Unexpected BUS error encountered in DataLoader worker"),
+        pattern=r"ERROR: Unexpected (?:bus|BUS) error encountered in (?:DataLoader )?worker",
         cause="A DataLoader worker ended with a bus error: most likely the shared memory /dev/shm of its host or container has no room left",
         remedy=_SHM,
         source="PyTorch DataLoader.cpp",

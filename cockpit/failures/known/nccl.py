@@ -295,6 +295,16 @@ NCCL: tuple[KnownError, ...] = (
         consequence=True,
     ),
     _text(
+        "docker-bridge",
+        "onnect to 172.17.",
+        r"[Cc]onnect to (?P<peer>172\.17\.\d{1,3}\.\d{1,3})<\d{1,5}> (?:failed|returned)",
+        "A rank offers {peer}, which is mostly an address of Docker's own bridge, and other hosts cannot reach that",
+        "Start the containers with `--network=host`, or set `NCCL_SOCKET_IFNAME` and `GLOO_SOCKET_IFNAME` on all nodes to the interface of the cluster's network (`ip -br addr`; `^docker0,lo` excludes), before `ray start` or in the job's runtime_env",
+        "NCCL WARN socketStartConnect: Connect to 172.17.0.2<40001> failed : Connection refused",
+        differs="NCCL WARN socketStartConnect: Connect to 10.0.0.3<40001> failed : No route to host",
+        source="OpenRLHF/OpenRLHF issue 265; NVIDIA/nccl src/misc/socket.cc",
+    ),
+    _text(
         "connect-other",
         ("socketStartConnect", "PollConnect"),
         r"(?:socketStartConnect|socketPollConnect|ncclOsSocketPollConnect|ncclSocketPollConnect)[^\n]{0,10}: [Cc]onnect to (?P<peer>[^\s<]{1,100})<\d{1,5}> (?:failed|returned) ?:? ?(?P<why>Software caused connection abort|Network is unreachable|Cannot assign requested address|Invalid argument)",

@@ -465,6 +465,16 @@ PORTS: tuple[KnownError, ...] = (
         is_general=True,
     ),
     KnownError(
+        name='deepspeed-host-not-reachable',
+        marker='was not reachable via ssh',
+        pattern=r"host=(?P<host>[\w.:-]{1,120}) was not reachable via ssh",
+        cause="DeepSpeed's launcher could not log in to {host}, a host of the hostfile, by ssh without a password",
+        remedy='`ssh -o PasswordAuthentication=no {host} hostname` from this host shows why: a key that is missing there (`ssh-keygen`, then add the public one to ~/.ssh/authorized_keys, also for this host itself), another port, or no sshd in the container. One node only: leave out --hostfile',
+        source='deepspeedai/DeepSpeed issue 4907; deepspeed launcher/runner.py',
+        matches=('RuntimeError: Using hostfile at hostfile but host=192.168.3.100 was not reachable via ssh. If you are running with a single node please remove hostfile or setup passwordless ssh.',),
+        differs=('ssh: connect to host w1 port 22: Connection refused',),
+    ),
+    KnownError(
         name="host-name-unknown",
         marker="socket.gaierror: ",
         pattern=r"socket\.gaierror: \[Errno -\d{1,2}\] (?P<why>Name or service not known|Temporary failure in name resolution|No address associated with hostname)",

@@ -108,7 +108,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         marker="Failed to create placement group '",
         pattern=r"Failed to create placement group '\w{1,80}' because name '(?P<name>[^'\n]{1,200})' already exists",
         cause="A placement group with the name {name} exists already in this job's namespace",
-        remedy="If `ray.init` names no namespace, the job made it itself: Ray ran a failed task again, and the error of that first attempt, above, is the reason. "
+        remedy="If `ray.init` names no namespace, the job made it itself, mostly in a first attempt of a task that Ray ran again: then that attempt's error, above, is the reason. "
         "Otherwise `ray list placement-groups` shows it: end the job that has it, or `ray stop` on all nodes",
         source="ray src/ray/gcs/gcs_server/gcs_placement_group_manager.cc; PeterGriffinJin/Search-R1 issue 44",
         matches=(
@@ -1512,7 +1512,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-check-failed",
         marker="Check failed: ",
-        pattern=r"(?:\] (?:\((?P<part>raylet|gcs_server|core_worker)\) )?|^[^\n]{0,250}/(?=\w{1,60}\.(?:cc|h):\d{1,6} \(PID: ))(?P<place>\w{1,60}\.(?:cc|h):\d{1,6})(?: \(PID: [^\n]{0,80}\))?: {1,3}(?:An unexpected system state has occurred\. You have likely discovered a bug in Ray\. [^\n]{0,200})?Check failed: (?P<what>[^\n]{1,160})",
+        pattern=r"(?:\] (?:\((?P<part>raylet|gcs_server|core_worker)\) )?|^[^\n]{0,250}/(?=\w{1,60}\.(?:cc|h):\d{1,6} \(PID: ))(?P<place>\w{1,60}\.(?:cc|h):\d{1,6})(?: \(PID: [^\n]{0,80}\))?: {1,3}(?:An unexpected system state has occurred\. You have likely discovered a bug in Ray\. [^\n]{0,200})?Check failed: (?!Too many open files)(?P<what>[^\n]{1,160})",
         cause="An internal check of Ray failed in {place}, and that process of Ray ended itself: {what}",
         remedy="Words about a limit or a connection in that text are the reason (`ulimit -n 65536`, `ulimit -u`, a head that is gone). Otherwise it is a defect of that version of Ray: search its issues for this text, and take the newest patch version on all nodes",
         source="ray util/logging.cc; ray-project/ray issues 50433 and 45642",

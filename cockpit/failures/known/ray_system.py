@@ -251,4 +251,16 @@ RAY_SYSTEM: tuple[KnownError, ...] = (
         "RuntimeError: b'GCS has started but no raylets have registered yet.'",
         differs="INFO raylets have registered",
     ),
+    general_error(
+        "ray-actor-waits-long",
+        "is taking a while to be created",
+        r"The actor with (?:ID|name) (?P<actor>\w{1,80}) is taking a while to be created",
+        "Ray could not place the actor {actor} yet; by itself this is a notice: its CPUs, GPUs or other resources are not free, or no node has them",
+        "`ray status -v` compares what is asked with what is free: end what holds them, ask for less (num_cpus, num_gpus), or add nodes",
+        "ray-project/ray issue 1921",
+        "The actor with ID a507b3b64fad94e7f002f2d482da6756de6ecc59 is taking a while to be created. It is possible that the cluster does not have enough resources to place this actor.",
+        differs="The actor with ID a507b3b64fad94e7f002f2d482da6756de6ecc59 was created",
+        warning=True,
+        general=False,
+    ),
 )

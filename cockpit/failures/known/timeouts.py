@@ -210,6 +210,17 @@ TIMEOUTS: tuple[KnownError, ...] = (
         is_consequence=True,
     ),
     KnownError(
+        name='xla-rendezvous-lost',
+        marker='Failed to meet rendezvous',
+        pattern=r"Failed to meet rendezvous '(?P<name>[^'\n]{1,120})': (?P<why>[^\n]{1,80})",
+        cause='A process of torch_xla waited for the others at {name} in vain: {why}',
+        remedy="Find the process that ended first: its own error above, or a kill for host memory (`dmesg -T | grep -i 'killed process'`), frequent while a checkpoint is saved: save from one process, or use less host memory",
+        source='pytorch/xla issue 5096',
+        matches=("RuntimeError: tensorflow/compiler/xla/xla_client/mesh_service.cc:377 : Failed to meet rendezvous 'torch_xla.core.xla_model.save': Socket closed (14)",),
+        differs=('Failed to meet the deadline',),
+        is_consequence=True,
+    ),
+    KnownError(
         name="ray-data-actors-not-started",
         marker="Timed out while starting actors",
         pattern=r"Timed out while starting actors\. This may mean that the cluster does not have enough resources",
