@@ -130,7 +130,11 @@ def _in_plain_lines(
     known: Sequence[tuple[LogLine, Match]], lines: Sequence[LogLine], first: LogLine | None, table: Match | None
 ) -> RootError | None:
     """A known cause that no exception names, such as a warning of NCCL, or the first failure in torchrun's table."""
-    found = next((each for each in known if each[1].error.is_certain), None)
+    certain = [each for each in known if each[1].error.is_certain]
+    found = certain[0] if certain else None
+    if found is not None and found[1].error.is_general and found[1].error.look_up == "oom-kill":
+        # This line says only that a process was killed; a special cause beside it says why.
+        found = next((each for each in certain if not each[1].error.is_general), found)
     if first is not None and table is not None and table.error.is_certain and (found is None or found[1].error.is_general):
         return RootError(first.text, first, table)
     if found is None:

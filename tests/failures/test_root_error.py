@@ -899,3 +899,12 @@ def test_lines_that_were_not_wrapped_are_not_joined():
     error = find_root_error(["RuntimeError: weights are missing: No space left", f"on device 3 {'the loss was 0.1 ' * 8}"])
     assert error is not None
     assert error.known is None
+
+
+def test_why_a_process_was_killed_counts_before_the_shells_line_that_it_was():
+    error = root_of(
+        "/var/spool/slurmd/job00191/slurm_script: line 28:  8156 Killed                  python3 main.py\n"
+        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=191.batch cgroup."
+    )
+    assert known_name(error) == "slurm-memory-kill"
+    assert known_name(root_of("train.sh: line 28:  8156 Killed                  python3 main.py")) == "shell-line-killed"

@@ -172,6 +172,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         matches=("./monthly.sh: line 32: 3376060 Killed                  nice -n 19 python ml/create.py -c $config -s $section",),
         differs=("train.sh: line 32: 3376060 Segmentation fault      (core dumped) python train.py",),
         look_up="oom-kill",
+        is_general=True,
     ),
     KnownError(
         name="torchrun-rank-killed",
