@@ -15,7 +15,8 @@ MAX_MARK_CHARS: Final = 200
 MAX_LINE_CHARS: Final = 4000
 """Characters of a line that are read; the rest is dropped."""
 _ESCAPES: Final = re.compile(
-    r"\[(?:36|39|0)m|\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|.)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+    r"#033\[[\d;]{1,10}m|\[(?:36|39|0)m"
+    r"|\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|.)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )
 _DATE: Final = re.compile(r"(?P<open>\[)?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?(open)\]) ")
 """Kubernetes, docker and loggers write the time before each line."""

@@ -72,7 +72,7 @@ _REPORT: Final = re.compile(
     r"(?:exited|terminated|died|(?:has |have )?stopped|crashed)\b(?: with| unexpectedly| before|[.!]?$)"
     r"|(?:server|engine|process|worker)s? (?:launch|start(?:up)?|initiali[sz]ation) failed"
     r"|failed to (?:start|launch)(?: the| a)? (?:\w{1,30} )?(?:server|engine|process|worker)\b(?![^\n]{0,20}: \S)"
-    r"|exited with (?:exit )?(?:code|status) -?\d"
+    r"|exited with (?:exit |non-zero |nonzero )?(?:exit )?(?:code|status) -?\d"
     r"|see (?:the )?(?:stack ?trace|traceback|root cause|errors?|logs?)\b[^\n]{0,30}\babove"
     r"|check (?:the )?(?:\w{1,20} ){0,2}logs?\b)",
     re.IGNORECASE,

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.failures.known import Match, find_all_known, find_known
+from cockpit.failures.known import Match, find_all_known, find_known, find_known_wrapped
 from cockpit.failures.known.error import KnownError
 from cockpit.failures.log_lines import LogLine, launcher_marks, read_lines
 from cockpit.failures.raised_errors import RaisedError, is_wrapper_text, raised_errors
@@ -31,6 +31,8 @@ MAX_LINES: Final = 100_000
 """Only so many lines at the end of the log are read."""
 MAX_ERRORS: Final = 2_000
 """Only so many errors at the end of the log are kept; a log with more of them is a loop of caught errors."""
+MIN_WRAPPED_CHARS: Final = 30
+"""A line that was wrapped is found again by so many characters at its beginning."""
 MAX_KINDS: Final = 50
 """Only so many errors that differ in more than numbers are looked up in the table."""
 
@@ -105,6 +107,9 @@ def find_root_error(raw_lines: Iterable[str]) -> RootError | None:
         root = _root(wrapper, burst)
         return root if first is None or not reports else replace(root, line=replace(root.line, rank=first.rank, pid=first.pid))
     plain = min(known, key=lambda each: (each[1].error.is_warning, each[1].error.is_general), default=None)
+    if plain is None and tail and (wrapped := find_known_wrapped("\n".join(line.text for line in tail))) is not None:
+        begin_of_text = wrapped.text[:MIN_WRAPPED_CHARS]
+        return RootError(wrapped.text, next((line for line in tail if begin_of_text in line.text), tail[-1]), wrapped)
     return RootError(plain[1].text, plain[0], plain[1]) if plain else None
 
 
@@ -125,7 +130,11 @@ def _in_plain_lines(
     known: Sequence[tuple[LogLine, Match]], lines: Sequence[LogLine], first: LogLine | None, table: Match | None
 ) -> RootError | None:
     """A known cause that no exception names, such as a warning of NCCL, or the first failure in torchrun's table."""
-    found = next((each for each in known if each[1].error.is_certain), None)
+    certain = [each for each in known if each[1].error.is_certain]
+    found = certain[0] if certain else None
+    if found is not None and found[1].error.is_general and found[1].error.look_up == "oom-kill":
+        # This line says only that a process was killed; a special cause beside it says why.
+        found = next((each for each in certain if not each[1].error.is_general), found)
     if first is not None and table is not None and table.error.is_certain and (found is None or found[1].error.is_general):
         return RootError(first.text, first, table)
     if found is None:
@@ -154,6 +163,10 @@ def _find_in_message(error: RaisedError) -> Match | None:
     is_below = known is not None and known.error.is_consequence and error.text.count("\n", 0, known.begin) > 1
     if is_below and not error.is_wrapper and "Last error:" not in error.text:
         return find_known("\n".join(error.text.split("\n")[:2]))
+    if known is None or known.error.explains_only_kind or known.error.is_general:
+        wrapped = find_known_wrapped(error.text)
+        if wrapped is not None and (known is None or known.error.explains_only_kind or not wrapped.error.is_general):
+            return wrapped
     return known
 
 

@@ -19,11 +19,11 @@ MAX_SECONDS = 0.05
 """Of CPU, for one pattern on one hostile text. The slowest needs 2 ms."""
 MAX_REMEDY = 300
 MORE_PROGRAMS = """
-    apptainer apt-get aws bash cat chmod conda curl date deepspeed dkms docker dos2unix echo enroot env export fi_info file findmnt
-    firewall-cmd fusermount gcc gcloud getent git hccn_tool head hf ibdev2netdev ibstat ibv_devinfo ip iptables ldconfig ldd lfs ln
-    locale ls lscpu lsof mkdir module namei nc npu-smi nvcc nvidia-container-cli nvidia-cuda-mps-control ps ptxas python python3 quota
-    rdma redis-cli rm rocm-smi rocminfo sacct sacctmgr scancel sed serve setsid show_gids source ssh ssh-keygen ssh-keyscan sudo
-    systemctl tail torchrun umount uname uptime uv wandb which {python}
+    accelerate apptainer apt-get aws bash cat chmod conda curl date deepspeed dkms docker dos2unix echo enroot env export fi_info
+    file findmnt firewall-cmd fusermount gcc gcloud getent git hccn_tool head hf ibdev2netdev ibstat ibv_devinfo ip ipcs iptables
+    ldconfig ldd lfs ln locale ls lscpu lsmod lsof mkdir module namei nc npu-smi nvcc nvidia-container-cli nvidia-cuda-mps-control
+    nvidia-imex-ctl ps ptxas python python3 quota rdma redis-cli rm rocm-smi rocminfo sacct sacctmgr scancel sed serve setsid
+    show_gids source ssh ssh-keygen ssh-keyscan sudo systemctl tail torchrun umount uname uptime uv wandb which {python}
 """
 """Programs with which a command of a remedy begins, beside those of cockpit's other remedies."""
 QUOTED = (

@@ -36,3 +36,9 @@ def test_tracebacks_of_two_hosts_that_are_mixed_are_one_error_of_two_processes()
 
 def test_the_name_of_an_exception_before_a_traceback_is_no_mark():
     assert launcher_marks(["RuntimeError: Traceback (most recent call last):", *TRACEBACK[1:]]) == {}
+
+
+def test_colours_are_removed_also_if_the_escape_was_written_as_its_number():
+    error = find_root_error(["#033[2m#033[33m(raylet)#033[0m ValueError: batch is odd"])
+    assert error is not None
+    assert (error.text, error.line.writer) == ("ValueError: batch is odd", "raylet")

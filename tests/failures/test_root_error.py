@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
+
+import pytest
 from msgspec.structs import replace
 
 from cockpit.failures import RootError, describe, find_root_error
@@ -877,3 +880,31 @@ def test_an_engine_that_was_told_to_stop_did_not_die_by_itself():
     assert error is not None
     assert error.known is not None
     assert error.known.error.name == "engine-told-to-stop"
+
+
+@pytest.mark.parametrize("width", [60, 73, 80, 100, 120])
+def test_a_message_that_was_wrapped_at_some_width_is_known(width: int):
+    message = (
+        "RuntimeError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:29600 "
+        "(errno: 98 - Address already in use). The server socket has failed to bind to 0.0.0.0:29600 (errno: 98 - Address already in use)."
+    )
+    for lines in (textwrap.wrap(message, width), [message[at : at + width] for at in range(0, len(message), width)]):
+        error = find_root_error(lines)
+        assert error is not None
+        assert error.known is not None
+        assert (error.known.error.name, error.known.parts["port"]) == ("torch-bind-in-use", "29600")
+
+
+def test_lines_that_were_not_wrapped_are_not_joined():
+    error = find_root_error(["RuntimeError: weights are missing: No space left", f"on device 3 {'the loss was 0.1 ' * 8}"])
+    assert error is not None
+    assert error.known is None
+
+
+def test_why_a_process_was_killed_counts_before_the_shells_line_that_it_was():
+    error = root_of(
+        "/var/spool/slurmd/job00191/slurm_script: line 28:  8156 Killed                  python3 main.py\n"
+        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=191.batch cgroup."
+    )
+    assert known_name(error) == "slurm-memory-kill"
+    assert known_name(root_of("train.sh: line 28:  8156 Killed                  python3 main.py")) == "shell-line-killed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -17,6 +18,11 @@ MAX_TEXT_LINES: Final = 11
 MAX_TEXT_CHARS: Final = 6000
 MAX_TRIES: Final = 50
 """Lines with one marker that are tried."""
+MIN_WIDTH: Final = 40
+MAX_WIDTH: Final = 400
+"""A text that was wrapped has no longer line."""
+MAX_PREFIX: Final = 24
+"""A line may be shorter by so many characters, because a mark before it, such as `[rank0]: `, has been removed."""
 
 
 def known_errors() -> tuple[KnownError, ...]:
@@ -59,12 +65,41 @@ def find_known(text: str) -> Match | None:
     return first
 
 
+def find_known_wrapped(text: str) -> Match | None:
+    """The row that matches this text if its lines, which a terminal or an editor has wrapped, are joined again; between words or within one."""
+    joined = (_join_wrapped(text, joint) for joint in (" ", ""))
+    found = [match for each in joined if each != text and (match := find_known(each)) is not None and not match.error.explains_only_kind]
+    return min(found, key=lambda match: match.error.is_general, default=None)
+
+
+def _join_wrapped(text: str, joint: str) -> str:
+    """Join each line with the next one if that one's first word had no place at its end."""
+    lines = text.split("\n")
+    width = max(map(len, lines))
+    if not MIN_WIDTH <= width <= MAX_WIDTH:
+        return text
+    joined = lines[0]
+    for before, line in pairwise(lines):
+        rest = line.lstrip()
+        if rest and len(before) + 1 + len(rest.partition(" ")[0]) > width - MAX_PREFIX:
+            joined += (" " if rest != line else joint) + rest
+        else:
+            joined += f"\n{line}"
+    return joined
+
+
 def find_all_known(text: str) -> Iterator[Match]:
     """Every row that matches anywhere in this text, with its first place; in the order of the table."""
-    for error in known_errors():
-        found = [match for marker in error.markers if marker in text and (match := _find_at(marker, error, text)) is not None]
+    for error, markers in _errors_and_markers():
+        found = [match for marker in markers if marker in text and (match := _find_at(marker, error, text)) is not None]
         if found:
             yield min(found, key=lambda match: match.begin)
+
+
+@cache
+def _errors_and_markers() -> tuple[tuple[KnownError, tuple[str, ...]], ...]:
+    """The table with the markers of each row, which are asked for at every error."""
+    return tuple((error, error.markers) for error in known_errors())
 
 
 def _find_at(marker: str, error: KnownError, text: str) -> Match | None:

@@ -170,6 +170,45 @@ COLLECTIVES: tuple[KnownError, ...] = (
         ),
     ),
     KnownError(
+        name="gloo-connect-loopback",
+        marker="gloo/transport/tcp/pair.cc:",
+        pattern=r"gloo/transport/tcp/pair\.cc:\d{1,5}\] connect \[(?:::ffff:)?(?P<peer>127\.[\d.]{5,11})\]:\d{1,5}: ",
+        cause="Gloo tried to reach another rank at the loopback address {peer}, so it reached its own host",
+        remedy="If ranks run on several hosts: set `GLOO_SOCKET_IFNAME` on every node, before `ray start`, to the interface of the node's address (`ip -br addr`), or take the host's name off the "
+        "127.0.0.1 and 127.0.1.1 lines of /etc/hosts. All ranks on one host: a rank ended, see its first error",
+        source="pytorch/pytorch issue 15592; hpcaitech/ColossalAI issue 2407; Megvii-BaseDetection/YOLOX issue 1167",
+        matches=(
+            "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [127.0.1.1]:29591: Connection refused",
+            "terminate called after throwing an instance of 'gloo::IoException'\n  what():  [/opt/third_party/gloo/gloo/transport/tcp/pair.cc:724] connect [127.0.1.1]:3210: Connection refused",
+        ),
+        differs=("RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [172.31.71.170]:13195: Connection refused",),
+    ),
+    KnownError(
+        name="gloo-connect-failed",
+        marker="gloo/transport/tcp/pair.cc:",
+        pattern=r"gloo/transport/tcp/pair\.cc:\d{1,5}\] connect \[(?P<peer>[0-9A-Fa-f.:]{2,45})\]:(?P<peer_port>\d{1,5}): (?P<why>[A-Z][\w ]{3,60})",
+        cause="A rank could not connect to another one at {peer}, port {peer_port}, for a group of Gloo: {why}",
+        remedy="Refused: the rank there ended (its first error is the reason), or the address is of another host or interface: set `GLOO_SOCKET_IFNAME` on every node (`ip -br addr`). Timed out, no route: "
+        "a firewall: open all TCP ports between the nodes. Many ranks: `ulimit -n 65535`",
+        source="pytorch/pytorch issue 108732; ray-project/ray issue 37461; meta-pytorch/data issue 1142",
+        matches=(
+            "RuntimeError: [/opt/conda/conda-bld/pytorch_1682343967769/work/third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [172.31.71.170]:13195: Connection refused",
+        ),
+        differs=("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:8594",),
+        is_consequence=True,
+    ),
+    KnownError(
+        name="gloo-port",
+        marker="gloo/transport/tcp/pair.cc:",
+        pattern=r"gloo/transport/tcp/pair\.cc:\d{1,5}\] bind: (?P<why>Address already in use|Cannot assign requested address)",
+        cause="Gloo could not open a port on its own host for a connection to another rank: {why}",
+        remedy="In use: the host has hardly a free port left: `ss -s`, `sysctl net.ipv4.ip_local_port_range`; end leftovers of earlier runs, and start again. Cannot assign: the address of the host's name is of no "
+        "interface here: `GLOO_SOCKET_IFNAME` (`ip -br addr`), /etc/hosts",
+        source="ray-project/ray issue 35907; pytorch/gloo gloo/transport/tcp/pair.cc",
+        matches=("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:176] bind: Address already in use",),
+        differs=("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:8594",),
+    ),
+    KnownError(
         name="gloo-mesh",
         marker="connectFullMesh failed with ",
         pattern=r"connectFullMesh failed with ",
@@ -262,7 +301,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-connect-timed-out",
         marker="exceeded",
         pattern=r"socket(?:Start|Poll)Connect: exceeded timeouts \(\d{1,6}\)|returned Connection timed out, exceeded error retry count",
-        cause="NCCL got no answer from another rank's address: packets between two nodes are dropped",
+        cause="NCCL got no answer from another rank's address: packets between two nodes are dropped, or the other node is down",
         remedy="Set `NCCL_SOCKET_IFNAME` on all nodes to the interface of the cluster's network (`ip -br addr`), and let firewalls or network policies accept "
         "all TCP ports between the nodes; `NCCL_DEBUG=INFO` prints the interface and address that each rank chose",
         source="NVIDIA/nccl src/misc/socket.cc v2.18.3, v2.21.5, v2.28.3",
@@ -276,7 +315,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-connect-refused",
         marker="exceeded",
         pattern=r"socket(?:Start|Poll)Connect: exceeded retries \(\d{1,6}\)|returned Connection refused, exceeded error retry count",
-        cause="Nobody listens any more at the address that another rank's NCCL gave: that process ended, or the address is of another host",
+        cause="Nobody listens at the address that another rank's NCCL gave: that process ended, or the address leads to another host",
         remedy="Read the first error of the ranks that ended; if none ended, set `NCCL_SOCKET_IFNAME` on all nodes to the interface of the cluster's network: "
         "an address that each host has (docker0, loopback) leads a rank to its own host",
         source="NVIDIA/nccl src/misc/socket.cc v2.18.3, v2.21.5, v2.28.3",
@@ -306,7 +345,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-start-messages-differ",
         marker="Message truncated : received",
         pattern=r"Message truncated : received (?P<got>\d{1,12}) bytes instead of (?P<expected>\d{1,12})",
-        cause="The ranks exchanged start-up messages of different sizes ({got} and {expected} bytes): they run different NCCL versions or settings",
+        cause="The ranks exchanged start-up messages of different sizes ({got} and {expected} bytes): most often they run different NCCL versions or settings",
         remedy="Compare `python3 -c 'import torch; print(torch.cuda.nccl.version())'` and `env | grep NCCL_` on every node and make them the same; if they "
         "are, upgrade NCCL: 2.20.5 fails so for some subgroups of ranks",
         source="NVIDIA/nccl issues 1176, 1273; NVIDIA/nccl src/bootstrap.cc v2.12 to v2.30",
@@ -407,6 +446,21 @@ COLLECTIVES: tuple[KnownError, ...] = (
         differs=(
             "misc/shmutils.cc:129 NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-glnlGK (size 14156128), error: No such file or directory (2)",
         ),
+        look_up="shm",
+    ),
+    KnownError(
+        name="nccl-shm-fallocate",
+        marker="Call to posix_fallocate failed",
+        pattern=r"NCCL WARN Call to posix_fallocate failed : No space left on device",
+        cause="NCCL could not get memory in /dev/shm: it is full or too small on this node or in this container (a container has 64 MB unless told otherwise); no disk is full",
+        remedy="`df -h /dev/shm` there shows it: start the container with more (`--shm-size=16g` or `--ipc=host`; Kubernetes: an emptyDir of medium Memory at "
+        "/dev/shm), and remove /dev/shm/nccl-* that no running job owns; `NCCL_SHM_DISABLE=1` does without it, more slowly",
+        source="NVIDIA/nccl issue 525; NVIDIA/nccl src/include/shm.h before v2.12",
+        matches=(
+            "[3] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device\n[3] NCCL INFO include/shm.h:41 -> 2",
+            "w1:3456:3999 [1] include/shm.h:26 NCCL WARN Call to posix_fallocate failed : No space left on device",
+        ),
+        differs=("NCCL WARN Call to posix_fallocate failed : Interrupted system call",),
         look_up="shm",
     ),
     KnownError(
@@ -644,8 +698,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-peer-closed",
         marker="Connection closed by remote peer",
         pattern=r"Connection closed by remote peer (?P<peer>[^\s<]{1,120})<\d{1,5}>",
-        cause="A rank on {peer} closed its NCCL connection: that process ended",
-        remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
+        cause="This rank lost its NCCL connection to a rank on {peer} (closed): the process there ended, or the network between them failed",
+        remedy="First the ranks on {peer}: an error in their logs, or a kill there (`dmesg -T | grep -i 'killed process'`). If none ended before, the network: `ibstat` and `dmesg -T | grep -iE 'mlx|link'` on both nodes, NCCL_SOCKET_IFNAME; `NCCL_IB_DISABLE=1` tests without InfiniBand",
         source="NVIDIA/nccl src/misc/socket.cc v2.12 to v2.30; NVIDIA/nccl-tests issue 185",
         matches=(
             "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\nLast error:\n"
@@ -659,8 +713,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-peer-reset",
         marker="failed : Connection reset by peer",
         pattern=r"Call to (?:recv from|send to) (?P<peer>[^\s<]{1,120})<\d{1,5}> failed : Connection reset by peer",
-        cause="A rank on {peer} dropped its NCCL connection: that process ended",
-        remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
+        cause="This rank lost its NCCL connection to a rank on {peer} (reset): the process there ended, or the network between them failed",
+        remedy="First the ranks on {peer}: an error in their logs, or a kill there (`dmesg -T | grep -i 'killed process'`). If none ended before, the network: `ibstat` and `dmesg -T | grep -iE 'mlx|link'` on both nodes, NCCL_SOCKET_IFNAME; `NCCL_IB_DISABLE=1` tests without InfiniBand",
         source="NVIDIA/nccl src/misc/socket.cc v2.12 to v2.28",
         matches=(
             "socketProgressOpt: Call to recv from 10.0.0.3<50210> failed : Connection reset by peer",
@@ -673,8 +727,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="gloo-peer-closed",
         marker="Connection closed by peer [",
         pattern=r"Connection closed by peer \[(?P<peer>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}",
-        cause="A rank on {peer} closed its Gloo connection: that process ended",
-        remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
+        cause="This rank lost its Gloo connection to a rank on {peer} (closed): the process there ended, or the network between them failed",
+        remedy="First the ranks on {peer}: an error in their logs, or a kill there (`dmesg -T | grep -i 'killed process'`). If none ended before, the network between the two nodes: `dmesg -T | grep -i link` on both, a firewall, GLOO_SOCKET_IFNAME",
         source="pytorch/gloo gloo/transport/tcp/pair.cc (2022 and 2026)",
         matches=(
             "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:8594",
@@ -689,8 +743,8 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="gloo-peer-reset",
         marker="Read error [",
         pattern=r"Read error \[(?P<peer>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}: Connection reset by peer",
-        cause="A rank on {peer} dropped its Gloo connection: that process ended",
-        remedy="Read the first error of the ranks on {peer} (worker logs of Ray; `dmesg -T | tail` there for a kill by the kernel): this rank only lost its peer",
+        cause="This rank lost its Gloo connection to a rank on {peer} (reset): the process there ended, or the network between them failed",
+        remedy="First the ranks on {peer}: an error in their logs, or a kill there (`dmesg -T | grep -i 'killed process'`). If none ended before, the network between the two nodes: `dmesg -T | grep -i link` on both, a firewall, GLOO_SOCKET_IFNAME",
         source="pytorch/gloo gloo/transport/tcp/pair.cc (2022 and 2026)",
         matches=(
             "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:589] Read error [10.0.0.3]:38211: Connection reset by peer",
@@ -704,7 +758,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="gloo-wait-timed-out",
         marker="ms for ",
         pattern=r"Timed out waiting (?P<ms>\d{1,12})ms for (?P<what>recv|send) operation to complete",
-        cause="Another rank did not take part in a Gloo operation within {ms} ms: it ended, hangs, or still works on something else",
+        cause="Another rank did not take part in a Gloo operation within {ms} ms: it ended, hangs, still works on something else, or cannot be reached",
         remedy="Find the rank that is missing: its first error, or its stack while it hangs (`py-spy dump`); saving, loading or long rollouts on one rank only while "
         "the others wait do this too: raise the group's timeout if that is it",
         source="pytorch/gloo issue 511; pytorch/gloo gloo/transport/tcp/unbound_buffer.cc",
@@ -762,7 +816,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         marker="Watchdog caught collective operation timeout",
         pattern=r"\[Rank (?P<rank>\d{1,6})\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<sequence>\d{1,12}), OpType=(?P<op>\w{1,40}),"
         r"[^\n]{0,300}?Timeout\(ms\)=(?P<ms>\d{1,12})\)",
-        cause="Rank {rank} waited {ms} ms in collective {sequence}, {op}: another rank did not reach it",
+        cause="Rank {rank} waited {ms} ms in collective {sequence}, {op}: another rank did not reach it, or the transfer between them hangs",
         remedy="Find the first error in the logs of all ranks (a crash, out of memory); if there is none, a rank hangs or is slow: the one with the lowest last enqueued "
         "work, or another `py-spy dump`; only if it is slow, raise the limit (veRL: actor_rollout_ref.nccl_timeout)",
         source="verl-project/verl issues 1158, 1420; OpenRLHF/OpenRLHF issue 624; hiyouga/LlamaFactory issue 7396",
@@ -781,7 +835,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="nccl-watchdog-other",
         marker="Watchdog caught collective operation timeout",
         pattern=r"Watchdog caught collective operation timeout",
-        cause="A rank waited in a collective until its time limit, since another rank did not reach it",
+        cause="A rank waited in a collective until its time limit: another rank did not reach it, or the transfer between them hangs",
         remedy="Find the first error in the logs of all ranks (a crash, out of memory); if there is none, compare their stacks while they hang (`py-spy dump`) and check the "
         "network between the nodes (`NCCL_SOCKET_IFNAME`, `NCCL_DEBUG=INFO`)",
         source="pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
@@ -913,6 +967,31 @@ COLLECTIVES: tuple[KnownError, ...] = (
         is_consequence=True,
     ),
     KnownError(
+        name='store-connect-docker-bridge',
+        marker='The client socket has timed out after ',
+        pattern=r"The client socket has timed out after (?P<limit>\d{1,9}\w{1,3}) while trying to connect to \(?(?P<host>172\.17\.\d{1,3}\.\d{1,3})(?:, |:)(?P<peer_port>\d{1,5})\)?",
+        cause="No process answered at {host}, port {peer_port}, within {limit}; addresses that begin with 172.17 are mostly of Docker's own bridge, which other hosts cannot reach",
+        remedy="Start the containers with `--network=host` on all nodes, or give rank 0's address of the cluster's network: MASTER_ADDR, VLLM_HOST_IP or `ray start --node-ip-address` (`ip -br addr` on the host shows it); then NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME too",
+        source='OpenRLHF/OpenRLHF issue 265',
+        matches=('[E socket.cpp:922] [c10d] The client socket has timed out after 1800s while trying to connect to (172.17.0.2, 44737).',),
+        differs=('torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (10.0.0.2, 29500).',),
+    ),
+    KnownError(
+        name="store-connect-own-host",
+        marker="The client socket has timed out after ",
+        pattern=r"The client socket has timed out after (?P<limit>\d{1,9}\w{1,3}) while trying to connect to \(?(?P<host>0\.0\.0\.0|127\.[\d.]{5,11}|localhost)(?:, |:)(?P<peer_port>\d{1,5})\)?",
+        cause="No process of this same host answered at port {peer_port} within {limit}: the address {host} leads to no other host",
+        remedy="`ss -ltn 'sport = :{peer_port}'` here: nobody listens: rank 0 or the engine that should open it failed (its log), or runs on another host or in another container: give the real address (MASTER_ADDR; "
+        "TRL vllm_server_host). In use by others: another port (TRL vllm_group_port, 51216 unless set)",
+        source="huggingface/trl issues 3736, 3925",
+        matches=(
+            "torch.distributed.DistNetworkError: The client socket has timed out after 300000ms while trying to connect to (0.0.0.0, 51216).",
+            "The client socket has timed out after 600s while trying to connect to (127.0.0.1, 29500).",
+        ),
+        differs=("torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (10.0.0.2, 29500).",),
+        is_consequence=True,
+    ),
+    KnownError(
         name="store-connect-timed-out",
         marker="The client socket has timed out after ",
         pattern=r"The client socket has timed out after (?P<limit>\d{1,9}\w{1,3}) while trying to connect to \(?(?P<host>[^\s,()]{1,200}?)(?:, |:)(?P<peer_port>\d{1,5})\)?",
@@ -947,7 +1026,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="store-lost",
         marker=" failed on SocketImpl(",
         pattern=r"(?:send|recv)\w{1,30} failed on SocketImpl\(fd=[^\n]{1,300}?remote=\[?(?P<remote>[^\s\])]{1,200})\]?[^\n]{0,20}\):",
-        cause="The process that keeps the rendezvous store ({remote}) is gone: rank 0 ended before this rank",
+        cause="The connection to the process that keeps the rendezvous store ({remote}) is lost: mostly rank 0 ended before this rank",
         remedy="Read the first error in the log of rank 0; if rank 0 ended well, this line is harmless: this rank was only slower to end",
         source="pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp (logs of torch 2.6 to 2.8)",
         matches=(
@@ -1006,13 +1085,23 @@ COLLECTIVES: tuple[KnownError, ...] = (
     KnownError(
         name="store-peer-lost",
         marker="DistNetworkError: ",
-        pattern=r"DistNetworkError: (?P<why>Connection reset by peer|failed to recv, got 0 bytes|Connection was likely closed[^\n]{0,60}|Broken pipe)",
-        cause="A process lost its connection to the store of the process group, which rank 0 (or torchrun of the first node) keeps: that one ended first",
+        pattern=r"DistNetworkError: (?P<why>Connection reset by peer|[Ff]ailed to (?:recv, got 0|send|recv)[^\n]{0,60}|Connection was likely closed[^\n]{0,60}|Broken pipe)",
+        cause="A process lost its connection to the store of the process group, which rank 0 (or torchrun of the first node) keeps: mostly that one ended first",
         remedy="The first error of rank 0 or of its torchrun is the reason, or a kill there (`dmesg -T | grep -i 'killed process'`); right at the start: another program listens at that port",
         source="torch csrc/distributed/c10d/socket.cpp; pytorch/pytorch issue 128970",
         matches=('torch.distributed.DistNetworkError: Connection reset by peer', 'torch.distributed.DistNetworkError: failed to recv, got 0 bytes',),
         differs=("torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of (n1, 29500).",),
         is_consequence=True,
+    ),
+    KnownError(
+        name='torch-without-libuv',
+        marker='use_libuv was requested but PyTorch was',
+        pattern=r"use_libuv was requested but PyTorch was (?:built|build) without libuv support",
+        cause='This build of torch has no libuv, and its store was told to use it',
+        remedy='`export USE_LIBUV=0` before the start on all nodes (torchrun: `--rdzv-conf use_libuv=0`), or a torch that was built with it',
+        source='torch distributed/rendezvous.py; csrc/distributed/c10d/TCPStore.cpp',
+        matches=('RuntimeError: use_libuv was requested but PyTorch was built without libuv support',),
+        differs=('UserWarning: use_libuv is on',),
     ),
     KnownError(
         name="torch-shared-memory-manager",
@@ -1240,6 +1329,21 @@ COLLECTIVES: tuple[KnownError, ...] = (
         is_general=True,
     ),
     KnownError(
+        name="nccl-error-unnamed",
+        marker="NCCL error: ",
+        pattern=r"NCCL [Ee]rror(?: \d)?: (?P<what>internal error|unhandled system error|unhandled cuda error|invalid usage|invalid argument|remote process exited or there was a network error)(?:, NCCL version (?P<version>[\d.]{3,12}))?\s{0,9}$",
+        cause="NCCL failed ({what}); the log does not say in which call",
+        remedy="Run again with `NCCL_DEBUG=WARN`: the `NCCL WARN` line names it (an interface, /dev/shm, locked memory, a connection, a CUDA error, two ranks on one GPU); look first for an earlier error of another rank",
+        source="facebookresearch/ParlAI issue 3084; vllm-project/vllm issue 427; pytorch before 1.10",
+        matches=(
+            "terminate called after throwing an instance of 'std::runtime_error'\n  what():  NCCL error: internal error, NCCL version 2.7.8",
+            "RuntimeError: NCCL error: unhandled system error, NCCL version 2.7.8",
+        ),
+        differs=("RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",),
+        is_consequence=True,
+        is_general=True,
+    ),
+    KnownError(
         name="nccl-system-error",
         marker="unhandled system error",
         pattern=r"unhandled system error",
@@ -1342,7 +1446,7 @@ COLLECTIVES: tuple[KnownError, ...] = (
         name="process-group-connection-lost",
         marker="RuntimeError: ",
         pattern=r"RuntimeError: (?:Connection reset by peer|Broken pipe)\s{0,2}$",
-        cause="A connection of the process group broke: the process at its other end has ended",
+        cause="A connection of the process group broke: mostly the process at its other end has ended",
         remedy="Find the rank that ended first: its own error, a kill (`dmesg -T | grep -i 'killed process'` on its node) or a node that went away",
         source="pytorch/pytorch torch/csrc/distributed/c10d/socket code",
         matches=(

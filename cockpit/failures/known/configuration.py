@@ -701,13 +701,16 @@ CONFIGURATION: tuple[KnownError, ...] = (
     KnownError(
         name="command-not-found",
         marker=": command not found",
-        pattern=r"(?:sh|line \d{1,6}): (?P<program>[\w./+-]{1,200}): command not found$",
+        pattern=r"^(?![^\n]{0,100}Pyspy failed)[^\n]{0,300}?(?:sh|line \d{1,6}): (?P<program>[\w./+-]{1,200}): command not found$",
         cause="The command {program} is not on the PATH of that shell",
         remedy="`which {program}` in the environment that should have it: activate it in the script (`source …/bin/activate` or `conda activate`) before the command, install it, or use `python -m` (for a module); "
         "non-interactive shells do not read ~/.bashrc",
         source="OpenRLHF/OpenRLHF issue 211 (bash: ray: command not found); bash on Linux (run here)",
         matches=("bash: ray: command not found", "a.sh: line 2: raynotthere: command not found"),
-        differs=("INFO: plugin: command not found in the registry",),
+        differs=(
+            "INFO: plugin: command not found in the registry",
+            "[2025-06-26 07:25:31 DP4 TP4] Pyspy failed to dump PID 113688. Error: /bin/bash: line 1: py-spy: command not found",
+        ),
         is_general=True,
     ),
     KnownError(

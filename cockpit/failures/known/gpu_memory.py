@@ -22,6 +22,22 @@ _OTHER_HOLDS_MORE = "|".join(
 )
 """Another process clearly holds more than the process itself: the digits of both are compared. PyTorch names them in any order."""
 
+
+def _pairs(total: int) -> list[str]:
+    """Tens of GiB that a process holds, and that PyTorch has allocated, whose sum is more than so many tens and nines."""
+    between = r"\d\.\d\d GiB memory in use\.[^\n]{0,300}? Of the allocated memory "
+    return [
+        rf"{held}{between}(?:{'|'.join(str(own) for own in range(total + 1 - held, held + 1))})\d"
+        for held in range((total + 2) // 2, total + 1)
+    ]
+
+
+_OWN_PROCESS = "|".join(
+    rf"{total or ''}\d\.\d\d GiB of which [^\n]{{3,20}} is free\.[^\n]{{0,300}}? Process \d{{1,10}} has (?:{'|'.join(_pairs(total))})\.\d\d GiB is allocated by"
+    for total in range(1, 20)
+)
+"""What a process that is named holds, and what PyTorch has allocated here, are together more than the GPU has: so both are one process."""
+
 GPU_MEMORY: tuple[KnownError, ...] = (
     # ------------------------------------------------------------------------------------------------ vLLM
     KnownError(
@@ -200,7 +216,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         name="vllm-sleep-memory-grew",
         marker="Memory usage increased after sleeping",
         pattern=r"AssertionError: Memory usage increased after sleeping",
-        cause="Less GPU memory was free after vLLM had gone to sleep than before, so another process took memory on that GPU meanwhile",
+        cause="Less GPU memory was free after vLLM had gone to sleep than before, so something else (another process, or another part of this one) took memory on that GPU meanwhile",
         remedy="Let nothing else on that GPU allocate until sleep has returned: load the trainer's model before or after, and kill what is left over from an earlier run (`nvidia-smi`)",
         source="vllm vllm/v1/worker/gpu_worker.py sleep",
         matches=("AssertionError: Memory usage increased after sleeping.",),
@@ -225,7 +241,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         name="memory-saver-out-of-memory",
         marker="[torch_memory_saver.cpp]",
         pattern=r"\[torch_memory_saver\.cpp\] (?:CUresult|cudaError) error:? {0,2}(?:2 \(out of memory\)|result=2\b)",
-        cause="torch_memory_saver (the offload of SGLang and of slime's trainer) could not take GPU memory back: another model on that GPU still holds it",
+        cause="torch_memory_saver (the offload of SGLang and of slime's trainer) could not take GPU memory back; most often another model on that GPU still holds it",
         remedy="Lower the engine's share (veRL `actor_rollout_ref.rollout.gpu_memory_utilization=0.5`, slime `--sglang-mem-fraction-static 0.6`), and offload the trainer before the rollout "
         "(veRL param_offload and optimizer_offload; slime without --no-offload-train)",
         source="sgl-project/sglang issue 14092; fzyzcjy/torch_memory_saver issues 4 and 99; THUDM/slime issue 537 and pull request 579",
@@ -262,7 +278,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         name="sglang-memory-unbalanced",
         marker="The memory capacity is unbalanced",
         pattern=r"(?:Runtime|Value)Error: The memory capacity is unbalanced",
-        cause="The GPUs of one SGLang engine have unequal free memory (more than 10 % apart), so another process uses one of them",
+        cause="The GPUs of one SGLang engine have unequal free memory (more than 10 % apart), most often because another process uses one of them",
         remedy="`nvidia-smi` on that node shows who: kill what is left over from an earlier run, or give the engine other GPUs. If it is meant so, set `SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=0` "
         "(older: `SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK=1`)",
         source="sglang model_runner.py init_torch_distributed",
@@ -345,7 +361,7 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         + r") of which (?P<free>"
         + _SIZE
         + r") is free\."
-        rf"(?={_OTHER_HOLDS_MORE}|(?![^\n]{{0,600}} this process has ))[^\n]{{0,300}}? Process (?P<pid>\d{{1,10}}) has (?P<other>[1-9]\d{{0,2}}\.\d\d GiB) memory in use",
+        rf"(?={_OTHER_HOLDS_MORE})[^\n]{{0,300}}? Process (?P<pid>\d{{1,10}}) has (?P<other>[1-9]\d{{0,2}}\.\d\d GiB) memory in use",
         cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; another process ({pid}) held {other} of it",
         remedy="`ps -o pid,user,lstart,args -p {pid}` on that host (not in its container) shows it. Left over from an earlier run: kill it. Another model of this job on that GPU: "
         "lower its share (gpu_memory_utilization, mem_fraction_static) or offload it",
@@ -360,9 +376,52 @@ GPU_MEMORY: tuple[KnownError, ...] = (
         differs=(
             "CUDA out of memory. Tried to allocate 14.12 GiB. GPU 0 has a total capacty of 23.69 GiB of which 11.33 GiB is free. Process 2006998 has 256.00 MiB memory in use. Including non-PyTorch memory, this process has "
             "12.09 GiB memory in use.",
+            "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 7 has a total capacity of 39.39 GiB of which 14.00 MiB is free. Process 1117993 has 39.36 GiB memory in use. "
+            "Of the allocated memory 38.34 GiB is allocated by PyTorch, and 385.64 MiB is reserved by PyTorch but unallocated.",
         ),
         action="kill-orphans",
         look_up="gpu-memory",
+    ),
+    KnownError(
+        name="cuda-out-of-memory-own-process",
+        marker="CUDA out of memory. Tried to allocate",
+        pattern=rf"CUDA out of memory\. Tried to allocate (?P<asked>{_SIZE})\. {{1,4}}GPU (?P<gpu>\d{{1,3}}) has a total capaci?ty of (?={_OWN_PROCESS})(?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free\."
+        r"[^\n]{0,300}? Process (?P<pid>\d{1,10}) has (?P<held>[1-9]\d{1,2}\.\d\d GiB) memory in use\.[^\n]{0,300}? Of the allocated memory (?P<own>[\d.]{4,7} GiB) is allocated by",
+        cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; this process itself held {held}, as the figures show (PyTorch alone {own})",
+        remedy="It does not fit: smaller micro batches (veRL ppo_micro_batch_size_per_gpu, OpenRLHF micro_train_batch_size), gradient checkpointing, offload of the optimizer, "
+        "sharding over more GPUs (ZeRO-3, FSDP), a lower gpu_memory_utilization; `nvidia-smi` on the host shows whether others have the rest",
+        source="pytorch c10/cuda/CUDACachingAllocator.cpp (its process numbers); OpenRLHF/OpenRLHF issue 398; modelscope/ms-swift issue 3848",
+        matches=(
+            "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 7 has a total capacity of 39.39 GiB of which 14.00 MiB is free. Process 1117993 has 39.36 GiB memory in use. "
+            "Of the allocated memory 38.34 GiB is allocated by PyTorch, and 385.64 MiB is reserved by PyTorch but unallocated.",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.42 GiB. GPU 4 has a total capacity of 39.56 GiB of which 1.05 GiB is free. Process 3679748 has 38.51 GiB memory in use. "
+            "Of the allocated memory 36.33 GiB is allocated by PyTorch, and 354.65 MiB is reserved by PyTorch but unallocated.",
+        ),
+        differs=(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.42 GiB. GPU 4 has a total capacity of 79.10 GiB of which 0.05 GiB is free. Process 3679748 has 38.51 GiB memory in use. "
+            "Process 3679749 has 38.40 GiB memory in use. Of the allocated memory 36.33 GiB is allocated by PyTorch, and 354.65 MiB is reserved by PyTorch but unallocated.",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.42 GiB. GPU 4 has a total capacity of 39.56 GiB of which 1.05 GiB is free. Process 3679748 has 38.51 GiB memory in use. "
+            "Of the allocated memory 6.33 GiB is allocated by PyTorch, and 354.65 MiB is reserved by PyTorch but unallocated.",
+        ),
+    ),
+    KnownError(
+        name="cuda-out-of-memory-processes",
+        marker="CUDA out of memory. Tried to allocate",
+        pattern=rf"CUDA out of memory\. Tried to allocate (?P<asked>{_SIZE})\. {{1,4}}GPU (?P<gpu>\d{{1,3}}) has a total capaci?ty of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free\."
+        r"(?![^\n]{0,600} this process has )[^\n]{0,300}? Process (?P<pid>\d{1,10}) has (?P<held>[1-9]\d{0,2}\.\d\d GiB) memory in use\.[^\n]{0,300}? Of the allocated memory (?P<own>[\d.]{1,9} \w{3}) is allocated by",
+        cause="CUDA ran out of memory on GPU {gpu}: it asked for {asked}, {free} of {total} was free; process {pid} held {held}, and PyTorch in this process had allocated {own}",
+        remedy="The process named may be this one (in a container it has another number). `nvidia-smi` on the host shows all: one that is left over may be killed; another model of this job: lower its share (gpu_memory_utilization, mem_fraction_static) or offload it; else smaller micro batches",
+        source="pytorch c10/cuda/CUDACachingAllocator.cpp (its process numbers)",
+        matches=(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.42 GiB. GPU 4 has a total capacity of 79.10 GiB of which 0.05 GiB is free. Process 3679748 has 38.51 GiB memory in use. "
+            "Process 3679749 has 38.40 GiB memory in use. Of the allocated memory 36.33 GiB is allocated by PyTorch, and 354.65 MiB is reserved by PyTorch but unallocated.",
+        ),
+        differs=(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free. Process 2006998 has 8.23 GiB memory in use. "
+            "Including non-PyTorch memory, this process has 69.09 GiB memory in use. Of the allocated memory 36.33 GiB is allocated by PyTorch, and 354.65 MiB is reserved by PyTorch but unallocated.",
+        ),
+        look_up="gpu-memory",
+        is_general=True,
     ),
     KnownError(
         name="cuda-out-of-memory-fragmented",
@@ -384,6 +443,80 @@ GPU_MEMORY: tuple[KnownError, ...] = (
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB. GPU 0 has a total capacity of 14.57 GiB of which 1.58 GiB is free. Process 2493055 has 12.02 GiB memory in use. Including non-PyTorch "
             "memory, this process has 966.00 MiB memory in use. Of the allocated memory 734.07 MiB is allocated by PyTorch, and 33.93 MiB is reserved by PyTorch but unallocated.",
         ),
+        look_up="gpu-memory",
+    ),
+    KnownError(
+        name="cuda-out-of-memory-allowed",
+        marker=" allowed; ",
+        pattern=r"out of memory\. Tried to allocate (?P<asked>[\d.]{1,9} \w{3,5})\. GPU (?P<gpu>\d{1,3}) has a total capacity of (?P<total>[\d.]{1,9} \w{3,5}) of which (?P<free>[\d.]{1,9} \w{3,5}) is free\.[^\n]{0,300}? (?P<allowed>[\d.]{1,9} \w{3,5}) allowed; ",
+        cause="PyTorch may use only {allowed} of GPU {gpu} in this process, and that is used up ({free} of {total} is free)",
+        remedy="Something set that limit: `torch.cuda.set_per_process_memory_fraction` in the code, or per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF: raise or remove it, or use smaller batches",
+        source="ROCm/TheRock issue 2118; pytorch c10/cuda/CUDACachingAllocator.cpp",
+        matches=(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 255.98 GiB of which 244.65 GiB is free. 1.05 GiB allowed; Of the allocated memory 1017.01 MiB is allocated by PyTorch, with 17.00 MiB allocated in private pools (e.g., CUDA Graphs), and 54.99 MiB is reserved by PyTorch but unallocated.",
+        ),
+        differs=(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free.",
+        ),
+    ),
+    KnownError(
+        name="cuda-allocator-segment-assert",
+        marker="expandable_segment",
+        pattern=r"expandable_segment\w{0,20}[^\n]{0,60} INTERNAL ASSERT FAILED at \"[^\n\"]{0,120}CUDACachingAllocator\.cpp\"",
+        cause="A check of PyTorch's GPU memory allocator failed in its expandable segments",
+        remedy="Take expandable_segments:True out of PYTORCH_CUDA_ALLOC_CONF (`unset PYTORCH_CUDA_ALLOC_CONF` before `ray start` and in the runtime_env), or leave out max_split_size_mb beside it; a newer torch",
+        source="pytorch/pytorch issue 119452",
+        matches=(
+            'RuntimeError: !block->expandable_segment_ INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":2814, please report a bug to PyTorch.',
+        ),
+        differs=(
+            'RuntimeError: captures_underway.empty() INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":2967; please report a bug to PyTorch.',
+        ),
+    ),
+    KnownError(
+        name="cuda-ipc-open-failed",
+        marker="_new_shared_cuda(",
+        pattern=r"_new_shared_cuda\([^\n]{0,80}\n[^\n]{0,80}CUDA error: (?P<why>[^\n]{3,80})",
+        cause="A tensor that another process shares on the GPU could not be opened here: {why}",
+        remedy="Sender and receiver must be on one host and see the same GPU (compare CUDA_VISIBLE_DEVICES), and the sender must keep the tensor until it is read; containers need `--ipc=host`; CUDA IPC does not work in WSL, on vGPUs and, in older torch, with expandable_segments:True",
+        source="RL-Align/RL-Kernel pull request 60; torch multiprocessing/reductions.py",
+        matches=(
+            'Traceback (most recent call last):\n  File "/x/torch/multiprocessing/reductions.py", line 181, in rebuild_cuda_tensor\n    storage = storage_cls._new_shared_cuda(\ntorch.AcceleratorError: CUDA error: invalid resource handle',
+        ),
+        differs=("torch.AcceleratorError: CUDA error: invalid resource handle",),
+    ),
+    KnownError(
+        name="cuda-ipc-share-failed",
+        marker="_share_cuda_()",
+        pattern=r"_share_cuda_\(\)[^\n]{0,80}\n[^\n]{0,80}CUDA error: (?P<why>[^\n]{3,80})",
+        cause="A tensor on the GPU could not be shared with another process (CUDA IPC): {why}",
+        remedy="Mostly its memory is of a kind that CUDA can't share: of torch_memory_saver, of vLLM's sleep mode, or of expandable segments in older torch: copy it first (`tensor.clone()` outside of that pool), leave expandable_segments:True out, or send the weights over NCCL; WSL and vGPUs can't share at all",
+        source="THUDM/slime issue 2188; torch multiprocessing/reductions.py",
+        matches=(
+            'Traceback (most recent call last):\n  File "/x/torch/multiprocessing/reductions.py", line 360, in reduce_tensor\n    ) = storage._share_cuda_()\ntorch.AcceleratorError: CUDA error: invalid argument',
+        ),
+        differs=("torch.AcceleratorError: CUDA error: invalid argument",),
+    ),
+    KnownError(
+        name="cudnn-out-of-memory",
+        marker="CUDNN_STATUS_ALLOC_FAILED",
+        pattern=r"cuDNN (?:Frontend )?error: [^\n]{0,40}CUDNN_STATUS_ALLOC_FAILED",
+        cause="cuDNN got no memory for its work: the GPU's memory is full, or an earlier CUDA error had broken the process",
+        remedy="Look above for an earlier CUDA error. None: leave more memory free beside PyTorch: smaller micro batches, lower gpu_memory_utilization or mem_fraction_static; `nvidia-smi` shows who holds it",
+        source="NVIDIA cuDNN, cudnnStatus_t",
+        matches=("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED",),
+        differs=("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",),
+        look_up="gpu-memory",
+    ),
+    KnownError(
+        name="cupy-out-of-memory",
+        marker="cupy.cuda.memory.OutOfMemoryError",
+        pattern=r"OutOfMemoryError: Out of memory allocating (?P<bytes>[\d,]{1,20}) bytes",
+        cause="CuPy got no GPU memory for {bytes} bytes",
+        remedy="`nvidia-smi` shows who holds the GPU's memory (PyTorch keeps what it had: torch.cuda.empty_cache()); smaller batches, or a limit for CuPy's own pool: `export CUPY_GPU_MEMORY_LIMIT='20%'`",
+        source="cupy cuda/memory.pyx",
+        matches=("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 4,194,304 bytes (allocated so far: 12 bytes).",),
+        differs=("cupy.cuda.memory.MemoryPool was made",),
         look_up="gpu-memory",
     ),
     KnownError(
@@ -472,9 +605,9 @@ GPU_MEMORY: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="cuda-malloc-async-out-of-memory",
-        marker="would exceed allowed memory. (out of memory)",
-        pattern=r"Allocation on device (?P<gpu>\d{1,3}) would exceed allowed memory\. \(out of memory\)",
-        cause="CUDA ran out of memory on GPU {gpu} (PyTorch with the allocator cudaMallocAsync)",
+        marker="Allocation on device",
+        pattern=r"(?:Allocation on device (?P<gpu>\d{1,3}) would exceed allowed memory\. \(out of memory\)|OutOfMemoryError: Allocation on device(?: \d{1,3})?\s{0,9}$)",
+        cause="CUDA ran out of memory on a GPU of this process (PyTorch with the allocator cudaMallocAsync)",
         remedy="U" + _FEWER[1:] + "; `nvidia-smi` shows who else holds memory there",
         source="pytorch c10/cuda/CUDAMallocAsyncAllocator.cpp",
         matches=(
@@ -485,13 +618,14 @@ GPU_MEMORY: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="cuda-out-of-memory-nvml-assert",
-        marker="NVML_SUCCESS == r INTERNAL ASSERT FAILED",
-        pattern=r"NVML_SUCCESS == r INTERNAL ASSERT FAILED at \"[^\n\"]{0,120}CUDACachingAllocator\.cpp\"",
+        marker="NVML_SUCCESS == ",
+        pattern=r"NVML_SUCCESS == (?:r|DriverAPI::get\(\)->\w{4,60}\([^\n]{0,80}\)) INTERNAL ASSERT FAILED at \"[^\n\"]{0,120}CUDACachingAllocator\.cpp\"",
         cause="CUDA ran out of memory, and PyTorch could not ask NVML for the details of its message",
         remedy="`nvidia-smi` on that node shows who holds the GPU's memory: kill what is left over, or use smaller micro batches and a lower gpu_memory_utilization. If `nvidia-smi` itself fails, repair the driver first",
         source="pytorch c10/cuda/CUDACachingAllocator.cpp, in public logs",
         matches=(
             'RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":1131, please report a bug to PyTorch.',
+            'RuntimeError: NVML_SUCCESS == DriverAPI::get()->nvmlDeviceGetHandleByPciBusId_v2_( pci_id, &nvml_device) INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":1139, please report a bug to PyTorch.',
         ),
         differs=(
             'RuntimeError: captures_underway.empty() INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":2967; please report a bug to PyTorch.',

@@ -172,6 +172,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         matches=("./monthly.sh: line 32: 3376060 Killed                  nice -n 19 python ml/create.py -c $config -s $section",),
         differs=("train.sh: line 32: 3376060 Segmentation fault      (core dumped) python train.py",),
         look_up="oom-kill",
+        is_general=True,
     ),
     KnownError(
         name="torchrun-rank-killed",
@@ -263,7 +264,7 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         name="dataloader-bus-error",
         marker="is killed by signal: Bus error",
         pattern=r"DataLoader worker \(pid (?P<pid>\d{1,9})\) is killed by signal: Bus error",
-        cause="A DataLoader worker ({pid}) found no room left in the shared memory /dev/shm of its host or container",
+        cause="A DataLoader worker ({pid}) ended with a bus error: most likely the shared memory /dev/shm of its host or container has no room left",
         remedy=_SHM,
         source="PyTorch DataLoader.cpp; NVIDIA/Megatron-LM issue 878",
         matches=(
@@ -274,9 +275,9 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="dataloader-bus-error-worker",
-        marker="Unexpected bus error encountered in worker",
-        pattern=r"ERROR: Unexpected bus error encountered in worker",
-        cause="A DataLoader worker found no room left in the shared memory /dev/shm of its host or container",
+        marker=("Unexpected bus error encountered in worker", "Unexpected BUS error encountered in DataLoader worker"),
+        pattern=r"ERROR: Unexpected (?:bus|BUS) error encountered in (?:DataLoader )?worker",
+        cause="A DataLoader worker ended with a bus error: most likely the shared memory /dev/shm of its host or container has no room left",
         remedy=_SHM,
         source="PyTorch DataLoader.cpp",
         matches=("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",),
@@ -368,6 +369,18 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         look_up="shm",
     ),
     # No memory for one request.
+    KnownError(
+        name="torch-shared-memory-maps",
+        marker="unable to mmap",
+        pattern=r"unable to mmap (?P<asked>\d{1,9}) bytes from file </torch_[^\n]{0,100}?Cannot allocate memory \(12\)",
+        cause="PyTorch could not map one more tensor of shared memory ({asked} bytes): the process has as many mappings as the host allows, or memory is at its limit",
+        remedy="`sysctl vm.max_map_count` against `cat /proc/PID/maps | wc -l` of that process: as root `sysctl -w vm.max_map_count=1048576`; or fewer DataLoader workers and fewer, larger tensors in a sample. "
+        "Memory: `free -g`, `cat /sys/fs/cgroup/memory.max`, `df -h /dev/shm`",
+        source="bbepoch/HoiTransformer issue 22; PyTorch MapAllocator.cpp",
+        matches=("RuntimeError: unable to mmap 32 bytes from file </torch_239305_1669300387>: Cannot allocate memory (12)",),
+        differs=("RuntimeError: unable to mmap 49907246508 bytes from file </models/model.safetensors>: Cannot allocate memory (12)",),
+        look_up="shm",
+    ),
     KnownError(
         name="file-not-mapped",
         marker="unable to mmap",
@@ -501,9 +514,22 @@ HOST_MEMORY: tuple[KnownError, ...] = (
         differs=("OpenBLAS blas_thread_init: pthread_create failed for thread 52 of 64: Operation not permitted",),
     ),
     KnownError(
+        name="process-refused",
+        marker=("fork_exec(", "os.fork()"),
+        pattern=r"(?:fork_exec\(|os\.fork\(\))[^\n]{0,80}\n[^\n]{0,80}BlockingIOError: \[Errno 11\] Resource temporarily unavailable",
+        cause="The kernel refused a new process: a limit on processes and threads was reached on that node",
+        remedy="On its node compare `ulimit -u`, `cat /sys/fs/cgroup/pids.max` (docker `--pids-limit=-1`, TasksMax, podPidsLimit) and `ps -eLf | wc -l`; raise the limit before `ray start`. Or fewer threads: `export OMP_NUM_THREADS=8 OPENBLAS_NUM_THREADS=8`, `ray start --num-cpus=16`",
+        source="CPython subprocess.py",
+        matches=(
+            'Traceback (most recent call last):\n  File "/usr/lib/python3.10/subprocess.py", line 1796, in _execute_child\n    self.pid = _posixsubprocess.fork_exec(\nBlockingIOError: [Errno 11] Resource temporarily unavailable',
+            'Traceback (most recent call last):\n  File "/usr/lib/python3.10/multiprocessing/popen_fork.py", line 66, in _launch\n    self.pid = os.fork()\nBlockingIOError: [Errno 11] Resource temporarily unavailable',
+        ),
+        differs=("BlockingIOError: [Errno 11] Resource temporarily unavailable",),
+    ),
+    KnownError(
         name="threads-refused",
         marker="esource temporarily unavailable",
-        pattern=r"Thread creation failed: Resource temporarily unavailable|pthread_create[^\n]{0,80}Resource temporarily unavailable|thread: Resource temporarily unavailable|fork: (?:retry: )?Resource temporarily unavailable",
+        pattern=r"Thread creation failed: Resource temporarily unavailable|pthread_create[^\n]{0,80}Resource temporarily unavailable|thread: Resource temporarily unavailable|St12system_error\. what\(\): Resource temporarily unavailable|fork: (?:retry: )?Resource temporarily unavailable",
         cause="The kernel refused a new thread or process: a limit on processes and threads was reached on that node",
         remedy=_THREADS,
         source="verl-project/verl issue 472",
@@ -650,12 +676,16 @@ HOST_MEMORY: tuple[KnownError, ...] = (
     ),
     KnownError(
         name="inotify-watches",
-        marker="limit reached",
-        pattern=r"OS file watch limit reached|inotify watch limit reached",
+        marker=("limit reached", "Failed to add a watch for"),
+        pattern=r"OS file watch limit reached|inotify watch limit reached|Failed to add a watch for [^\n]{1,200}: No space left on device",
         cause="The host's limit of watched files for this user is reached; a program (IDE, tensorboard, web server with reload) watches large directories",
         remedy="As root on that host: `sysctl -w fs.inotify.max_user_watches=1048576` (and in /etc/sysctl.d to keep it), then start the program again; or do not let it watch directories with checkpoints and virtual environments",
         source="the watchfiles package's text, in public logs",
-        matches=('OSError: OS file watch limit reached. about ["/data/proj"]', "OSError: [Errno 28] inotify watch limit reached"),
+        matches=(
+            'OSError: OS file watch limit reached. about ["/data/proj"]',
+            "OSError: [Errno 28] inotify watch limit reached",
+            "Failed to add a watch for /run/x: No space left on device",
+        ),
         differs=("OSError: [Errno 24] inotify instance limit reached", "openai.RateLimitError: rate limit reached"),
     ),
     KnownError(

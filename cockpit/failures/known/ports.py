@@ -138,7 +138,7 @@ PORTS: tuple[KnownError, ...] = (
         name="grpc-listen-old",
         marker='"description":"No address added out of total 1 resolved"',
         pattern=r'"description":"No address added out of total 1 resolved"[^\n]{0,2500}Address already in u',
-        cause="A gRPC server (in Ray: a worker, raylet or GCS) could not open its port, since another process of this host has it",
+        cause="A gRPC server (in Ray: a worker, raylet or GCS) could not open its port, which is in use on this host",
         remedy="`ss -ltnp` on that node shows who listens where: end what is left over from an earlier cluster (`ray stop`), and keep other programs out of 10002 to 19999, Ray's worker ports",
         source="ray-project/ray issues 23152, 12206",
         matches=(
@@ -205,8 +205,8 @@ PORTS: tuple[KnownError, ...] = (
         marker="The server socket has failed to ",
         pattern=r"The server socket has failed to bind to \S{1,80}:(?P<port>\d{1,5}) \(errno: 98 - Address already in use\)",
         cause="Port {port}, which torch's store (MASTER_PORT) needs, is in use on this host",
-        remedy="`ss -ltnp 'sport = :{port}'` shows who has it: end a process left over from an earlier run, or give each job on this host its own port (MASTER_PORT, `torchrun --master-port=29511`, "
-        "`deepspeed --master_port 29511`)",
+        remedy="`ss -ltnp 'sport = :{port}'` shows who has it: a process left over from an earlier run: end it. Another job on this host: its own port for each (`torchrun --master-port=29511`, "
+        "`deepspeed --master_port 29511`). This job's launcher started several times (`srun -n 8`): once per node",
         source="OpenRLHF/OpenRLHF issue 618; showlab/Tune-A-Video issue 90; QwenLM/Qwen-VL issue 187",
         matches=(
             "RuntimeError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use). The server "
@@ -215,6 +215,43 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:80 (errno: 13 - Permission denied).",),
         look_up="port",
+    ),
+    KnownError(
+        name="torch-store-address-in-use",
+        marker="TCPStore(",
+        pattern=r"TCPStore\([^\n]{0,200}\n[^\n]{0,80}RuntimeError: Address already in use\s{0,9}$",
+        cause="The port that torch's store needs (MASTER_PORT, 29500 unless set) is in use on this host",
+        remedy="`ss -ltnp 'sport = :29500'` (or the port that you set) shows who has it: end what is left over from an earlier run; a second job on this host needs its own port (`torchrun --master-port=29511`, "
+        "`deepspeed --master_port 29511`, or MASTER_PORT)",
+        source="deepinsight/insightface issue 1657; thu-coai/CDial-GPT issue 103; torch/distributed/rendezvous.py before 1.12",
+        matches=(
+            'Traceback (most recent call last):\n  File "torch/distributed/rendezvous.py", line 172, in _create_c10d_store\n    return TCPStore(\nRuntimeError: Address already in use',
+            'Traceback (most recent call last):\n  File "torch/distributed/rendezvous.py", line 179, in _env_rendezvous_handler\n    store = TCPStore(master_addr, master_port, world_size, start_daemon, timeout)\nRuntimeError: Address already in use',
+        ),
+        differs=("RuntimeError: Address already in use (os error 98)",),
+    ),
+    KnownError(
+        name='torch-listen-failed',
+        marker='The server socket has failed to listen on any local network address',
+        pattern=r"The server socket has failed to listen on any local network address\.[^\n]{0,40}\n?[^\n]{0,40}port: (?P<port>\d{1,5})\b",
+        cause="torch's store could not open port {port} on this host, in most cases since it is in use",
+        remedy="`ss -ltnp 'sport = :{port}'` shows who has it: end what is left over from an earlier run, or choose another port (MASTER_PORT, `torchrun --master-port=29511`); a port that a framework picked changes with the next start. Code -13: ports below 1024 need root",
+        source='ServiceNow/PipelineRL issue 27; torch csrc/distributed/c10d/socket.cpp',
+        matches=('RuntimeError: The server socket has failed to listen on any local network address. port: 46571, useIpv6: 0, code: -9',),
+        differs=('RuntimeError: The server socket has failed to listen on any local network address. useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use',),
+        look_up='port',
+        is_general=True,
+    ),
+    KnownError(
+        name='accelerate-port-in-use',
+        marker='Tried to launch distributed communication on port',
+        pattern=r"Tried to launch distributed communication on port `?(?P<port>\d{1,5})`?, but another process is utilizing it",
+        cause='Port {port}, which the processes of `accelerate launch` should meet at, is in use on this host',
+        remedy="`ss -ltnp 'sport = :{port}'` shows who has it: end what is left over from an earlier run, or give this job another one (`accelerate launch --main_process_port 29511`; 0 takes a free one on a single node)",
+        source='accelerate utils/launch.py',
+        matches=('ConnectionError: Tried to launch distributed communication on port `29500`, but another process is utilizing it. Please specify a different port (such as using the `--main_process_port` flag',),
+        differs=('INFO distributed communication on port 29500',),
+        look_up='port',
     ),
     KnownError(
         name="torch-port-unknown",
@@ -273,6 +310,29 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("zmq.error.ZMQError: Cannot assign requested address (addr='tcp://10.0.0.3:29500')",),
         look_up="port",
+    ),
+    KnownError(
+        name="no-free-port-at-all",
+        marker="bind((",
+        pattern=r"\bbind\(\([\"'\w.]{0,30}, 0\)\)\n[^\n]{0,80}OSError: \[Errno 98\] Address already in use",
+        cause="The program asked the system for any free port, and there was none: all local ports of this host are in use",
+        remedy="`ss -s` on that node counts the connections, `ss -tan state time-wait | wc -l` the ended ones: end leftovers of earlier runs, reuse connections, widen the range: `sysctl -w net.ipv4.ip_local_port_range='20000 64000'` (as root)",
+        source="vllm-project/vllm issue 11617 (get_open_port)",
+        matches=(
+            'Traceback (most recent call last):\n  File "/x/site-packages/vllm/utils.py", line 572, in get_open_port\n    s.bind(("", 0))\nOSError: [Errno 98] Address already in use',
+        ),
+        differs=("    s.bind((host, 8000))\nOSError: [Errno 98] Address already in use",),
+    ),
+    KnownError(
+        name="zmq-port-in-use-unnamed",
+        marker="ZMQError: Address ",
+        pattern=r"ZMQError: Address (?:already )?in use\s{0,9}$",
+        cause="A ZeroMQ socket (vLLM and SGLang talk over them) could not open a port that is in use on this host; the log does not say which",
+        remedy="`ss -ltnp` on that node shows who listens where: end an engine that is left over from an earlier run. Two engines started at the same moment may pick the same port: start again, or give each its own "
+        "(`--port` and VLLM_PORT; SGLang `--port`, `--nccl-port`, `--dist-init-addr`)",
+        source="sgl-project/sglang issue 9396; pyzmq",
+        matches=("zmq.error.ZMQError: Address already in use",),
+        differs=("zmq.error.ZMQError: Address already in use (addr='tcp://127.0.0.1:5570')",),
     ),
     KnownError(
         name="verl-no-free-port",
@@ -337,6 +397,30 @@ PORTS: tuple[KnownError, ...] = (
     # Tunnels.
     # What remains.
     KnownError(
+        name='errno-98-with-port',
+        marker=('ddress already in use: (', 'EADDRINUSE: address already in use'),
+        pattern=r"(?:\[Errno 98\] Address already in use: \('[^'\n]{0,80}', |EADDRINUSE: address already in use [^\n\s]{0,80}:)(?P<port>[1-9]\d{1,4})\b",
+        cause='Port {port} is in use on this host',
+        remedy="`ss -ltnp 'sport = :{port}'` shows who has it: end a process that is left over from an earlier run, or choose another port",
+        source='CPython asyncio; Node.js net',
+        matches=("OSError: [Errno 98] Address already in use: ('0.0.0.0', 8000)", 'Error: listen EADDRINUSE: address already in use :::3000',),
+        differs=('OSError: [Errno 98] Address already in use',),
+        look_up='port',
+        is_general=True,
+    ),
+    KnownError(
+        name='port-named-in-use',
+        marker=(' is in use', ' is already in use', ' already in use'),
+        pattern=r"^[\w.]{0,80}(?:Error|Exception): (?:[^\n]{0,80} )?[Pp]ort (?:number )?`?(?P<port>[1-9]\d{1,4})`? (?:is )?(?:already |currently )?in use\b",
+        cause='Port {port} is in use on this host',
+        remedy="`ss -ltnp 'sport = :{port}'` shows who has it: end a process that is left over from an earlier run, or choose another port",
+        source="sgl-project/sglang python/sglang/srt/utils; other programs' words",
+        matches=('RuntimeError: Port 12345 is already in use', 'AssertionError: port 30000 is in use',),
+        differs=('INFO Port 20003 is already in use, trying port 20004',),
+        look_up='port',
+        is_general=True,
+    ),
+    KnownError(
         name="address-with-port-in-use",
         marker="ddress already in use",
         pattern=r"(?:\[[0-9A-Fa-f.:]{0,45}\]|\b(?:\d{1,3}\.){3}\d{1,3}|\*|localhost):(?P<port>[1-9]\d{1,4})\b[^\n]{0,80}[Aa]ddress already in use",
@@ -379,6 +463,16 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("ConnectionRefusedError: [Errno 111] Connection refused",),
         is_general=True,
+    ),
+    KnownError(
+        name='deepspeed-host-not-reachable',
+        marker='was not reachable via ssh',
+        pattern=r"host=(?P<host>[\w.:-]{1,120}) was not reachable via ssh",
+        cause="DeepSpeed's launcher could not log in to {host}, a host of the hostfile, by ssh without a password",
+        remedy='`ssh -o PasswordAuthentication=no {host} hostname` from this host shows why: a key that is missing there (`ssh-keygen`, then add the public one to ~/.ssh/authorized_keys, also for this host itself), another port, or no sshd in the container. One node only: leave out --hostfile',
+        source='deepspeedai/DeepSpeed issue 4907; deepspeed launcher/runner.py',
+        matches=('RuntimeError: Using hostfile at hostfile but host=192.168.3.100 was not reachable via ssh. If you are running with a single node please remove hostfile or setup passwordless ssh.',),
+        differs=('ssh: connect to host w1 port 22: Connection refused',),
     ),
     KnownError(
         name="host-name-unknown",

@@ -89,6 +89,35 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         look_up="actor-name",
     ),
     KnownError(
+        name="ray-actor-name-refused",
+        marker="Failed to register actor: ",
+        pattern=r"Failed to register actor: \w{0,40}:? ?Actor with name '(?P<actor_name>[^'\n]{1,120})' already exists\.",
+        cause="An actor with the name {actor_name} is registered already in that namespace, so the head refused to register a second one",
+        remedy="`ray list actors --filter name={actor_name}` shows its job. Alive: `cockpit kill-actor {actor_name}`, or use it (`ray.get_actor`), or another name or namespace. "
+        "None alive: the head of that old Ray still keeps the name: a newer Ray; until then start the cluster again",
+        source="ray-project/ray issue 20611",
+        matches=(
+            "(pid=gcs_server) [2021-11-20 01:52:06,726 E 259 259] gcs_actor_manager.cc:161: Failed to register actor: Invalid: Actor with name 'some_name' already exists., job id = 35000000",
+        ),
+        differs=("gcs_actor_manager.cc:187: Failed to create actor, job id = 35000000, actor id = b77bfc745fe137394efd0af235000000",),
+        action="kill-actor",
+        look_up="actor-name",
+    ),
+    KnownError(
+        name="ray-placement-group-name-taken",
+        marker="Failed to create placement group '",
+        pattern=r"Failed to create placement group '\w{1,80}' because name '(?P<name>[^'\n]{1,200})' already exists",
+        cause="A placement group with the name {name} exists already in this job's namespace",
+        remedy="If `ray.init` names no namespace, the job made it itself, mostly in a first attempt of a task that Ray ran again: then that attempt's error, above, is the reason. "
+        "Otherwise `ray list placement-groups` shows it: end the job that has it, or `ray stop` on all nodes",
+        source="ray src/ray/gcs/gcs_server/gcs_placement_group_manager.cc; PeterGriffinJin/Search-R1 issue 44",
+        matches=(
+            "ray.exceptions.RaySystemError: System error: Failed to create placement group 'd1c0110401ccaefbbf8fd4b69bfd01000000' because name 'global_poolverl_group_8:0' already exists.",
+            "(gcs_server) gcs_placement_group_manager.cc:163: Failed to create placement group 'd1c0110401ccaefbbf8fd4b69bfd01000000' because name 'verl_group_8' already exists.",
+        ),
+        differs=("RuntimeError: Failed to create placement group with 2 bundles (requiring 2 GPUs, 2 CPUs total) in 180 seconds.",),
+    ),
+    KnownError(
         name="ray-actor-name-not-found",
         marker="Failed to look up actor with name '",
         pattern=r"Error: Failed to look up actor with name '(?P<name>[^'\n]{1,120})'",
@@ -172,6 +201,29 @@ RAY_ERRORS: tuple[KnownError, ...] = (
             "gcs_rpc_client.h:533: Failed to connect to GCS within 60 seconds. GCS may have been killed.",
             "Failed to connect to GCS, TaskEventBuffer will stop now. [status=IOError]",
         ),
+    ),
+    KnownError(
+        name="ray-gcs-not-reconnected",
+        marker="Couldn't reconnect to GCS server",
+        pattern=r"Couldn't reconnect to GCS server\. The last attempted GCS server address was (?P<host>[\w.-]{1,120}):(?P<peer_port>\d{1,5})",
+        cause="A process of Ray could not reach the head's GCS at {host}:{peer_port} any more, and ended itself: the head ended, or the network blocks that port",
+        remedy="`nc -zv {host} {peer_port}` on this node. Refused: the head has ended (end of gcs_server.out there, `dmesg -T | grep -i 'killed process'`). Timeout: in Ray 1.x the GCS has a port of its own beside 6379: open it (`ray start --head --gcs-server-port=6380`), or a newer Ray",
+        source="ray-project/ray issue 15389",
+        matches=(
+            "[2021-04-18 06:54:54,934 C 756 756] service_based_gcs_client.cc:229: Couldn't reconnect to GCS server. The last attempted GCS server address was 10.42.0.44:43507",
+        ),
+        differs=("INFO reconnected to GCS server",),
+    ),
+    KnownError(
+        name="ray-process-died-at-start",
+        marker="died with exit code",
+        pattern=r"scripts\.py:\d{1,5} -- \s{0,9}(?P<part>\w{2,40}) died with exit code (?P<code>-?\d{1,4})",
+        cause="A process of this Ray node, {part}, ended with exit code {code} after `ray start`, so the others were stopped too",
+        remedy="Its log says why: `tail -n 50 /tmp/ray/session_latest/logs/{part}.err /tmp/ray/session_latest/logs/{part}.out`: limits of the batch system (`ulimit -u`, `ulimit -n`, memory), a port, /dev/shm, or another version than the head's",
+        source="ray-project/ray issue 6902; ray scripts/scripts.py of Ray 1.x",
+        matches=("2020-01-23 19:31:13,975 ERROR scripts.py:413 -- \traylet died with exit code 1",),
+        differs=("worker died with exit code 1",),
+        is_consequence=True,
     ),
     KnownError(
         name="ray-gcs-not-available",
@@ -394,7 +446,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-no-node-on-this-host",
         marker="Can't find a `node_ip_address.json` file",
         pattern=r"Can't find a `node_ip_address\.json` file from (?P<path>\S{1,200}?)\.? for \d{1,6} seconds",
-        cause="The driver found the cluster, but no Ray node runs on this host or in this container ({path} has no node file)",
+        cause="The driver found the cluster, but no Ray node of this host or container: {path} has no node file",
         remedy=_NO_RAY_HERE,
         source="ray _private/services.py 2.60; ray-project/ray issues 56076, 39385, 45010",
         matches=(
@@ -1096,7 +1148,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-plasma-connection-lost",
         marker="The connection to the plasma store is failed",
         pattern=r"The connection to the plasma store is failed\. Terminate the process",
-        cause="A process lost the object store of its node, since the raylet there ended, and so it ended itself",
+        cause="A process lost the connection to the object store of its node, mostly since the raylet there ended, and so it ended itself",
         remedy="Find out why the raylet ended: the end of raylet.out and raylet.err in /tmp/ray/session_latest/logs on that node, `dmesg -T | tail -n 50`, or `ray stop`",
         source="ray plasma/connection.cc, _raylet.so 2.60 (strings)",
         matches=(
@@ -1483,7 +1535,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-check-failed",
         marker="Check failed: ",
-        pattern=r"\] (?:\((?P<part>raylet|gcs_server|core_worker)\) )?(?P<place>\w{1,60}\.cc:\d{1,6}): {1,3}(?:An unexpected system state has occurred\. You have likely discovered a bug in Ray\. [^\n]{0,200})?Check failed: (?P<what>[^\n]{1,160})",
+        pattern=r"(?:\] (?:\((?P<part>raylet|gcs_server|core_worker)\) )?|^[^\n]{0,250}/(?=\w{1,60}\.(?:cc|h):\d{1,6} \(PID: ))(?P<place>\w{1,60}\.(?:cc|h):\d{1,6})(?: \(PID: [^\n]{0,80}\))?: {1,3}(?:An unexpected system state has occurred\. You have likely discovered a bug in Ray\. [^\n]{0,200})?Check failed: (?!Too many open files)(?P<what>[^\n]{1,160})",
         cause="An internal check of Ray failed in {place}, and that process of Ray ended itself: {what}",
         remedy="Words about a limit or a connection in that text are the reason (`ulimit -n 65536`, `ulimit -u`, a head that is gone). Otherwise it is a defect of that version of Ray: search its issues for this text, and take the newest patch version on all nodes",
         source="ray util/logging.cc; ray-project/ray issues 50433 and 45642",
@@ -1661,12 +1713,13 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-placement-group-slow",
         marker="lacement group creation timed out",
-        pattern=r"Placement group creation timed out\. Make sure your cluster either has enough resources",
+        pattern=r"Placement group creation timed out(?: after \d{1,6} seconds)?\. Make sure your\s{1,3}cluster either has enough resources",
         cause="Ray Train could not reserve its workers' GPUs and CPUs in time (TRAIN_PLACEMENT_GROUP_TIMEOUT_S): they are not free, or no node has that many",
         remedy="`ray status` shows what is asked for and what is free. Lower num_workers or resources_per_worker, end what holds the GPUs, or add nodes; with autoscaling `export TRAIN_PLACEMENT_GROUP_TIMEOUT_S=1800`",
         source="ray train/_internal/backend_executor.py 2.60",
         matches=(
             "TimeoutError: Placement group creation timed out. Make sure your cluster either has enough resources or use an autoscaling cluster. If you are running on a cluster, make sure you specify an address in `ray.init()`",
+            "TimeoutError: Placement group creation timed out after 100 seconds. Make sure your cluster either has enough resources or use an autoscaling cluster. Current resources available: {'CPU': 16.0}",
         ),
         differs=("Timed out waiting for placement groups",),
     ),
@@ -1697,7 +1750,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-compiled-channel-closed",
         marker="System error: Channel closed",
         pattern=r"RayChannelError: System error: Channel closed",
-        cause="A channel of a Ray compiled graph (such as vLLM's pipeline stages) was closed, since a process at one of its ends ended",
+        cause="A channel of a Ray compiled graph (such as vLLM's pipeline stages) was closed, mostly since a process at one of its ends ended",
         remedy="The first error of another worker of the engine is the reason; also look for `ActorDiedError` and for kills (`dmesg -T | grep -i 'killed process'` on its node)",
         source="ray exceptions.py 2.60",
         matches=("ray.exceptions.RayChannelError: System error: Channel closed.",),

@@ -227,6 +227,16 @@ RAY_EXCEPTIONS: tuple[KnownError, ...] = (
         "RuntimeEnvSetupError: x",
     ),
     general_error(
+        "ray-unhandled-cpp-exception",
+        "Unhandled exception: ",
+        r"Unhandled exception: (?P<type>\w{3,80})\. what\(\): (?![^\n]{0,300}Watchdog caught|Resource temporarily unavailable)(?P<what>[^\n]{1,200})",
+        "Native code of a worker of Ray raised an error that nothing caught, and the worker ended: {what}",
+        "That text is the reason: NCCL: NCCL_DEBUG=WARN shows more, and two ranks may have the same GPU (CUDA_VISIBLE_DEVICES); CUDA or out of memory: `nvidia-smi`; otherwise the stack below it names the library",
+        "ray 2.60 src/ray/util/logging.cc; vllm-project/vllm issue 427",
+        "[2023-07-11 15:20:22,123 E 1 2] logging.cc:97: Unhandled exception: St13runtime_error. what(): NCCL Error 5: invalid usage",
+        differs="Unhandled exception in the event loop",
+    ),
+    general_error(
         "ray-actor-owner-ended",
         "its owner has died",
         r"The actor is dead because its owner has died",

@@ -25,12 +25,14 @@ from cockpit.failures.known.gpu_memory import GPU_MEMORY
 from cockpit.failures.known.host_memory import HOST_MEMORY
 from cockpit.failures.known.installation import INSTALLATION
 from cockpit.failures.known.models import MODELS
+from cockpit.failures.known.nccl import NCCL
 from cockpit.failures.known.other_accelerators import OTHER_ACCELERATORS
 from cockpit.failures.known.package_programs import PACKAGE_PROGRAMS
 from cockpit.failures.known.ports import PORTS
 from cockpit.failures.known.python_errors import PYTHON_ERRORS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
 from cockpit.failures.known.ray_exceptions import RAY_EXCEPTIONS
+from cockpit.failures.known.ray_system import RAY_SYSTEM
 from cockpit.failures.known.schedulers import SCHEDULERS
 from cockpit.failures.known.services import SERVICES
 from cockpit.failures.known.software import SOFTWARE
@@ -42,6 +44,7 @@ from cockpit.failures.known.training import TRAINING
 
 _KINDS: Final = (
     RAY_ERRORS,
+    RAY_SYSTEM,
     HOST_MEMORY,
     GPU_MEMORY,
     DRIVER,
@@ -51,6 +54,7 @@ _KINDS: Final = (
     DATA_SETS,
     CONFIGURATION,
     COLLECTIVES,
+    NCCL,
     PORTS,
     ENGINES,
     TIMEOUTS,

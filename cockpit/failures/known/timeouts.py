@@ -210,6 +210,30 @@ TIMEOUTS: tuple[KnownError, ...] = (
         is_consequence=True,
     ),
     KnownError(
+        name='xla-rendezvous-lost',
+        marker='Failed to meet rendezvous',
+        pattern=r"Failed to meet rendezvous '(?P<name>[^'\n]{1,120})': (?P<why>[^\n]{1,80})",
+        cause='A process of torch_xla waited for the others at {name} in vain: {why}',
+        remedy="Find the process that ended first: its own error above, or a kill for host memory (`dmesg -T | grep -i 'killed process'`), frequent while a checkpoint is saved: save from one process, or use less host memory",
+        source='pytorch/xla issue 5096',
+        matches=("RuntimeError: tensorflow/compiler/xla/xla_client/mesh_service.cc:377 : Failed to meet rendezvous 'torch_xla.core.xla_model.save': Socket closed (14)",),
+        differs=('Failed to meet the deadline',),
+        is_consequence=True,
+    ),
+    KnownError(
+        name="ray-data-actors-not-started",
+        marker="Timed out while starting actors",
+        pattern=r"Timed out while starting actors\. This may mean that the cluster does not have enough resources",
+        cause="Ray Data waited in vain for the actors of a map_batches (wait_for_min_actors_s): they got no GPUs or CPUs, failed, or were slow to load",
+        remedy="`ray status -v`: are GPUs and CPUs free for concurrency x num_gpus? Lower concurrency or tensor_parallel_size, end what holds them. Enough free: "
+        "read the actors' logs (`ray list actors`); only slow: `ray.data.DataContext.get_current().wait_for_min_actors_s = 3600`",
+        source="ray 2.60 data/_internal/execution/operators/actor_pool_map_operator.py; vllm-project/vllm issue 9694",
+        matches=(
+            "ray.exceptions.GetTimeoutError: Timed out while starting actors. This may mean that the cluster does not have enough resources for the requested actor pool.",
+        ),
+        differs=("INFO Timed out while starting actors in the last attempt, trying again",),
+    ),
+    KnownError(
         name="ray-get-timed-out",
         marker="Get timed out: some object(s) not ready",
         pattern=r"GetTimeoutError: Get timed out: some object\(s\) not ready",
