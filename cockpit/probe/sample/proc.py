@@ -7,7 +7,7 @@ import pwd
 import queue
 import threading
 import time
-from typing import Callable, Dict, Generic, Iterator, List, Sequence, Set, TypeVar
+from typing import Callable, ClassVar, Dict, Generic, Iterator, List, Sequence, Set, TypeVar
 
 from ..socket_paths import PidRange
 
@@ -145,6 +145,31 @@ class Users:
                 self._idle.set()
 
 
+class _Worker(threading.Thread):
+    """A thread that waits for the next work after each work. Starting a thread costs more than waking one."""
+
+    idle: ClassVar[List[_Worker]] = []
+
+    def __init__(self) -> None:
+        super().__init__(name="batch", daemon=True)
+        self.works: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            self.works.get()()
+            self.idle.append(self)
+
+
+def run_in_thread(work: Callable[[], None]) -> None:
+    """Run it in a thread that is idle, or in a new one."""
+    try:
+        worker = _Worker.idle.pop()
+    except IndexError:
+        worker = _Worker()
+    worker.works.put(work)
+
+
 class Batch(Generic[T, V]):
     """Asks one question about many things, in a thread of its own, because any of them may hang.
 
@@ -155,7 +180,7 @@ class Batch(Generic[T, V]):
         self.answers: List[V] = []
         self.finished = threading.Event()
         self._asked, self._ask, self._is_given_up = asked, ask, False
-        threading.Thread(target=self._run, name="batch", daemon=True).start()
+        run_in_thread(self._run)
 
     def _run(self) -> None:
         for one in self._asked:

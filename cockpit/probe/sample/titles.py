@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from .proc import Batch, uptime
 from .processes import Identity
 
-EVERY_S = 1.0
+EVERY_S = 0.5
 """Seconds between two looks."""
 MAX_FOLLOWED = 64
 """The titles of so many workers are read at each look. A host has at most some ten workers with GPUs."""
@@ -29,16 +30,39 @@ class Title(NamedTuple):
     text: str
     changes: Tuple[Tuple[float, str], ...] = ()
     """The titles that the worker got between the last two samples, the oldest first, each with its time (seconds since boot). A title of
-    less than a second may be missing."""
+    less than half a second may be missing."""
 
 
-def read_title(worker: Identity) -> str:
-    """The title of a process; empty if the process has ended."""
-    try:
-        with open(f"/proc/{worker[0]}/cmdline", "rb", buffering=0) as file:
-            return (file.read(_MAX_BYTES) or b"").partition(b"\0")[0].decode("utf-8", "replace")[:MAX_CHARS]
-    except OSError:
-        return ""
+class TitleFiles:
+    """Reads titles, and keeps the files of the first `MAX_FOLLOWED` processes open: opening a file takes longer than reading it."""
+
+    def __init__(self) -> None:
+        self._files: Dict[Identity, int] = {}
+
+    def read(self, worker: Identity) -> str:
+        """The title of a process; empty if the process has ended."""
+        try:
+            if worker in self._files:
+                return _read(self._files[worker])
+            file = os.open(f"/proc/{worker[0]}/cmdline", os.O_RDONLY)
+            if len(self._files) < MAX_FOLLOWED:
+                self._files[worker] = file
+                return _read(file)
+            try:
+                return _read(file)
+            finally:
+                os.close(file)
+        except OSError:
+            return ""
+
+    def close_others(self, workers: Sequence[Identity]) -> None:
+        """Close the files of all processes but these."""
+        for worker in self._files.keys() - set(workers):
+            os.close(self._files.pop(worker))
+
+
+def _read(file: int) -> str:
+    return os.pread(file, _MAX_BYTES, 0).partition(b"\0")[0].decode("utf-8", "replace")[:MAX_CHARS]
 
 
 class TitleReader:
@@ -47,8 +71,9 @@ class TitleReader:
     The kernel's name of a process has only 15 bytes of its title, so it does not show that `ray::WorkerDict` has begun a method.
     """
 
-    def __init__(self, read_title: Callable[[Identity], str] = read_title, clock: Callable[[], float] = uptime) -> None:
-        self._read_title, self._clock = read_title, clock
+    def __init__(self, read_title: Callable[[Identity], str] | None = None, clock: Callable[[], float] = uptime) -> None:
+        self._files = TitleFiles()
+        self._read_title, self._clock = read_title or self._files.read, clock
         self._lock = threading.Lock()
         self._followed: Sequence[Identity] = ()
         self._others: Sequence[Identity] = ()
@@ -69,6 +94,7 @@ class TitleReader:
         """Reads the titles once, except those of processes at which an earlier look still hangs."""
         now = self._clock()
         asked = [*self._followed]
+        self._files.close_others(asked)
         if now - self._others_read >= OTHERS_EVERY_S:
             asked += self._others
             self._others_read = now

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
 
 import pytest
 
 from cockpit.probe.sample import titles
-from cockpit.probe.sample.titles import MAX_CHANGES, MAX_FOLLOWED, OTHERS_EVERY_S, Title, TitleReader
+from cockpit.probe.sample.titles import MAX_CHANGES, MAX_FOLLOWED, OTHERS_EVERY_S, Title, TitleFiles, TitleReader
 
 ONE, TWO = (7, 70), (8, 80)
 
@@ -102,4 +104,23 @@ def test_a_process_that_hangs_keeps_no_other_from_being_read(monkeypatch):
 
 @pytest.mark.process
 def test_the_title_of_a_process_that_has_ended_is_empty():
-    assert titles.read_title((1 << 30, 0)) == ""
+    files = TitleFiles()
+    assert files.read((1 << 30, 0)) == ""
+    child = subprocess.Popen(["sleep", "100"])
+    assert files.read((child.pid, 1)) != ""
+    child.kill()
+    child.wait()
+    assert files.read((child.pid, 1)) == ""
+
+
+@pytest.mark.process
+def test_the_files_of_processes_that_are_no_longer_followed_are_closed():
+    files, me = TitleFiles(), os.getpid()
+    before = len(os.listdir("/proc/self/fd"))
+    for start in range(MAX_FOLLOWED + 3):
+        assert files.read((me, start)) == files.read((me, start)) != ""
+    assert len(os.listdir("/proc/self/fd")) == before + MAX_FOLLOWED
+    files.close_others([(me, 0)])
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    files.close_others([])
+    assert len(os.listdir("/proc/self/fd")) == before
