@@ -669,8 +669,8 @@ CONFIGURATION: tuple[KnownError, ...] = (
         name="engine-configuration-refused",
         marker="validation error",
         pattern=r"ValidationError:\s{1,4}\d{1,4} validation errors? for (?P<what>[A-Z]\w{1,60})\s{1,6}(?:Value error|Assertion failed), (?P<reason>[^\n]{3,300})",
-        cause="The engine refused its configuration ({what}): {reason}",
-        remedy="Change the option that the reason names; nothing of the engine was started yet",
+        cause="A value of the configuration {what} was refused: {reason}",
+        remedy="Change the option that the reason names; the traceback shows which program checks it (for vLLM nothing of the engine was started yet)",
         source="vLLM's configuration with pydantic, in public logs",
         matches=(
             "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n  Value error, Model does not fit the quantization [type=value_error, input_value=ArgsKwargs]",

@@ -9,7 +9,9 @@ from cockpit.failures.known.error import KnownError, general_error
 _EVENTS: Final = "`kubectl describe pod POD` shows the events"
 
 
-def _slurm(name: str, marker: str | tuple[str, ...], text: str, cause: str, remedy: str, *matches: str, consequence: bool = False) -> KnownError:
+def _slurm(
+    name: str, marker: str | tuple[str, ...], text: str, cause: str, remedy: str, *matches: str, consequence: bool = False
+) -> KnownError:
     """A row for a line of srun, sbatch, salloc or slurmstepd."""
     return general_error(
         name,
@@ -24,7 +26,9 @@ def _slurm(name: str, marker: str | tuple[str, ...], text: str, cause: str, reme
     )
 
 
-def _kubernetes(name: str, marker: str | tuple[str, ...], text: str, cause: str, remedy: str, *matches: str, consequence: bool = False) -> KnownError:
+def _kubernetes(
+    name: str, marker: str | tuple[str, ...], text: str, cause: str, remedy: str, *matches: str, consequence: bool = False
+) -> KnownError:
     """A row for a reason or an event of Kubernetes."""
     return general_error(
         name,

@@ -51,7 +51,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         marker="ModuleNotFoundError: No module named '",
         pattern=r"ModuleNotFoundError: No module named '(?P<module>(?P<package>vllm|sglang|transformers|trl|torch|deepspeed|megatron|ray|peft|triton|verl|openrlhf)"
         r"\.[\w.]{1,120})'",
-        cause="The installed {package} has no module {module}: its version does not fit the code that imports it",
+        cause="The installed {package} has no module {module}: mostly its version does not fit the code that imports it",
         remedy="`python -m pip show {package}` on that node, and install the version that the framework's requirements name; also check with "
         '`python -c "import {package}; print({package}.__path__)"` that no directory named {package} hides the package',
         source="KeplerC/robo2VLM issue 3 (a module that moved between vLLM versions)",
@@ -115,7 +115,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="import-name-missing",
         marker="ImportError: cannot import name '",
         pattern=r"ImportError: cannot import name '(?P<name>[^'\n]{1,100})' from '(?P<module>(?P<package>[A-Za-z_]\w{0,60})[\w.]{0,120})' \((?!unknown location)(?P<path>[^)\n]{1,300})\)",
-        cause="The installed {package} has no {name} in {module}: its version does not fit the code that imports it",
+        cause="The installed {package} has no {name} in {module}: mostly its version does not fit the code that imports it",
         remedy="`python -m pip show {package}`: install the version that the importing package (the line before it in the traceback) asks for; do it on all nodes, "
         "then restart Ray; {path} shows which copy was taken",
         source="OpenBMB/MiniCPM issue 236; nlpxucan/WizardLM issue 248; vllm-project/vllm issue 14401",

@@ -29,6 +29,7 @@ from cockpit.failures.known.other_accelerators import OTHER_ACCELERATORS
 from cockpit.failures.known.package_programs import PACKAGE_PROGRAMS
 from cockpit.failures.known.ports import PORTS
 from cockpit.failures.known.python_errors import PYTHON_ERRORS
+from cockpit.failures.known.ray_checks import RAY_CHECKS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
 from cockpit.failures.known.ray_exceptions import RAY_EXCEPTIONS
 from cockpit.failures.known.schedulers import SCHEDULERS
@@ -42,6 +43,7 @@ from cockpit.failures.known.training import TRAINING
 
 _KINDS: Final = (
     RAY_ERRORS,
+    RAY_CHECKS,
     HOST_MEMORY,
     GPU_MEMORY,
     DRIVER,
