@@ -253,16 +253,6 @@ RAY_CHECKS: tuple[KnownError, ...] = (
         general=False,
     ),
     general_error(
-        "ray-version-in-runtime-env",
-        "Changing the ray version is not allowed",
-        r"Changing the ray version is not allowed",
-        "The packages of the runtime_env bring another version of Ray than the cluster's, which Ray does not allow",
-        "Take ray out of the runtime_env's list, and find the package that pulls it in (`pip install --dry-run` with that list); pin it as the cluster has it: `python -c 'import ray; print(ray.__version__)'` on the head",
-        "ray 2.60 _private/runtime_env/dependency_utils.py",
-        "RuntimeError: Changing the ray version is not allowed:",
-        general=False,
-    ),
-    general_error(
         "ray-uri-only-for-job",
         "only supported at the job level",
         r"ValueError: (?P<path>[^\n]{1,200}) is not a valid URI\. Passing directories or modules to be dynamically uploaded is only supported at the job level",

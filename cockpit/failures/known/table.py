@@ -21,6 +21,7 @@ from cockpit.failures.known.error import KnownError
 from cockpit.failures.known.error_kinds import ERROR_KINDS
 from cockpit.failures.known.fatal_lines import FATAL_LINES
 from cockpit.failures.known.files import FILES
+from cockpit.failures.known.framework_checks import FRAMEWORK_CHECKS
 from cockpit.failures.known.gpu_memory import GPU_MEMORY
 from cockpit.failures.known.host_memory import HOST_MEMORY
 from cockpit.failures.known.installation import INSTALLATION
@@ -57,6 +58,7 @@ _KINDS: Final = (
     ENGINES,
     TIMEOUTS,
     TRAINERS,
+    FRAMEWORK_CHECKS,
     TRAINING,
     MODELS,
     TENSORS,
