@@ -132,7 +132,7 @@ DATA_SETS: tuple[KnownError, ...] = (
     KnownError(
         name="dataset-cast-refused",
         marker="Couldn't cast array of type",
-        pattern=r"Couldn't cast array of type\s{1,3}(?P<kind>[^\n]{1,120}?)\s{1,3}to\s{1,3}(?P<wanted_kind>[^\n]{1,120}?)$",
+        pattern=r"Couldn't cast array of type\s{1,3}(?P<kind>[^\n]{1,800}?)\s{1,3}to\s{1,3}(?P<wanted_kind>[^\n]{1,800}?)$",
         cause="A column of the data has the type {kind}, and the data set expects {wanted_kind}",
         remedy="The rows or files do not have the same types: make the column the same in all of them (text, number, list, or the same keys), or give load_dataset the features; then remove the cached data set",
         source="datasets src/datasets/table.py",

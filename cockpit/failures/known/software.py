@@ -344,7 +344,7 @@ SOFTWARE: tuple[KnownError, ...] = (
     KnownError(
         name="tokenizer-attribute-transformers-5",
         marker="all_special_tokens_extended",
-        pattern=r"AttributeError: '(?P<tokenizer>\w{1,80})' object has no attribute 'all_special_tokens_extended'",
+        pattern=r"AttributeError: '?(?P<tokenizer>\w{1,80})(?:' object)? has no attribute '?all_special_tokens_extended",
         cause="The code (usually vLLM) asks the tokenizer for all_special_tokens_extended, which transformers 5 no longer has: it needs transformers 4",
         remedy="`python -m pip install 'transformers<5'` on all nodes (or a vLLM that supports transformers 5), then restart Ray",
         source="CPython's AttributeError, in public logs of vLLM with transformers 5",
