@@ -104,16 +104,6 @@ RAY_CHECKS: tuple[KnownError, ...] = (
         kind=True,
     ),
     general_error(
-        "ray-code-differs-on-node",
-        "System error: Can't get attribute '",
-        r"System error: Can't get attribute '(?P<name>[\w.]{1,120})' on <module '(?P<module>[\w.]{1,120})'",
-        "A process got an object of {module}.{name}, and its own {module} has no such name: the code there is another one",
-        "Install the same version of that package on all nodes and in the driver, or ship your code with the job (`ray job submit --working-dir .`); then restart Ray. `python -c 'import {module}; print({module}.__file__)'` on the nodes shows what differs",
-        "ray 2.60 _private/serialization.py",
-        "ray.exceptions.RaySystemError: System error: Can't get attribute 'Foo' on <module 'verl.x' from '/x.py'>",
-        general=False,
-    ),
-    general_error(
         "ray-client-versions",
         "client and server",
         r"RuntimeError: (?P<what>(?:Python|Ray)[^\n]{0,40} versions? differ between client and server: client is [^\n]{1,80}|Client Ray installation incompatible with server: client is [^\n]{1,80})",
@@ -241,16 +231,6 @@ RAY_CHECKS: tuple[KnownError, ...] = (
         general=False,
     ),
     general_error(
-        "ray-object-store-too-small",
-        "Attempting to cap object store memory usage at",
-        r"Attempting to cap object store memory usage at (?P<asked>[\d.e+]{1,20}) bytes, but the minimum allowed is (?P<least>\d{1,20}) bytes",
-        "Ray was given {asked} bytes for its object store, and needs at least {least}",
-        "The option counts bytes, not gigabytes: `--object-store-memory=10000000000` is 10 GB. If it was not set, the host (or container) has too little memory or /dev/shm: `df -h /dev/shm`",
-        "ray 2.60 _private/services.py",
-        "ValueError: Attempting to cap object store memory usage at 1048576 bytes, but the minimum allowed is 78643200 bytes.",
-        general=False,
-    ),
-    general_error(
         "ray-object-store-larger-than-memory",
         "requested object store memory size",
         r"The requested object store memory size is greater than the total available memory",
@@ -330,16 +310,6 @@ RAY_CHECKS: tuple[KnownError, ...] = (
     ),
     # Ray Train, Tune, Serve and Data.
     general_error(
-        "ray-train-start-timeout",
-        "The worker group startup timed out after",
-        r"The worker group startup timed out after (?P<seconds>[\d.]{1,10}) seconds waiting for (?P<workers>\d{1,6}) workers",
-        "Ray Train could not start {workers} workers within {seconds} s: their GPUs and CPUs are not free, or setting up their environment takes longer",
-        "`ray status -v` shows what is asked for and free: lower num_workers or resources_per_worker, or end what holds the GPUs. If it is only slow: `export RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S=600` before the driver",
-        "ray-project/ray pull request 60376",
-        "The worker group startup timed out after 30.0 seconds waiting for 8 workers. Potential causes include: (1) temporary insufficient cluster resources",
-        general=False,
-    ),
-    general_error(
         "ray-tune-run-failed",
         "Please inspect the previous error messages for a cause",
         r"The Ray (?:Tune|Train) run failed\. Please inspect the previous error messages for a cause",
@@ -410,16 +380,5 @@ RAY_CHECKS: tuple[KnownError, ...] = (
         "ray 2.60 data/dataset.py",
         "TypeError: `Dataset` objects aren't iterable. To iterate records, call `ds.iter_rows()` or `ds.iter_batches()`.",
         general=False,
-    ),
-    general_error(
-        "ray-value-read-only",
-        "is read-only",
-        r"(?:ValueError: (?:assignment destination|output array|buffer source array|cannot set WRITEABLE|array) is read-only|System error: buffer source array is read-only)",
-        "The code changes an array that may only be read: what `ray.get`, an Arrow table or np.frombuffer returns shares its memory and is read-only",
-        "Copy it before the change (x.copy(), or torch.tensor(x) instead of torch.from_numpy), or pass a copy to the library that changes it",
-        "numpy (its text); ray docs, objects",
-        "ValueError: assignment destination is read-only",
-        "ValueError: buffer source array is read-only",
-        differs="OSError: [Errno 30] Read-only file system",
     ),
 )
