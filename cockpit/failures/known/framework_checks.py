@@ -501,6 +501,19 @@ FRAMEWORK_CHECKS: tuple[KnownError, ...] = (
         "timeout: sending signal TERM to command 'python'",
         general=False,
     ),
+    # Code of one version with a package of another.
+    general_error(
+        "vllm-engine-internals",
+        "object has no attribute '",
+        r"AttributeError: '(?P<kind>LLMEngine|_?AsyncLLMEngine|AsyncLLM|LLM)' object has no attribute '(?P<name>model_executor|driver_worker|workers|engine|scheduler|llm_engine)'",
+        "The code reads {name} of vLLM's {kind}, a part that this version of vLLM (or its V1 engine, which runs in another process) does not have there",
+        "Install the vLLM that the framework pins on all nodes (`python -m pip show vllm`), or update the framework. With vLLM 0.8 to 0.10 `export VLLM_USE_V1=0` before `ray start` brings the old engine back",
+        "OpenRLHF/OpenRLHF issues 910 and 922; vllm-project/vllm issue 9318; huggingface/trl issue 3115",
+        "AttributeError: 'LLMEngine' object has no attribute 'model_executor'",
+        "AttributeError: 'LLMEngine' object has no attribute 'driver_worker'",
+        differs="AttributeError: 'LLMEngine' object has no attribute 'foo'",
+        general=False,
+    ),
     # Families: what is certain of every message of the kind.
     general_error(
         "message-names-time-limit",

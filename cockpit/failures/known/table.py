@@ -26,6 +26,7 @@ from cockpit.failures.known.gpu_memory import GPU_MEMORY
 from cockpit.failures.known.host_memory import HOST_MEMORY
 from cockpit.failures.known.installation import INSTALLATION
 from cockpit.failures.known.models import MODELS
+from cockpit.failures.known.module_packages import MODULE_PACKAGES
 from cockpit.failures.known.other_accelerators import OTHER_ACCELERATORS
 from cockpit.failures.known.package_programs import PACKAGE_PROGRAMS
 from cockpit.failures.known.ports import PORTS
@@ -48,6 +49,7 @@ _KINDS: Final = (
     HOST_MEMORY,
     GPU_MEMORY,
     DRIVER,
+    MODULE_PACKAGES,
     SOFTWARE,
     FILES,
     DATA_HUB,
