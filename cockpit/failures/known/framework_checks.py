@@ -514,6 +514,17 @@ FRAMEWORK_CHECKS: tuple[KnownError, ...] = (
         differs="AttributeError: 'LLMEngine' object has no attribute 'foo'",
         general=False,
     ),
+    general_error(
+        "pydantic-2-with-old-package",
+        "'FieldInfo' object has no attribute '",
+        r"'FieldInfo' object has no attribute '(?:required|outer_type_|type_)'",
+        "A package that was written for pydantic 1 (often an old deepspeed) runs with pydantic 2",
+        "`python -m pip install --upgrade deepspeed accelerate peft` on all nodes (the traceback above names the package), or, if nothing else needs pydantic 2, `pip install 'pydantic<2'`; then restart Ray",
+        "vllm-project/vllm issue 4912",
+        "AttributeError: 'FieldInfo' object has no attribute 'required'",
+        differs="AttributeError: 'FieldInfo' object has no attribute 'foo'",
+        general=False,
+    ),
     # Families: what is certain of every message of the kind.
     general_error(
         "message-names-time-limit",

@@ -73,6 +73,11 @@ MODULE_PACKAGES: tuple[KnownError, ...] = (
         "`pip install --no-build-isolation 'transformer_engine[pytorch]'` on all nodes, in the environment that starts Ray (it is compiled against the installed torch, CUDA and cuDNN, which takes long): the framework's container image has it",
     ),
     _missing(
+        "module-nemo",
+        "nemo",
+        "In NeMo RL its Megatron workers have an environment of their own, made from git submodules: `git submodule update --init --recursive` in its directory, then start once with NRL_FORCE_REBUILD_VENVS=true. Elsewhere: `pip install nemo-toolkit` on all nodes",
+    ),
+    _missing(
         "module-apex",
         "apex",
         "NVIDIA's apex is not the package apex on PyPI: build it from https://github.com/NVIDIA/apex with its CUDA extensions, or use an image of NVIDIA that has it; many frameworks run without it (Megatron: --no-gradient-accumulation-fusion)",

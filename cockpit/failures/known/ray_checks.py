@@ -251,6 +251,17 @@ RAY_CHECKS: tuple[KnownError, ...] = (
         "Exception: Cannot include dashboard with missing packages.",
         general=False,
     ),
+    general_error(
+        "ray-head-refuses-connection",
+        "RpcError: failed to connect to all addresses",
+        r"RpcError: failed to connect to all addresses; last error: [^\n]{0,40}?ipv4:(?P<host>[\d.]{7,15}):(?P<peer_port>\d{1,5}): (?P<why>[^\n]{1,160})",
+        "A process of Ray at {host}, port {peer_port}, could not be reached ({why})",
+        "Port 6379 is the head's GCS: `ray status` and the end of gcs_server.out on the head (in KubeRay `kubectl logs` of the head pod) show whether it runs; `nc -zv {host} {peer_port}` from here tests the network",
+        "ray 2.60 _raylet.pyx: check_health; ray-project/ray issue 40562",
+        "ray.exceptions.RpcError: failed to connect to all addresses; last error: UNKNOWN: ipv4:172.20.115.241:6379: Failed to connect to remote host: Connection refused",
+        differs="RpcError: failed to connect to all addresses",
+        general=False,
+    ),
     # Jobs and runtime environments.
     general_error(
         "ray-job-unknown",
@@ -306,6 +317,17 @@ RAY_CHECKS: tuple[KnownError, ...] = (
         "Put the packages into pyproject.toml and drop pip and uv from the runtime_env; or start the driver with plain python; or switch the hook off: `export RAY_ENABLE_UV_RUN_RUNTIME_ENV=0`",
         "ray 2.60 _private/runtime_env/uv_runtime_env_hook.py",
         "RuntimeError: You are using the 'pip' or 'uv' runtime environments together with 'uv run'. These are not compatible since",
+        general=False,
+    ),
+    general_error(
+        "kuberay-job-not-submitted",
+        "SubmitJob fail",
+        r"SubmitJob fail[^\n]{0,3000}Connect call failed \('(?P<host>[\w.:-]{2,60})', (?P<peer_port>\d{1,5})\)",
+        "KubeRay could not submit the job: on the head pod {host} nothing listens on port {peer_port} (52365 is the dashboard's agent)",
+        "`kubectl logs HEAD_POD`, and in it /tmp/ray/session_latest/logs/dashboard_agent.log: the agent has not started yet (KubeRay tries again), failed (memory limit, ray without [default]), or listens on another port (dashboard-agent-listen-port)",
+        "ray-project/kuberay issue 1029",
+        """ERROR controllers.RayJob failed to submit job {"error": "SubmitJob fail: Traceback ConnectionRefusedError: [Errno 111] Connect call failed ('10.244.3.9', 52365)"}""",
+        differs="SubmitJob fail: x",
         general=False,
     ),
     # Ray Train, Tune, Serve and Data.
