@@ -100,7 +100,7 @@ DATA_SETS: tuple[KnownError, ...] = (
     KnownError(
         name="dataset-column-missing",
         marker="not in the dataset. Current columns in the dataset: ",
-        pattern=r"Column name (?P<column>\[?[^\n]{1,120}?\]?) not in the dataset\. Current columns in the dataset: (?P<columns>\[[^\]\n]{0,400})",
+        pattern=r"Column name (?P<column>\[?[^\n]{1,120}?\]?) not in the dataset\. Current columns in the dataset: (?P<columns>\[[^\]\n]{0,400}\]?)",
         cause="The data set has no column {column}; it has {columns}",
         remedy="Name the right column in the option (such as data.prompt_key, --input_key, dataset_text_field), or rename it: dataset.rename_column(old, new)",
         source="datasets src/datasets/arrow_dataset.py",
