@@ -1483,7 +1483,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         name="ray-check-failed",
         marker="Check failed: ",
-        pattern=r"\] (?:\((?P<part>raylet|gcs_server|core_worker)\) )?(?P<place>\w{1,60}\.cc:\d{1,6}): {1,3}(?:An unexpected system state has occurred\. You have likely discovered a bug in Ray\. [^\n]{0,200})?Check failed: (?!server_ Failed to start the grpc server)(?P<what>[^\n]{1,160})",
+        pattern=r"\] (?:\((?P<part>raylet|gcs_server|core_worker)\) )?(?P<place>\w{1,60}\.cc:\d{1,6}): {1,3}(?:An unexpected system state has occurred\. You have likely discovered a bug in Ray\. [^\n]{0,200})?Check failed: (?P<what>[^\n]{1,160})",
         cause="An internal check of Ray failed in {place}, and that process of Ray ended itself: {what}",
         remedy="Words about a limit, a connection or an address in that text are the reason (`ulimit -n 65536`, `ulimit -u`, a head that is gone, a left-over Ray: `ray stop`). Otherwise it is a defect of that version of Ray: search its issues for this text, and take the newest patch version on all nodes",
         source="ray util/logging.cc; ray-project/ray issues 50433 and 45642",
