@@ -341,7 +341,7 @@ def test_of_recorded_failures_the_error_that_matters_is_found():
         "GpuHolder asks for {'GPU': 50, 'CPU': 1}, and no bundle of its placement group is that large; job zoo-1"
     )
     assert text("badrenv").endswith("; job badrenv failed (RUNTIME_ENV_SETUP_FAILURE)")
-    assert text("raysubmit_kLxceEXRbxc3AQU2").startswith("ValueError: /home/user/jobs is not a valid URI.")
+    assert text("raysubmit_kLxceEXRbxc3AQU2").startswith("A runtime_env names the local directory /home/user/jobs where Ray uploads none")
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ CONTAINERS: tuple[KnownError, ...] = (
     KnownError(
         name="kubernetes-resource-missing",
         marker=" nodes are available: ",
-        pattern=r"(?P<fit>\d{1,5})/(?P<nodes>\d{1,5}) nodes are available: [^\n]{0,300}?Insufficient (?P<resource>[a-zA-Z0-9./-]{1,60}?)(?:[.,\s]|$)",
+        pattern=r"(?P<fit>\d{1,5})/(?P<nodes>\d{1,5}) nodes are available: [^\n]{0,300}?Insufficient (?P<resource>[a-zA-Z0-9./-]{1,60}?)[.,]?(?:\s|$)",
         cause="Kubernetes found no node for the pod: of {nodes} nodes {fit} fit, and some have too little {resource} free",
         remedy="`kubectl describe node NODE` shows what is allocatable and requested. Ask for less in the pod's resources, free it (`kubectl get pods -A`), or add nodes; nvidia.com/gpu missing from a GPU node's allocatable: its device plugin does not run",
         source="NVIDIA/k8s-device-plugin issues 119 and 430",

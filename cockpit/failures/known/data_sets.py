@@ -100,7 +100,7 @@ DATA_SETS: tuple[KnownError, ...] = (
     KnownError(
         name="dataset-column-missing",
         marker="not in the dataset. Current columns in the dataset: ",
-        pattern=r"Column name (?P<column>\[?[^\n]{1,120}?\]?) not in the dataset\. Current columns in the dataset: (?P<columns>\[[^\]\n]{0,400})",
+        pattern=r"Column name (?P<column>\[?[^\n]{1,120}?\]?) not in the dataset\. Current columns in the dataset: (?P<columns>\[[^\]\n]{0,400}\]?)",
         cause="The data set has no column {column}; it has {columns}",
         remedy="Name the right column in the option (such as data.prompt_key, --input_key, dataset_text_field), or rename it: dataset.rename_column(old, new)",
         source="datasets src/datasets/arrow_dataset.py",
@@ -132,7 +132,7 @@ DATA_SETS: tuple[KnownError, ...] = (
     KnownError(
         name="dataset-cast-refused",
         marker="Couldn't cast array of type",
-        pattern=r"Couldn't cast array of type\s{1,3}(?P<kind>[^\n]{1,120}?)\s{1,3}to\s{1,3}(?P<wanted_kind>[^\n]{1,120}?)$",
+        pattern=r"Couldn't cast array of type\s{1,3}(?P<kind>[^\n]{1,800}?)\s{1,3}to\s{1,3}(?P<wanted_kind>[^\n]{1,800}?)$",
         cause="A column of the data has the type {kind}, and the data set expects {wanted_kind}",
         remedy="The rows or files do not have the same types: make the column the same in all of them (text, number, list, or the same keys), or give load_dataset the features; then remove the cached data set",
         source="datasets src/datasets/table.py",

@@ -410,7 +410,7 @@ DRIVER: tuple[KnownError, ...] = (
     KnownError(
         name="cuda-tensor-without-gpu",
         marker="Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False",
-        pattern=r"RuntimeError: Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False",
+        pattern=r"(?:RuntimeError|System error): Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False",
         cause="A tensor that lives on a GPU was loaded, or sent through Ray, into a process that sees no GPU",
         remedy='Send it as a CPU tensor (`.cpu()` before it is returned or put), or load it with `torch.load(..., map_location="cpu")`; if that process shall have a GPU, give its actor or task num_gpus',
         source="ray-project/ray issues 3910, 10491 and 53465; ray-project/ray_lightning issue 38",

@@ -82,7 +82,7 @@ ERROR_KINDS: tuple[KnownError, ...] = (
     KnownError(
         name="value-is-none",
         marker="NoneType",
-        pattern=r"^(?P<message>(?:AttributeError|TypeError): [^\n]{0,120}?(?:'NoneType'(?: object | and |$)|, not NoneType)[^\n]{0,200})",
+        pattern=r"^(?P<message>(?:AttributeError|TypeError): [^\n]{0,120}?(?:'NoneType'(?: object | and | is not |$)|, not NoneType)[^\n]{0,200})",
         cause="A value is None where the code needs one: {message}",
         remedy="The line that the traceback names shows which value: an option or a data column that is not set, or the result of a step that failed earlier "
         "(look for warnings and errors above); print it there, or set the option",
@@ -275,7 +275,7 @@ ERROR_KINDS: tuple[KnownError, ...] = (
         marker="AttributeError: type object '",
         pattern=r"^AttributeError: type object '(?P<kind>[\w.]{1,100})' has no attribute '(?P<name>\w{1,100})'",
         cause="The installed version of the class {kind} has no {name}",
-        remedy=f"The versions do not fit each other: compare {_VERSIONS} with what the framework pins, on all nodes, and restart Ray",
+        remedy=f"A class of a package: the versions mostly do not fit each other: compare {_VERSIONS} with what the framework pins, on all nodes, and restart Ray. A class of your own: its name or spelling at the line that the traceback names",
         source="CPython Objects/typeobject.c",
         matches=("AttributeError: type object 'LLM' has no attribute 'collective_rpc'",),
         differs=("AttributeError: 'LLM' object has no attribute 'collective_rpc'",),

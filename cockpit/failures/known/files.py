@@ -228,7 +228,7 @@ FILES: tuple[KnownError, ...] = (
         name="stale-file-handle-compile-cache",
         marker="Stale file handle: '",
         pattern=r"Stale file handle: '(?P<path>[^'\n]{0,300}(?:/\.triton/|torchinductor|/\.cache/vllm/)[^'\n]{0,300})'",
-        cause="The cache of compiled kernels lies on a network disk, where several ranks or nodes replace its files at the same time ({path})",
+        cause="The cache of compiled kernels lies on a network disk, and a file of it was replaced or deleted while in use ({path}), mostly by another rank or node",
         remedy="Put the caches on a local disk of each node: `export TRITON_CACHE_DIR=/tmp/triton-$USER TORCHINDUCTOR_CACHE_DIR=/tmp/inductor-$USER "
         "VLLM_CACHE_ROOT=/tmp/vllm-$USER` before `ray start`, then start again",
         source="pytorch/pytorch issue 173679",
@@ -491,7 +491,7 @@ FILES: tuple[KnownError, ...] = (
         name="triton-cache-race",
         marker=".triton/cache/",
         pattern=r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<path>[^'\n]{0,300}\.triton/cache/[^'\n]{1,200}(?:\.tmp\.pid_\d{1,9}_\w{1,40}|/__grp__[^'\n]{1,100}))'",
-        cause="Processes that wrote the same Triton cache at the same time took a file of it from each other: {path}",
+        cause="A file of the Triton cache was gone when a process needed it ({path}): mostly several processes wrote the same cache at the same time",
         remedy="Start the job again: what is compiled stays. Lasting: a cache of its own for each process on a local disk (`export TRITON_CACHE_DIR=/tmp/triton_$RANK`, not on NFS), and a newer Triton",
         source="vllm-project/vllm issue 6276",
         matches=(

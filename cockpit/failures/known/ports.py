@@ -117,7 +117,6 @@ PORTS: tuple[KnownError, ...] = (
         ),
         differs=("grpc_server.cc:133: GcsServer server started, listening on port 6379.",),
         look_up="port",
-        is_general=True,
     ),
     KnownError(
         name="grpc-listen",

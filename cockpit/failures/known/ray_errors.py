@@ -158,7 +158,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-gcs-address-without-host",
         marker="Failed to connect to GCS at address :",
         pattern=r"Failed to connect to GCS at address :(?P<peer_port>\d{1,5})\b",
-        cause="Ray got the head's address without a host (only :{peer_port}), so the variable that should hold the host was empty",
+        cause="Ray got the head's address without a host (only :{peer_port}): mostly the variable that should hold the host was empty",
         remedy="Set that variable on every node before the launch script runs: `export MASTER_ADDR=10.0.0.2` (or the name that the script uses in "
         "`ray start --address=...:{peer_port}`), with the address of the head node",
         source="ModalMinds/MM-EUREKA issue 54, GAIR-NLP/LIMR issue 1",
@@ -243,7 +243,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-gcs-lost",
         marker="GCS may have been killed",
         pattern=r"Failed to connect to GCS within (?P<seconds>\d{1,6}) seconds\. GCS may have been killed",
-        cause="This process lost the Ray head for {seconds} seconds: the head's GCS ended or the network to the head broke, so the process ended too",
+        cause="This process lost the Ray head for {seconds} seconds: the head's GCS ended or was overloaded, or the network to the head broke, so the process ended too",
         remedy="Look at the head: the end of /tmp/ray/session_latest/logs/gcs_server.out, `dmesg -T | grep -i 'killed process'`, full disk or memory, or `ray stop`. "
         "Then restart all nodes of the cluster, since workers do not join a new head by themselves",
         source="ray-project/ray issue 34334, _raylet.so 2.60 (strings), issues 45570 and 64349",
@@ -413,7 +413,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-token-wrong",
         marker="authentication token",
         pattern=r"Token authentication is enabled but the authentication token is invalid|Forbidden: Invalid authentication token",
-        cause="The Ray cluster did not accept the token of this process: it belongs to another cluster or account",
+        cause="The Ray cluster did not accept the token of this process: it is wrong or old, or belongs to another cluster or account",
         remedy="Copy the head's ~/.ray/auth_token to this node and account; look also for `RAY_AUTH_TOKEN` and `RAY_AUTH_TOKEN_PATH` in the environment, since they come before the file; "
         "then start Ray on this node again",
         source="ray _private/authentication/authentication_constants.py 2.60",
@@ -1191,7 +1191,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-package-not-found",
         marker="Failed to download runtime_env file package",
         pattern=r"Failed to download runtime_env file package (?P<package>\S{1,120}) from\s{1,3}the GCS to the Ray worker node",
-        cause="A node could not get the job's working directory {package} from the head: the head no longer has it",
+        cause="A node could not get the job's working directory {package} from the head, which does not have it (any more)",
         remedy="Submit the job again, so that it is uploaded again (if it says the package exists already, change any file in the directory). After a restart of the head all packages are gone; for slow uploads start Ray with "
         "`RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S=3600`",
         source="ray _private/runtime_env/packaging.py 2.60",
@@ -1402,7 +1402,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="placement-group-bundle-index",
         marker="placement group bundle index",
         pattern=r"placement group bundle index (?P<index>-?\d{1,9}) is invalid\. Valid placement group indexes: 0-(?P<count>\d{1,9})",
-        cause="The program asked for bundle {index} of a placement group that has only {count} bundles: the group was made for fewer GPUs than the model uses",
+        cause="The program asked for bundle {index} of a placement group that has only {count} bundles: mostly the group was made for fewer GPUs than the model uses",
         remedy="Models that share a group must have its size. OpenRLHF: with `--colocate_all_models` (new: `--train.colocate_all`) nodes x GPUs of actor, ref and critic, and engines x tensor parallel size of vLLM, must be equal; with "
         "`--colocate_actor_ref` those of actor and ref",
         source="ray util/placement_group.py 2.60, OpenRLHF/OpenRLHF pull request 728 and issue 889",
@@ -1537,7 +1537,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         marker="Check failed: ",
         pattern=r"(?:\] (?:\((?P<part>raylet|gcs_server|core_worker)\) )?|^[^\n]{0,250}/(?=\w{1,60}\.(?:cc|h):\d{1,6} \(PID: ))(?P<place>\w{1,60}\.(?:cc|h):\d{1,6})(?: \(PID: [^\n]{0,80}\))?: {1,3}(?:An unexpected system state has occurred\. You have likely discovered a bug in Ray\. [^\n]{0,200})?Check failed: (?!Too many open files)(?P<what>[^\n]{1,160})",
         cause="An internal check of Ray failed in {place}, and that process of Ray ended itself: {what}",
-        remedy="Words about a limit or a connection in that text are the reason (`ulimit -n 65536`, `ulimit -u`, a head that is gone). Otherwise it is a defect of that version of Ray: search its issues for this text, and take the newest patch version on all nodes",
+        remedy="Words about a limit, a connection or an address in that text are the reason (`ulimit -n 65536`, `ulimit -u`, a head that is gone, a left-over Ray: `ray stop`). Otherwise it is a defect of that version of Ray: search its issues for this text, and take the newest patch version on all nodes",
         source="ray util/logging.cc; ray-project/ray issues 50433 and 45642",
         matches=(
             "(raylet) [2025-02-11 18:42:15,859 C 30797 30797] resource_instance_set.cc:374:  Check failed: RAY_PREDICT_TRUE(_left_ >= _right_)  0 vs 10000",
@@ -1888,7 +1888,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-job-agent-port",
         marker="Agent info not found in internal KV for node",
         pattern=r"Agent info not found in internal KV for node (?P<node>\w{8,80})",
-        cause="The Ray agent of the head node {node} never started, so it cannot start jobs",
+        cause="The Ray agent of the node {node} has not registered with the head, so it cannot start jobs",
         remedy="On the head read the end of /tmp/ray/session_latest/logs/dashboard_agent.log: a port in use (52365; `ray start --dashboard-agent-listen-port=52366`), a missing package (`pip install 'ray[default]'`), or a process limit (`ulimit -u`)",
         source="ray dashboard/modules/job/job_head.py 2.60",
         matches=(
@@ -2050,7 +2050,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         name="ray-function-too-large",
         marker="FUNCTION_SIZE_ERROR_THRESHOLD",
         pattern=r"The (?P<what>[\w ]{1,40}?) (?P<name>[\w.<>]{1,160}) is too large \((?P<asked>\d{1,9}) MiB > FUNCTION_SIZE_ERROR_THRESHOLD=(?P<limit>\d{1,9})",
-        cause="The {what} {name} takes {asked} MiB as a pickle, more than Ray's limit of {limit} MiB, because it captures a large object (a model, dataset or tensor)",
+        cause="The {what} {name} takes {asked} MiB as a pickle, more than Ray's limit of {limit} MiB, mostly because it captures a large object (a model, dataset or tensor)",
         remedy="Do not use large global or outer variables inside it: load them in the actor, or `ref = ray.put(data)` once and pass `ref`",
         source="ray _private/utils.py 2.60",
         matches=(

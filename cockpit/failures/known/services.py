@@ -83,7 +83,7 @@ SERVICES: tuple[KnownError, ...] = (
         name="hub-xet-failed",
         marker="CAS service error",
         pattern=r"Data processing error: CAS service error",
-        cause="A download from the Hub through its Xet storage failed: that node has no good connection to cas-server.xethub.hf.co, which HF_ENDPOINT does not replace",
+        cause="A download from the Hub through its Xet storage failed: mostly that node has no good connection to cas-server.xethub.hf.co, which HF_ENDPOINT does not replace",
         remedy="`export HF_HUB_DISABLE_XET=1` (before `ray start` on all nodes) downloads in the old way; behind a proxy or a firewall allow *.xethub.hf.co, or copy the model to a disk that all nodes have",
         source="huggingface/xet-core issue 407, meta-pytorch/torchforge pull request 109",
         matches=("RuntimeError: Data processing error: CAS service error : ReqwestMiddleware Error: Request failed after 5 retries",),

@@ -51,7 +51,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         marker="ModuleNotFoundError: No module named '",
         pattern=r"ModuleNotFoundError: No module named '(?P<module>(?P<package>vllm|sglang|transformers|trl|torch|deepspeed|megatron|ray|peft|triton|verl|openrlhf)"
         r"\.[\w.]{1,120})'",
-        cause="The installed {package} has no module {module}: its version does not fit the code that imports it",
+        cause="The installed {package} has no module {module}: mostly its version does not fit the code that imports it",
         remedy="`python -m pip show {package}` on that node, and install the version that the framework's requirements name; also check with "
         '`python -c "import {package}; print({package}.__path__)"` that no directory named {package} hides the package',
         source="KeplerC/robo2VLM issue 3 (a module that moved between vLLM versions)",
@@ -115,7 +115,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="import-name-missing",
         marker="ImportError: cannot import name '",
         pattern=r"ImportError: cannot import name '(?P<name>[^'\n]{1,100})' from '(?P<module>(?P<package>[A-Za-z_]\w{0,60})[\w.]{0,120})' \((?!unknown location)(?P<path>[^)\n]{1,300})\)",
-        cause="The installed {package} has no {name} in {module}: its version does not fit the code that imports it",
+        cause="The installed {package} has no {name} in {module}: mostly its version does not fit the code that imports it",
         remedy="`python -m pip show {package}`: install the version that the importing package (the line before it in the traceback) asks for; do it on all nodes, "
         "then restart Ray; {path} shows which copy was taken",
         source="OpenBMB/MiniCPM issue 236; nlpxucan/WizardLM issue 248; vllm-project/vllm issue 14401",
@@ -316,7 +316,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="numpy-abi",
         marker="size changed, may indicate binary incompatibility",
         pattern=r"ValueError: numpy\.\w{1,20} size changed, may indicate binary incompatibility\. Expected (?P<expected>\d{1,5}) from C header, got (?P<found>\d{1,5})",
-        cause="A compiled package was built for another NumPy major version than the one installed",
+        cause="A compiled package was built for another NumPy than the one installed, mostly of another major version",
         remedy="`python -m pip show numpy`, then fit them: `python -m pip install 'numpy<2'` if the package is older, or reinstall the package that the traceback names "
         "(pandas, scipy, scikit-learn …) with `--force-reinstall --no-cache-dir`; on all nodes",
         source="Cython's text, in public logs of pandas",
@@ -344,7 +344,7 @@ SOFTWARE: tuple[KnownError, ...] = (
     KnownError(
         name="tokenizer-attribute-transformers-5",
         marker="all_special_tokens_extended",
-        pattern=r"AttributeError: '(?P<tokenizer>\w{1,80})' object has no attribute 'all_special_tokens_extended'",
+        pattern=r"AttributeError: '?(?P<tokenizer>\w{1,80})(?:' object)? has no attribute '?all_special_tokens_extended",
         cause="The code (usually vLLM) asks the tokenizer for all_special_tokens_extended, which transformers 5 no longer has: it needs transformers 4",
         remedy="`python -m pip install 'transformers<5'` on all nodes (or a vLLM that supports transformers 5), then restart Ray",
         source="CPython's AttributeError, in public logs of vLLM with transformers 5",
@@ -355,7 +355,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="vllm-ops-not-loaded",
         marker="'_OpNamespace' '_C",
         pattern=r"'_OpNamespace' '_C\w{0,20}' object has no attribute '(?P<name>\w{1,100})'",
-        cause="vLLM's compiled kernels could not be loaded ({name} is missing): vLLM and torch do not fit each other",
+        cause="vLLM's compiled kernels could not be loaded ({name} is missing): mostly vLLM and torch do not fit each other",
         remedy="`python -m pip show vllm torch`: install the torch that this vLLM requires (`python -m pip install vllm` in a fresh environment does it), and install "
         "flash-attn after it; an earlier `Failed to import from vllm._C` warning shows the reason",
         source="verl-project/verl issue 1084",
@@ -366,7 +366,7 @@ SOFTWARE: tuple[KnownError, ...] = (
         name="model-config-attribute",
         marker="Config' object has no attribute '",
         pattern=r"AttributeError: '(?P<config>[A-Z]\w{1,80}Config)' object has no attribute '(?P<name>\w{1,100})'",
-        cause="The code reads {name} from {config}, which the installed version of that class does not have: versions of transformers, vLLM and the framework do not fit",
+        cause="The code reads {name} from {config}, which the installed version of that class does not have: mostly the versions of transformers, vLLM and the framework do not fit each other",
         remedy="`python -m pip show transformers vllm` and take the versions that the framework pins (a newer transformers if the model is new, an older one if the "
         "framework is old); for a model with code of its own, update its files",
         source="QwenLM/Qwen3 issue 724",

@@ -21,15 +21,18 @@ from cockpit.failures.known.error import KnownError
 from cockpit.failures.known.error_kinds import ERROR_KINDS
 from cockpit.failures.known.fatal_lines import FATAL_LINES
 from cockpit.failures.known.files import FILES
+from cockpit.failures.known.framework_checks import FRAMEWORK_CHECKS
 from cockpit.failures.known.gpu_memory import GPU_MEMORY
 from cockpit.failures.known.host_memory import HOST_MEMORY
 from cockpit.failures.known.installation import INSTALLATION
 from cockpit.failures.known.models import MODELS
+from cockpit.failures.known.module_packages import MODULE_PACKAGES
 from cockpit.failures.known.nccl import NCCL
 from cockpit.failures.known.other_accelerators import OTHER_ACCELERATORS
 from cockpit.failures.known.package_programs import PACKAGE_PROGRAMS
 from cockpit.failures.known.ports import PORTS
 from cockpit.failures.known.python_errors import PYTHON_ERRORS
+from cockpit.failures.known.ray_checks import RAY_CHECKS
 from cockpit.failures.known.ray_errors import RAY_ERRORS
 from cockpit.failures.known.ray_exceptions import RAY_EXCEPTIONS
 from cockpit.failures.known.ray_system import RAY_SYSTEM
@@ -45,9 +48,11 @@ from cockpit.failures.known.training import TRAINING
 _KINDS: Final = (
     RAY_ERRORS,
     RAY_SYSTEM,
+    RAY_CHECKS,
     HOST_MEMORY,
     GPU_MEMORY,
     DRIVER,
+    MODULE_PACKAGES,
     SOFTWARE,
     FILES,
     DATA_HUB,
@@ -59,6 +64,7 @@ _KINDS: Final = (
     ENGINES,
     TIMEOUTS,
     TRAINERS,
+    FRAMEWORK_CHECKS,
     TRAINING,
     MODELS,
     TENSORS,
