@@ -252,7 +252,7 @@ def _root(error: RaisedError, burst: Sequence[RaisedError]) -> RootError:
     return RootError(
         error.text,
         error.line,
-        error.known or _find_known(error),
+        _find_known(error),  # not `error.known`, which may be of an error that differs in numbers
         error.raised_at,
         also,
         most[0].first_line if most else None,

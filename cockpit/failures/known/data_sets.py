@@ -195,6 +195,18 @@ DATA_SETS: tuple[KnownError, ...] = (
         differs=("ArrowNotImplementedError: Unsupported cast from string to null",),
     ),
     KnownError(
+        name="number-over-two-gigabytes",
+        marker="value too large to convert to int",
+        pattern=r"OverflowError: value too large to convert to int(?:32_t)?\b",
+        cause="A size or count above 2^31 was given to compiled code that counts in 32 bits, such as pyarrow's reader of a JSON file of more than 2 GiB",
+        remedy="The traceback names that library. `datasets` with a large JSON file: convert it to Parquet or JSON Lines, or split it into files below "
+        "2 GiB, and delete the half-made cache (`rm -r ~/.cache/huggingface/datasets/json`)",
+        source="Cython Utility/TypeConversion.c; pyarrow 23 _json.pyx (ReadOptions.block_size); NovaSky-AI/SkyRL issue 542",
+        matches=("OverflowError: value too large to convert to int32_t", "OverflowError: value too large to convert to int"),
+        differs=("OverflowError: Python int too large to convert to C long",),
+        is_general=True,
+    ),
+    KnownError(
         name="dataset-splits-differ",
         marker="NonMatchingSplitsSizesError",
         pattern=r"(?:NonMatchingSplitsSizesError|ExpectedMoreSplitsError|ExpectedMoreSplits): ",

@@ -657,6 +657,7 @@ RAY_ERRORS: tuple[KnownError, ...] = (
         differs=(
             "Failed to register worker to Raylet: Invalid: Invalid: No available ports. Please specify a wider port range using --min-worker-port and --max-worker-port.",
         ),
+        is_consequence=True,
     ),
     KnownError(
         name="ray-worker-socket-closed",
