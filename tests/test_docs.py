@@ -136,7 +136,7 @@ def test_both_readmes_have_the_same_commands():
 
 def lines_of(page: Path) -> list[str]:
     """What a reader could copy: lines, and words between backticks, that begin with the program's name."""
-    written = re.findall(r"`(cockpit [^`\n]+)`|^ *(cockpit [^`\n]+)$", page.read_text(), re.MULTILINE)
+    written = re.findall(r"`(cockpit [^`\n]+)`|^ {4,}(cockpit [^`\n]+)$", page.read_text(), re.MULTILINE)
     return [line for line in map("".join, written) if not line.startswith("cockpit is ")]
 
 
