@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import Final, Literal
+
+from msgspec.structs import replace
 
 from cockpit.model.disk import Disk, FilledDisk
 from cockpit.model.engine import HostEngine
@@ -23,6 +25,8 @@ token, and none was found. `wrong token`: Ray refuses the token. `not ray`: anot
 answers than the one that the user has chosen."""
 Past = tuple[int | str | None, ...]
 """Evidence that one probe has collected for another; only probes read it."""
+MAX_TITLES: Final = 128
+"""The last titles of a process that are kept between two snapshots."""
 
 
 class Amount(Value, frozen=True):
@@ -195,7 +199,7 @@ class Process(Value, frozen=True, kw_only=True):
     """What its probe saw earlier and nobody can see now; it is passed to the acting probe."""
     titles: tuple[tuple[float, str], ...] = ()
     """The titles that a Ray worker got since the sample before, oldest first, and when (POSIX time by our clock); the last one is its
-    `command`. A title of less than a second may be missing. Empty: none, or it is not followed. Not recorded."""
+    `command`. A title of less than half a second may be missing. Empty: none, or it is not followed. Not recorded."""
 
     def is_seen_by(self, machines: Collection[str | None], own: str | None) -> bool:
         """Return whether its container has one of these probes (`Host.machine`), and `own`, the probe that reports it, is outside."""
@@ -448,6 +452,17 @@ class Host(Value, frozen=True):
     def key(self) -> str:
         """Its identity."""
         return f"host:{self.name}"
+
+    def with_titles_of(self, earlier: Host) -> Host:
+        """Return the sample with the titles of an earlier one, which was in no snapshot."""
+        missed = {process.key: process.titles for process in earlier.processes or () if process.titles}
+        if not missed or self.processes is None:
+            return self
+        processes = [
+            replace(process, titles=(*missed[process.key], *process.titles)[-MAX_TITLES:]) if process.key in missed else process
+            for process in self.processes
+        ]
+        return replace(self, processes=tuple(processes))
 
     def observed_at(self, source: str) -> float | None:
         """Return when the facts of a source of its probe were true, or `None` if it has not answered yet."""

@@ -90,6 +90,8 @@ class Poller:
         """GPU usage of jobs and users since cockpit's start."""
         self.parts = Parts(expected=expected, slurm_ids=slurm_ids)
         self.join = Join()
+        self._joined_hosts: Mapping[str, Host] = {}
+        """The samples in the last snapshot."""
         self.activities = ActivityTracker()
         self.snapshot = Snapshot()
         self.answered: set[str] = set()
@@ -155,7 +157,7 @@ class Poller:
 
     def _make_snapshot(self, parts: Parts, *, at_once: bool = False) -> Snapshot:
         with self._making:
-            now = self.clock()
+            now, self._joined_hosts = self.clock(), parts.hosts
             try:
                 # If the host slept, findings skip the gap, and new ones wait until facts are fresh again.
                 before, self._made_at = self._made_at, now
@@ -242,6 +244,9 @@ class Poller:
         """Store a new sample of a host."""
         source = f"probe:{host.name}"
         self.answered.add(source)
+        before = self.parts.hosts.get(host.name)
+        if before is not None and self._joined_hosts.get(host.name) is not before:
+            host = host.with_titles_of(before)
         hosts, as_of = {**self.parts.hosts, host.name: host}, {**self.parts.as_of, source: self.clock()}
         self._set(replace(self.parts, hosts=hosts, as_of=as_of))
 

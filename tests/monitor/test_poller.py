@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from cockpit.model import Cluster, Host, Job, RayCluster
+from cockpit.model import Cluster, Host, Job, Process, RayCluster
 from cockpit.monitor import poller as poller_module
 from cockpit.monitor.poller import Poller
 from cockpit.sources.ray.client import JobFacts, NodeFacts
@@ -354,6 +354,30 @@ async def test_facts_and_faults_of_two_hosts_are_separate(watched):
     watched.poller.clear_fault("probe", "w1")
     watched.poller.clear_fault("probe", "w1")
     assert [fault.host for fault in watched.poller.parts.faults.values()] == ["w2"]
+
+
+def sample_with_titles(taken: float, *titles: str) -> Host:
+    """A worker that has got these titles, one after the other."""
+    worker = Process(pid=7, ticks=1, host="w1", command=titles[-1], kind="worker", titles=tuple((taken, title) for title in titles))
+    return Host("w1", taken=taken, processes=(worker,))
+
+
+def titles_in(poller: Poller) -> list[str]:
+    poller.rejoin()
+    (worker,) = poller.snapshot.processes
+    return [title for _, title in worker.titles]
+
+
+async def test_no_title_is_lost_if_two_samples_arrive_between_two_snapshots():
+    poller = Poller(lambda _: None)
+    poller.update_host(sample_with_titles(NOW, "ray::A", "ray::A.fit"))
+    poller.update_host(sample_with_titles(NOW + 2, "ray::A"))
+    assert titles_in(poller) == ["ray::A", "ray::A.fit", "ray::A"]
+    poller.update_host(sample_with_titles(NOW + 4, "ray::A.save"))
+    assert titles_in(poller) == ["ray::A.save"], "those before were in a snapshot"
+    for number in range(3):
+        poller.update_host(sample_with_titles(NOW + 6 + number, f"ray::A.m{number}"))
+    assert titles_in(poller) == ["ray::A.m0", "ray::A.m1", "ray::A.m2"]
 
 
 async def test_waiting_for_a_change_ends_with_it_or_after_the_patience(watched):
