@@ -16,7 +16,7 @@ from cockpit.budget.demand import Budget, Group, Line
 from cockpit.budget.frameworks import budget_of_command
 from cockpit.budget.ray_submit import SubmitCommand, submission
 from cockpit.budget.scripts import UNKNOWN, ScriptCommand, commands
-from cockpit.budget.scripts.streams import START, from_start
+from cockpit.budget.scripts.scope import START, from_start
 from cockpit.budget.stop_commands import BY_NAME, RAY_STOP, stop_lines
 from cockpit.text import clean
 

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
-from cockpit.budget.scripts.sums import UNKNOWN
+from cockpit.budget.scripts.scope import UNKNOWN
 
 _LONG = {"-N": "--nodes", "-n": "--ntasks", "-c": "--cpus-per-task", "-G": "--gpus"}
 _SETS = {
