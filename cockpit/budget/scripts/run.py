@@ -147,19 +147,47 @@ class ScriptRun:
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise StopError
-        follow = _KINDS[node.kind]
-        targets = [text(word, scope) for sign, word in node.redirects if sign.lstrip("1").startswith((">", "&>"))]
-        for sign, word in node.redirects:
-            if not sign.lstrip("1").startswith((">", "&>")):
-                text(word, scope)
+        files = [(sign, text(word, scope)) for sign, word in node.redirects]
+        targets = [word for sign, word in files if sign.lstrip("1").startswith((">", "&>"))]
         if not targets:
-            return follow(self, node, scope)
+            return self._follow(node, scope)
         self._outputs.append((self.unsure, []))
         try:
-            return follow(self, node, scope)
+            return self._follow(node, scope)
         finally:
             self._outputs.pop()
             self.mark_changed(targets[-1], scope)
+
+    def _follow(self, node: Node, scope: Scope) -> Status:
+        match node.kind:
+            case "simple":
+                return self._simple(node, scope)
+            case "test":
+                return self._test(node, scope)
+            case "sum":
+                result = count(node.words[0], scope)
+                return None if result == UNKNOWN else result != "0"
+            case "list":
+                return self._list(node, scope)
+            case "pipe":
+                return self._pipe(node, scope)
+            case "not":
+                status = self.node(node.parts[0], scope)
+                return None if status is None else not status
+            case "background" | "subshell":
+                status = self.run_in_subshell(partial(self.node, node.parts[0]), scope)
+                return True if node.kind == "background" else status
+            case "if":
+                return self._if(node, scope)
+            case "for":
+                return self._for(node, scope)
+            case "while" | "until":
+                return self._while(node, scope)
+            case "case":
+                return self._case(node, scope)
+            case _:
+                scope.functions[node.words[0]] = node.parts[0]
+                return True
 
     def _list(self, node: Node, scope: Scope) -> Status:
         """Follow commands that are joined by `;`, `&&` or `||`."""
@@ -184,17 +212,6 @@ class ScriptRun:
         status = self.run_in_subshell(partial(self.node, node.parts[-1]), scope)
         self.input = None
         return status
-
-    def _not(self, node: Node, scope: Scope) -> Status:
-        status = self.node(node.parts[0], scope)
-        return None if status is None else not status
-
-    def _background(self, node: Node, scope: Scope) -> Status:
-        self._subshell(node, scope)
-        return True
-
-    def _subshell(self, node: Node, scope: Scope) -> Status:
-        return self.run_in_subshell(partial(self.node, node.parts[0]), scope)
 
     def _if(self, node: Node, scope: Scope) -> Status:
         """Follow `if`: from the first unknown condition on, all branches."""
@@ -272,14 +289,6 @@ class ScriptRun:
                 self._follow_any([partial(self.node, body), partial(self.node, rest)], scope)
                 return None
         return True
-
-    def _define(self, node: Node, scope: Scope) -> Status:
-        scope.functions[node.words[0]] = node.parts[0]
-        return True
-
-    def _sum(self, node: Node, scope: Scope) -> Status:
-        result = count(node.words[0], scope)
-        return None if result == UNKNOWN else result != "0"
 
     def _test(self, node: Node, scope: Scope) -> Status:
         with scope.reading_condition():
@@ -408,21 +417,3 @@ def _matches(value: str, word: str, scope: Scope) -> Status:
     """Whether a value matches a pattern of `case`."""
     wanted = pattern(word, scope)
     return None if {UNKNOWN, SOMEWHERE} & {*value, *wanted} or "(" in wanted else fnmatchcase(value, wanted)
-
-
-_KINDS: dict[str, Callable[[ScriptRun, Node, Scope], Status]] = {
-    "simple": ScriptRun._simple,
-    "test": ScriptRun._test,
-    "sum": ScriptRun._sum,
-    "list": ScriptRun._list,
-    "pipe": ScriptRun._pipe,
-    "not": ScriptRun._not,
-    "background": ScriptRun._background,
-    "subshell": ScriptRun._subshell,
-    "if": ScriptRun._if,
-    "for": ScriptRun._for,
-    "while": ScriptRun._while,
-    "until": ScriptRun._while,
-    "case": ScriptRun._case,
-    "function": ScriptRun._define,
-}

@@ -127,17 +127,13 @@ class _Parser:
         while self.text.startswith("\n", self.at):
             self.at += 1
             for sign, word in self.heredocs:
-                self.heredoc(sign, word)
+                end, tabs = re.sub(r"[\"'\\]", "", word), "\t*" if sign.endswith("-") else ""
+                found = re.compile(rf"^{tabs}{re.escape(end)}$", re.MULTILINE).search(self.text, self.at)
+                start, self.at = self.at, min(found.end() + 1, len(self.text)) if found else len(self.text)
+                if end == word and _SETS.search(self.text, start, self.at):
+                    raise self.error("a heredoc that sets a variable is not followed")
             self.heredocs.clear()
             self.blanks()
-
-    def heredoc(self, sign: str, word: str) -> None:
-        end = re.sub(r"[\"'\\]", "", word)
-        tabs = "\t*" if sign.endswith("-") else ""
-        found = re.compile(rf"^{tabs}{re.escape(end)}$", re.MULTILINE).search(self.text, self.at)
-        start, self.at = self.at, min(found.end() + 1, len(self.text)) if found else len(self.text)
-        if end == word and _SETS.search(self.text, start, self.at):
-            raise self.error("a heredoc that sets a variable is not followed")
 
     def blanks(self) -> None:
         self.at = found.end() if (found := _BLANKS.match(self.text, self.at)) else self.at
@@ -248,15 +244,14 @@ class _Parser:
         redirects = self.redirects()
         while self.at < len(self.text) and not self.operator() and self.text[self.at] not in "()":
             words.append(self.word())
-            if words == ["[["]:
-                self.test(words)
             redirects += self.redirects()
         if not words and not redirects:
             raise self.error()
-        return Node("simple", tuple(words), (), redirects) if words[:1] != ["[["] else Node("test", tuple(words[1:-1]), (), redirects)
+        return Node("simple", tuple(words), (), redirects)
 
-    def test(self, words: list[str]) -> None:
-        """Read the rest of `[[ … ]]`, in which `<`, `>`, `(` and `)` are words."""
+    def test(self) -> Node:
+        """Read `[[ … ]]`, in which `<`, `>`, `(` and `)` are words."""
+        words = [self.expect("[[")]
         while words[-1] != "]]":
             self.newlines()
             if self.at >= len(self.text):
@@ -266,6 +261,7 @@ class _Parser:
                 self.at = found.end()
             else:
                 words.append(self.word(_ENDS - {"|", "(", ")"} if words[-1] == "=~" else _ENDS))
+        return Node("test", tuple(words[1:-1]))
 
     def block(self, opening: str, closing: str) -> Node:
         self.expect(opening)
@@ -274,15 +270,9 @@ class _Parser:
         return body
 
     def parentheses(self) -> Node:
-        return self.sum() if self.text.startswith("((", self.at) and end_of_sum(self.text, self.at) else self.subshell()
-
-    def subshell(self) -> Node:
-        return Node("subshell", parts=(self.block("(", ")"),))
-
-    def sum(self) -> Node:
-        start, end = self.at, end_of_sum(self.text, self.at)
+        start, end = self.at, end_of_sum(self.text, self.at) if self.text.startswith("((", self.at) else None
         if end is None:
-            raise self.error("(( has no ))")
+            return Node("subshell", parts=(self.block("(", ")"),))
         self.at = end
         return Node("sum", (self.text[start + 2 : end - 2],))
 
@@ -305,9 +295,12 @@ class _Parser:
     def each(self) -> Node:
         self.expect("for")
         self.blanks()
-        # The three parts of `for ((…))` are read as one sum. It changes variables, so its result is unknown.
-        counter = self.sum() if self.text.startswith("((", self.at) else None
-        words = [] if counter else [self.word(), '"$@"']
+        if self.text.startswith("((", self.at):
+            # The three parts are read as one sum. It changes variables, so its result is unknown.
+            counter = self.parentheses()
+            self.at += self.operator() == ";"
+            return Node("while", parts=(counter, self.block("do", "done")))
+        words = [self.word(), '"$@"']
         self.newlines()
         if self.keyword() == "in":
             self.expect("in")
@@ -315,8 +308,7 @@ class _Parser:
             while self.at < len(self.text) and not self.operator():
                 words.append(self.word())
         self.at += self.operator() == ";"
-        body = self.block("do", "done")
-        return Node("while", parts=(counter, body)) if counter else Node("for", tuple(words), (body,))
+        return Node("for", tuple(words), (self.block("do", "done"),))
 
     def case(self) -> Node:
         self.expect("case")
@@ -352,4 +344,5 @@ _COMPOUNDS: dict[str, Callable[[_Parser], Node]] = {
     "case": _Parser.case,
     "{": lambda parser: parser.block("{", "}"),
     "(": _Parser.parentheses,
+    "[[": _Parser.test,
 }
