@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 MAX_DEPTH = 40
+MAX_SUM_CHARS = 2000
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[([^]]*)\])?(\+?)=", re.ASCII)
 _STOPS = {"then", "do", "done", "fi", "elif", "else", "esac", "}", ")"}
 _ENDS = frozenset(" \t\n;&|<>()")
@@ -100,7 +101,7 @@ def skip(text: str, at: int, depth: int = 0, *, quoted: bool = False) -> int:
 def end_of_sum(text: str, at: int) -> int | None:
     """The position after a sum `((…))`, in which `<<` shifts bits. `None`: it is no sum but nested parentheses."""
     depth = 0
-    for found in re.compile("[()]").finditer(text, at):
+    for found in re.compile("[()]").finditer(text, at, at + MAX_SUM_CHARS):
         depth += 1 if found[0] == "(" else -1
         if depth == 1 and found.start() > at + 1:
             return found.start() + 2 if text.startswith("))", found.start()) else None
