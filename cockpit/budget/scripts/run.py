@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import takewhile
@@ -277,8 +276,7 @@ class ScriptRun:
 
     def _case(self, node: Node, scope: Scope) -> Status:
         """Follow the branch of `case` that matches, or all that may match."""
-        with scope.reading_condition():
-            value = text(node.words[0], scope)
+        value = text(node.words[0], scope.for_condition())
         for number, branch in enumerate(node.parts):
             told = [each == "*" or _matches(value, each, scope) for each in branch.words]
             body = branch.parts[0]
@@ -291,11 +289,11 @@ class ScriptRun:
         return True
 
     def _test(self, node: Node, scope: Scope) -> Status:
-        with scope.reading_condition():
-            if len(node.words) == 3 and node.words[1] in {"=", "==", "!="}:
-                same = _matches(text(node.words[0], scope), node.words[2], scope)
-                return None if same is None else same == (node.words[1] != "!=")
-            return holds([text(word, scope) for word in node.words])
+        scope = scope.for_condition()
+        if len(node.words) == 3 and node.words[1] in {"=", "==", "!="}:
+            same = _matches(text(node.words[0], scope), node.words[2], scope)
+            return None if same is None else same == (node.words[1] != "!=")
+        return holds([text(word, scope) for word in node.words])
 
     def _simple(self, node: Node, scope: Scope) -> Status:
         """Follow one command: first its assignments, then its words."""
@@ -304,8 +302,8 @@ class ScriptRun:
         first = words[0] if words else ""
         if first in _DECLARATIONS:
             return self._declare(words, scope)
-        with scope.reading_condition() if first in {"[", "test"} else nullcontext():
-            argv = [item for word in words for item in fields(word, scope, lists_files=first in {"set", "echo", "printf"})]
+        inner = scope.for_condition() if first in {"[", "test"} else scope
+        argv = [item for word in words for item in fields(word, inner, lists_files=first in {"set", "echo", "printf"})]
         if not argv:
             if not node.words:
                 self.write(None)  # `$(< file)`

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -54,14 +53,9 @@ class Scope(msgspec.Struct):
     in_condition: bool = False
     """In a condition, a variable that nothing sets is empty."""
 
-    @contextmanager
-    def reading_condition(self) -> Iterator[None]:
-        """Expand the words of a condition."""
-        before, self.in_condition = self.in_condition, True
-        try:
-            yield
-        finally:
-            self.in_condition = before
+    def for_condition(self) -> Scope:
+        """The same state, in which the words of a condition are expanded."""
+        return replace(self, in_condition=True)
 
     def copy(self) -> Scope:
         """The state of a subshell."""
