@@ -233,7 +233,7 @@ class _Parser:
             node = _COMPOUNDS[word](self)
             return msgspec.structs.replace(node, redirects=self.redirects())
         if word in _STOPS:
-            raise self.error()
+            raise self.error(f"{word} was not expected")
         if defined := _FUNCTION.match(self.text, self.at):
             self.at = defined.end()
             self.newlines()
