@@ -336,9 +336,11 @@ class ScriptRun:
         flags = {sign for word in said if word.startswith("-") for sign in word[1:]}
         pairs = [word.partition("=") for word in said if not word.startswith("-")]
         if words[0] != "export" and self._locals and "g" not in flags:
-            for name in [name for name, _, _ in pairs] + [word.partition("=")[0].rstrip("+") for word in assigns]:
-                self._locals[-1].setdefault(name, scope.variables.get(name))
-                scope.variables[name] = ""
+            left_sides = [word.partition("=")[0] for word in assigns]
+            for name in [name for name, _, _ in pairs] + left_sides:
+                self._locals[-1].setdefault(name.rstrip("+"), scope.variables.get(name.rstrip("+")))
+                if name not in left_sides or name.endswith("+"):  # `local A=$A` reads the value that A has outside
+                    scope.variables[name.rstrip("+")] = ""
         names = {self._assign(word, scope) for word in assigns} | {name for name, _, _ in pairs}
         for name, sign, value in pairs:
             if sign:

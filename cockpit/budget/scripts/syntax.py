@@ -87,15 +87,30 @@ def skip(text: str, at: int, depth: int = 0, *, quoted: bool = False) -> int:
         parser = _Parser(text, at + 1, depth + 1)
         parser.block("(", ")")
         return parser.at
-    opening = '"' if text[at] == '"' else "${" if text.startswith("${", at) else ""
-    if opening:
-        closing, level, at = opening.replace("${", "}"), 1, at + len(opening)
-        while level and at < len(text):
-            level += (text[at] == "{" != closing) * (closing == "}") - (text[at] == closing)
-            at = at + 1 if text[at] == closing else skip(text, at, depth, quoted=True)
-    if (opening and level) or (text[at : at + 1] in {"'", "`"} and not (opening or quoted)):
-        raise ShellError(f"line {text.count(chr(10), 0, at) + 1}: a {opening or text[at]} has no end")
-    return at if opening else at + 1
+    if text[at] == '"' or text.startswith("${", at):
+        return _skip_to_end(text, at, depth)
+    if text[at] in "'`" and not quoted:
+        raise _unclosed(text, at, text[at])
+    return at + 1
+
+
+def _skip_to_end(text: str, start: int, depth: int) -> int:
+    """The position after the `"…"` or `${…}` that begins at this position."""
+    opening, closing = ('"', '"') if text[start] == '"' else ("${", "}")
+    at, level = start + len(opening), 1
+    while at < len(text):
+        if text[at] == closing:
+            at, level = at + 1, level - 1
+            if not level:
+                return at
+        else:
+            level += text[at] == "{" and closing == "}"
+            at = skip(text, at, depth, quoted=True)
+    raise _unclosed(text, start, opening)
+
+
+def _unclosed(text: str, at: int, opening: str) -> ShellError:
+    return ShellError(f"line {text.count(chr(10), 0, at) + 1}: a {opening} has no end")
 
 
 def end_of_sum(text: str, at: int) -> int | None:
