@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 import msgspec
@@ -131,15 +132,12 @@ def parse(text: str) -> object:
 
 def flatten(value: object, prefix: str = "") -> dict[str, object]:
     """The values of nested sections by dotted keys. The sections of a list have their number as key."""
-    items: Iterator[tuple[object, object]] | None = None
-    if isinstance(value, dict):
-        items = iter(value.items())
-    elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
-        items = iter(enumerate(value))
-    if items is None:
+    if isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
         return {prefix: value}
     found: dict[str, object] = {}
-    for key, each in items:
+    for key, each in value.items():
         found |= flatten(each, f"{prefix}.{key}" if prefix else str(key))
     return found
 
@@ -258,9 +256,5 @@ def node_groups(
 
 def product(*numbers: int | None) -> int | None:
     """The product; `None` if a factor is `None`."""
-    result = 1
-    for number in numbers:
-        if number is None:
-            return None
-        result *= number
-    return result
+    known = [number for number in numbers if number is not None]
+    return math.prod(known) if len(known) == len(numbers) else None

@@ -15,10 +15,6 @@ MAX_NUMBER = 10**9
 """Larger numbers are treated as unknown. A few products of them would have more digits than the memory can hold."""
 
 
-class _UnreadError(Exception):
-    """An expression that is not evaluated."""
-
-
 def read_assignments(text: str, env: Mapping[str, str]) -> dict[str, object]:
     """The values of `name = …`, `name: int = …` and `call(name=…)`. The last one counts. `os.environ.get` reads `env`."""
     found: dict[str, object] = {}
@@ -46,11 +42,12 @@ def _value(node: ast.expr, known: Mapping[str, object], env: Mapping[str, str]) 
     try:
         value = _evaluate(node, known, env)
         return None if isinstance(value, int) and abs(value) > MAX_NUMBER else value
-    except (_UnreadError, TypeError, ValueError, ZeroDivisionError, RecursionError):  # `ValueError`: a number of thousands of digits
+    except (TypeError, ValueError, ZeroDivisionError, RecursionError):  # `ValueError`: a number of thousands of digits
         return None
 
 
 def _evaluate(node: ast.expr, known: Mapping[str, object], env: Mapping[str, str]) -> object:
+    """The value of an expression. Raises `ValueError` if it is not evaluated."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name) and node.id in known:
@@ -69,10 +66,8 @@ def _evaluate(node: ast.expr, known: Mapping[str, object], env: Mapping[str, str
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.environ.get", "os.getenv", "int") and node.args:
         first = _evaluate(node.args[0], known, env)
         if ast.unparse(node.func) == "int":
-            return int(first) if isinstance(first, int) or (isinstance(first, str) and first.isdecimal() and len(first) < 20) else _raise()
+            if isinstance(first, int) or (isinstance(first, str) and first.isdecimal() and len(first) < 20):
+                return int(first)
+            raise ValueError
         return env.get(str(first), _evaluate(node.args[1], known, env) if len(node.args) > 1 else None)
-    return _raise()
-
-
-def _raise() -> object:
-    raise _UnreadError
+    raise ValueError

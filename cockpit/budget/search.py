@@ -8,6 +8,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -16,7 +17,7 @@ from cockpit.budget.demand import Budget, Group, Line
 from cockpit.budget.frameworks import budget_of_command
 from cockpit.budget.ray_submit import SubmitCommand, submission
 from cockpit.budget.scripts import UNKNOWN, ScriptCommand, commands
-from cockpit.budget.scripts.streams import START, from_start
+from cockpit.budget.scripts.scope import START, from_start
 from cockpit.budget.stop_commands import BY_NAME, RAY_STOP, stop_lines
 from cockpit.text import clean
 
@@ -134,7 +135,7 @@ class Search:
             known = {name: None if UNKNOWN in value else value for name, value in job.env.items()}
             self.script(job.entrypoint, known, place.within(job), maybe=maybe)
             return
-        read, find, pins = place.in_folder(command.folder), self._finder(place), dict(self._pins)
+        read, find, pins = place.in_folder(command.folder), partial(_find_from_start, place.find), dict(self._pins)
         programs = _programs_at(argv)
         for at in programs:
             program = TrainingCommand(argv[at], argv[at + 1 :], read, find, pins, self._installed, command.env)
@@ -149,12 +150,10 @@ class Search:
         elif at and (argv[at].endswith(".py") or argv[at - 1] in ("-m", "--module")):
             self.programs[argv[at].replace(UNKNOWN, "…")] = None
 
-    def _finder(self, place: Place) -> Read:
-        def find(suffix: str) -> str | None:
-            found = place.find(suffix) if suffix and UNKNOWN not in suffix else None
-            return f"{START}/{found}" if found else None
 
-        return find
+def _find_from_start(find: Read, suffix: str) -> str | None:
+    found = find(suffix) if suffix and UNKNOWN not in suffix else None
+    return f"{START}/{found}" if found else None
 
 
 def _programs_at(argv: Sequence[str]) -> list[int]:

@@ -9,8 +9,7 @@ import msgspec
 from cockpit.budget.scripts.batch import slurm_variables
 from cockpit.budget.scripts.programs import run_program
 from cockpit.budget.scripts.run import LeftError, ScriptCommand, ScriptRun, StopError
-from cockpit.budget.scripts.scope import Scope, Value
-from cockpit.budget.scripts.sums import UNKNOWN
+from cockpit.budget.scripts.scope import UNKNOWN, Scope, Value
 
 __all__ = ["UNKNOWN", "Script", "ScriptCommand", "commands"]
 

@@ -2,54 +2,38 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import takewhile
 
-from cockpit.budget.scripts.sums import UNKNOWN
+from cockpit.budget.scripts.scope import UNKNOWN
 
+_FLAG = re.compile(r"(?<!\S)(--[\w-]+|-\w)[= ]*([^\s-]\S*)?")
 _LONG = {"-N": "--nodes", "-n": "--ntasks", "-c": "--cpus-per-task", "-G": "--gpus"}
-_SETS = {
-    "--nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-    "--ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
-    "--ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
-    "--cpus-per-task": ("SLURM_CPUS_PER_TASK",),
-    "--gpus": ("SLURM_GPUS",),
+_VARIABLES = {
+    "SLURM_NNODES": "--nodes",
+    "SLURM_JOB_NUM_NODES": "--nodes",
+    "SLURM_NTASKS": "--ntasks",
+    "SLURM_NPROCS": "--ntasks",
+    "SLURM_NTASKS_PER_NODE": "--ntasks-per-node",
+    "SLURM_CPUS_PER_TASK": "--cpus-per-task",
+    "SLURM_GPUS": "--gpus",
 }
 
 
 def slurm_variables(script: str, flags_given: Sequence[str] = ()) -> dict[str, str]:
     """The variables by name; `UNKNOWN` if the value of the flag is no plain number. `flags_given`: the flags of the `sbatch` command."""
-    flags = {**_flags(script), **_pairs(flags_given)}
-    found = {name: _number(flags[flag]) for flag, names in _SETS.items() if flag in flags for name in names}
-    if "--gpus-per-node" in flags:
-        found["SLURM_GPUS_PER_NODE"] = flags["--gpus-per-node"]
-    each = flags.get("--gpus-per-node") or next((item[4:] for item in flags.get("--gres", "").split(",") if item.startswith("gpu")), None)
+    head = takewhile(lambda line: line.startswith("#") or not line.strip(), script.splitlines())
+    lines = [line.removeprefix("#SBATCH").partition(" #")[0] for line in head if line.startswith("#SBATCH")]
+    said = [*lines, " ".join(word for word in flags_given if " " not in word)]
+    flags = {_LONG.get(name, name): value for line in said for name, value in _FLAG.findall(line)}
+    found = {name: _number(flags[flag]) for name, flag in _VARIABLES.items() if flag in flags}
+    of_node = flags.get("--gpus-per-node")
+    if of_node:
+        found["SLURM_GPUS_PER_NODE"] = of_node
+    each = of_node or next((item for item in flags.get("--gres", "").split(",") if item.startswith("gpu")), None)
     return found | ({"SLURM_GPUS_ON_NODE": _number(each.rpartition(":")[2])} if each else {})
 
 
 def _number(said: str) -> str:
     return said if re.fullmatch(r"[1-9]\d{0,6}", said) else UNKNOWN
-
-
-def _flags(script: str) -> Mapping[str, str]:
-    """The flags `--name=value`, `--name value`, `-N 2` and `-N2` of all `#SBATCH` lines before the first command."""
-    found: dict[str, str] = {}
-    for line in script.splitlines():
-        if line.startswith("#SBATCH"):
-            words = line[len("#SBATCH") :].partition(" #")[0].split()
-            found |= _pairs(words)
-        elif line.strip() and not line.startswith("#"):
-            break
-    return found
-
-
-def _pairs(words: Sequence[str]) -> dict[str, str]:
-    return dict(_flag(word, after) for word, after in itertools.pairwise([*words, ""]) if word.startswith("-"))
-
-
-def _flag(word: str, after: str) -> tuple[str, str]:
-    name, sign, value = word.partition("=")
-    if not word.startswith("--"):
-        name, value = word[:2], word[2:]
-    return _LONG.get(name, name), value if sign or value else after

@@ -7,11 +7,16 @@ import re
 from functools import partial
 
 from cockpit.budget.scripts.batch import slurm_variables
-from cockpit.budget.scripts.conditions import holds
-from cockpit.budget.scripts.run import ScriptRun, Status, StopError, leave
-from cockpit.budget.scripts.scope import Scope
-from cockpit.budget.scripts.sums import UNKNOWN
+from cockpit.budget.scripts.evaluate import holds
+from cockpit.budget.scripts.run import LeftError, ScriptRun, Status, StopError
+from cockpit.budget.scripts.scope import UNKNOWN, Scope
 
+_SUCCEEDS = {
+    ":", "true", "trap", "wait", "umask", "ulimit", "shopt", "alias", "sleep", "mkdir", "popd", "hash", "chmod", "touch",
+}  # fmt: skip
+"""They change nothing that counts here."""
+_SET_VARIABLES = {"read", "mapfile", "readarray", "getopts", "let", "unset", "printf"}
+"""They change variables in a way that is not followed."""
 _PROGRAMS = re.compile(r"(?!-)(?:.*/)?(?:bash|sh|zsh|dash|ray|torchrun|deepspeed|accelerate|python[\d.]*|[\w.-]+\.sh)")
 _LAUNCHERS = {
     "srun", "apptainer", "singularity", "numactl", "taskset", "nohup", "exec", "env", "sudo", "setsid", "nice", "stdbuf", "timeout", "time",
@@ -29,46 +34,30 @@ _OF_USERS = re.compile(r"(?:activate|conda\.sh|\.bashrc|\.bash_profile|\.profile
 
 def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
     """Apply a command to the shell's state, and return whether it succeeds. A command that is not known here is recorded."""
-    name, words, streams = argv[0].rpartition("/")[2], argv[1:], run.streams
+    name, words = argv[0].rpartition("/")[2], argv[1:]
+    if name in _SUCCEEDS:
+        return True
+    if name in _LAUNCHERS:
+        return _launch(run, name, argv, scope)
     match name:
-        case (
-            ":"
-            | "true"
-            | "trap"
-            | "wait"
-            | "umask"
-            | "ulimit"
-            | "shopt"
-            | "alias"
-            | "sleep"
-            | "mkdir"
-            | "popd"
-            | "hash"
-            | "chmod"
-            | "touch"
-        ):
-            return True
         case "false":
             return False
         case "cd" | "pushd":
-            path = words[-1] if words else UNKNOWN
-            streams.folder = None if path == "-" else _join(streams.folder, path)
+            scope.folder = scope.path(words[-1]) if words and words[-1] != "-" else None
             return True
         case "pwd":
-            streams.write(None if streams.folder is None else streams.folder + "\n")
+            run.write(None if scope.folder is None else scope.folder + "\n")
             return True
         case "[" | "test":
             return holds(words[:-1] if words[-1:] == ["]"] else words)
         case "source" | ".":
             return _source(run, words, scope)
         case "set":
-            if "--" in words:
-                scope.arguments = tuple(words[words.index("--") + 1 :])
-            elif words and words[0][:1] not in {"-", "+"}:
-                scope.arguments = tuple(words)
+            if "--" in words or (words and words[0][:1] not in {"-", "+"}):
+                scope.arguments = tuple(words[words.index("--") + 1 :] if "--" in words else words)
             return True
         case "shift":
-            number = int(words[0]) if words and re.fullmatch("[0-9]{1,9}", words[0]) else 1 if not words else None
+            number = int(words[0]) if words and re.fullmatch("[0-9]{1,9}", words[0]) else None if words else 1
             if number is None or UNKNOWN in scope.arguments[:number]:
                 scope.arguments = (UNKNOWN,)
                 return None
@@ -79,41 +68,30 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
             scope.is_complete &= not any(UNKNOWN in word for word in words)
             return run.script(" ".join(words), scope)
         case "exit" | "return":
-            leave(name, {"0": True, UNKNOWN: None}.get(words[0], False) if words else None)
+            raise LeftError(name, {"0": True, UNKNOWN: None}.get(words[0], False) if words else None)
         case "break" | "continue":
-            if words and words[0] != "1":
-                raise StopError  # it leaves several loops
-            leave(name)
-        case "read" | "mapfile" | "readarray" | "getopts" | "let" | "unset":
-            return _set_by_input(words, scope)
-        case "printf":
-            streams.write(None)
-            return _set_by_input(words, scope) if words[:1] == ["-v"] else True
+            raise LeftError(name) if words in ([], ["1"]) else StopError  # a larger number leaves several loops
+        case _ if name in _SET_VARIABLES:
+            run.write(None)
+            if name != "printf" or words[:1] == ["-v"]:
+                names = [found[0] for word in words if (found := re.match(r"[A-Za-z_]\w*", word, re.ASCII))]
+                scope.variables |= dict.fromkeys([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], UNKNOWN)
+            return None
         case "echo":
             end = "" if words[:1] == ["-n"] else "\n"
             said = words[1:] if words[:1] == ["-n"] else words
-            streams.write(None if said[:1] and re.fullmatch(r"-[neE]+", said[0]) else " ".join(said) + end)
+            run.write(None if said[:1] and re.fullmatch(r"-[neE]+", said[0]) else " ".join(said) + end)
             return True
-        case "dirname" | "basename":
-            paths = [word for word in words if word != "--"]
-            if not paths or UNKNOWN in "".join(paths):
-                streams.write(None)
-            elif name == "dirname":
-                streams.write((posixpath.dirname(paths[0]) or ".") + "\n")
-            else:
-                streams.write(posixpath.basename(paths[0]).removesuffix("".join(paths[1:2])) + "\n")
-            return None
-        case "realpath" | "readlink":
-            folder = _join(streams.folder, words[-1] if words else UNKNOWN)
-            streams.write(None if folder is None else folder + "\n")
+        case "dirname" | "basename" | "realpath" | "readlink":
+            run.write(_path(name, [word for word in words if word != "--"], scope))
             return True
-        case "sed" if (changed := _substitute(words, streams.input)) is not None:
-            streams.write(changed)
+        case "sed" if (changed := _substitute(words, run.input)) is not None:
+            run.write(changed)
             return True
         case "cp" | "mv" | "ln" | "tee" | "sed":
             for word in words:
-                streams.mark_changed(word)
-            streams.write(None)
+                run.mark_changed(word, scope)
+            run.write(None)
             return None
         case "bash" | "sh" | "zsh" | "dash":
             return _shell(run, words, scope)
@@ -123,9 +101,7 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
             for typed in (word for word in words if " " in word):
                 run.run_in_subshell(partial(run.script, typed), scope)
             return True
-    if name in _LAUNCHERS:
-        return _launch(run, name, argv, scope)
-    if "/" in argv[0] and (argv[0].endswith(".sh") or re.match(r"#!.*sh\b", streams.read(argv[0]) or "")):
+    if "/" in argv[0] and (argv[0].endswith(".sh") or re.match(r"#!.*sh\b", run.read(argv[0], scope) or "")):
         return _shell(run, argv, scope)
     if name.startswith("python") and words == _ASCEND:
         return False
@@ -133,37 +109,35 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
     return None
 
 
-def _join(folder: str | None, path: str) -> str | None:
-    """A path that is relative to a folder; `None`: unknown."""
-    return None if UNKNOWN in path or (folder is None and not path.startswith("/")) else posixpath.join(folder or "", path)
-
-
 def _show(path: str) -> str:
     return path.replace(UNKNOWN, "…")
 
 
+def _path(program: str, words: list[str], scope: Scope) -> str | None:
+    """The path that `dirname`, `basename` and `realpath` print; `None`: unknown."""
+    if not words or UNKNOWN in "".join(words):
+        return None
+    if program == "dirname":
+        return (posixpath.dirname(words[0]) or ".") + "\n"
+    path = posixpath.basename(words[0]).removesuffix("".join(words[1:2])) if program == "basename" else scope.path(words[-1])
+    return None if path is None else path + "\n"
+
+
 def _source(run: ScriptRun, words: list[str], scope: Scope) -> Status:
-    said = run.streams.read(words[0]) if words else None
+    said = run.read(words[0], scope) if words else None
     if said is None:
         if words and not _OF_USERS.search(words[0]):
-            if not run.streams.unsure:  # a file behind an unknown condition, such as `[ -f file ]`, may be absent
+            if not run.unsure:  # a file behind an unknown condition, such as `[ -f file ]`, may be absent
                 run.unread[f"{_show(words[0])} can't be read, so what it sets is unknown"] = None
             scope.is_complete = False
         return None
-    kept = scope.arguments
-    scope.arguments = tuple(words[1:]) or kept
-    with scope.restore_after({"BASH_SOURCE"}):
-        scope.variables["BASH_SOURCE"] = (words[0],)
-        status = run.script(said, scope)
-    scope.arguments = kept
+    arguments, source = scope.arguments, scope.variables.get("BASH_SOURCE")
+    scope.arguments = tuple(words[1:]) or arguments
+    scope.variables["BASH_SOURCE"] = (words[0],)
+    status = run.script(said, scope)
+    scope.arguments = arguments
+    scope.restore({"BASH_SOURCE": source})
     return status
-
-
-def _set_by_input(words: list[str], scope: Scope) -> Status:
-    """Apply `read` and similar commands: the values that they set are unknown."""
-    names = [found[0] for word in words if (found := re.match(r"[A-Za-z_]\w*", word, re.ASCII))]
-    scope.variables |= dict.fromkeys([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], UNKNOWN)
-    return None
 
 
 def _substitute(words: list[str], said: str | None) -> str | None:
@@ -182,7 +156,7 @@ def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> Status:
         inner.exported.add(found[1])
     status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else lambda _: run.emit(argv, inner), inner)
     if name == "exec" and len(argv) > 1:
-        leave("exit")
+        raise LeftError("exit")
     return status
 
 
@@ -202,7 +176,7 @@ def _shell(run: ScriptRun, words: list[str], scope: Scope, sbatch: list[str] | N
         flag, *words = words
         text_follows |= not flag.startswith("--") and "c" in flag
         words = words[1:] if flag in {"-o", "+o", "-O", "--rcfile", "--init-file"} else words
-    said = words[0] if text_follows and words else run.streams.read(words[0]) if words else None
+    said = words[0] if text_follows and words else run.read(words[0], scope) if words else None
     if said is None or said == UNKNOWN:
         stdin = "cockpit does not read what a shell gets on stdin"
         run.unread[f"{_show(words[0])} can't be read, so what it runs is unknown" if words else stdin] = None
@@ -214,5 +188,7 @@ def _shell(run: ScriptRun, words: list[str], scope: Scope, sbatch: list[str] | N
         if sbatch is None and "SLURM_" in said and not slurm.keys() <= exported.keys():
             run.unread[f"the #SBATCH lines of {_show(name)} are counted, which only sbatch applies"] = None
         exported = {**slurm, **exported} if sbatch is None else {**exported, **slurm}
-    inner = Scope(exported, {*scope.exported, *slurm}, tuple(arguments), name, scope.output, scope.assumed, shell=scope.shell)
+    inner = scope.copy()
+    inner.variables, inner.exported, inner.functions = exported, {*scope.exported, *slurm}, {}
+    inner.arguments, inner.name, inner.is_complete = tuple(arguments), name, True
     return run.run_in_subshell(partial(run.script, said), inner)

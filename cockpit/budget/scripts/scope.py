@@ -1,16 +1,22 @@
-"""Holds the variables and the arguments of a shell script, and which of them are unknown."""
+"""Holds the state of a shell: variables, arguments, functions and the folder, and which of them are unknown."""
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.budget.scripts.sums import UNKNOWN
+from cockpit.budget.scripts.syntax import Node
 
+UNKNOWN = "\0"
+"""Stands for an unknown value or an unknown part of one."""
+SOMEWHERE = "…"
+"""Stands for the path of the folder in which the script begins."""
+START = f"/{SOMEWHERE}"
+"""The folder in which a script begins."""
 MAX_TEXT_CHARS = 200_000
 Value = str | tuple[str, ...]
 
@@ -21,11 +27,11 @@ _SET_ELSEWHERE = re.compile(
 """A scheduler, an image or the shell may set these variables, so they may be set although the script does not set them."""
 _ALWAYS_SET = re.compile(r"HOME|PWD|OLDPWD|USER|HOSTNAME|PATH|SHELL|LD_LIBRARY_PATH|PYTHONPATH")
 _ARGUMENT = re.compile("[0-9]{1,9}")
-_ENTRY = re.compile(r"\[([^]]*)\]=(.*)", re.DOTALL)
+_KEYED_ITEM = re.compile(r"\[[^]]*\]=.*", re.DOTALL)
 
 
 class Scope(msgspec.Struct):
-    """The variables and the arguments that a script can use."""
+    """The state of one shell. What is copied does not affect the shell that it is copied from."""
 
     variables: dict[str, Value] = msgspec.field(default_factory=dict)
     exported: set[str] = msgspec.field(default_factory=set)
@@ -33,6 +39,9 @@ class Scope(msgspec.Struct):
     """`$1` and the following ones."""
     name: str = UNKNOWN
     """`$0`."""
+    folder: str | None = START
+    """`None`: unknown."""
+    functions: dict[str, Node] = msgspec.field(default_factory=dict)
     output: Callable[[str, Scope], str] = lambda *_: UNKNOWN
     """Returns the output of a command substitution."""
     assumed: dict[str, None] = msgspec.field(default_factory=dict)
@@ -41,28 +50,28 @@ class Scope(msgspec.Struct):
     """No unread file or unknown command may have set a variable."""
     shell: Mapping[str, str] = {}
     """The variables that the calling shell exports; they count where nothing here sets them."""
-    conditions: int = 0
-    """Above 0 within a condition: there a variable that nothing sets is empty."""
+    in_condition: bool = False
+    """In a condition, a variable that nothing sets is empty."""
 
-    @contextmanager
-    def reading_condition(self) -> Iterator[None]:
-        """Expand the words of a condition."""
-        self.conditions += 1
-        try:
-            yield
-        finally:
-            self.conditions -= 1
+    def for_condition(self) -> Scope:
+        """The same state, in which the words of a condition are expanded."""
+        return replace(self, in_condition=True)
 
-    @contextmanager
-    def restore_after(self, names: Collection[str]) -> Iterator[None]:
-        """Restore variables that are set for one command only."""
-        before = {name: self.variables.get(name) for name in names}
-        exported = self.exported & before.keys()
-        try:
-            yield
-        finally:
-            self.restore(before)
-            self.exported = (self.exported - before.keys()) | exported
+    def copy(self) -> Scope:
+        """The state of a subshell."""
+        return replace(self, variables=dict(self.variables), exported=set(self.exported), functions=dict(self.functions))
+
+    def merge(self, others: Sequence[Scope]) -> None:
+        """Take over the states of branches of which any may have run. What differs is unknown."""
+        first, *more = others
+        names = {name for each in others for name in each.variables}
+        values = {name: {each.variables.get(name, UNKNOWN) for each in others} for name in names}
+        self.variables = {name: next(iter(found)) if len(found) == 1 else UNKNOWN for name, found in values.items()}
+        self.exported = set().union(*(each.exported for each in others))
+        self.functions = {name: body for each in others for name, body in each.functions.items()}
+        self.is_complete = all(each.is_complete for each in others)
+        self.arguments = first.arguments if all(each.arguments == first.arguments for each in more) else (UNKNOWN,)
+        self.folder = first.folder if all(each.folder == first.folder for each in more) else None
 
     def restore(self, before: Mapping[str, Value | None]) -> None:
         """Give variables the values that they had before; `None`: they were not set."""
@@ -71,56 +80,32 @@ class Scope(msgspec.Struct):
             if value is not None:
                 self.variables[name] = value
 
-    def copy(self) -> Scope:
-        """A copy; changes of it do not affect this scope."""
-        return replace(self, variables=dict(self.variables), exported=set(self.exported))
-
-    def merge(self, others: Sequence[Scope]) -> None:
-        """Take over the states of branches of which any may have run. A variable whose values differ is unknown."""
-        names = {name for each in others for name in each.variables}
-        self.variables = {name: _common([each.variables.get(name) for each in others]) for name in names}
-        self.exported = set().union(*(each.exported for each in others))
-        self.is_complete = all(each.is_complete for each in others)
-        arguments = others[0].arguments
-        self.arguments = arguments if all(each.arguments == arguments for each in others) else (UNKNOWN,)
-
     def assign(self, name: str, value: Value, *, more: bool = False) -> None:
         """Set a variable; with `more`, append to it."""
         old = self.variables.get(name, UNKNOWN if _SET_ELSEWHERE.fullmatch(name) else "")
-        if not more:
-            self.variables[name] = _make_array(value) if isinstance(value, tuple) else value
-        elif isinstance(value, tuple) or isinstance(old, tuple):
-            self.variables[name] = _make_array((*_as_list(old), *_as_list(value)))
-        else:
-            self.variables[name] = (str(old) + str(value))[:MAX_TEXT_CHARS]
+        if more and isinstance(old, str) and isinstance(value, str):
+            value = (old + value)[:MAX_TEXT_CHARS]
+        elif more:
+            value = (*_as_list(old), *_as_list(value))
+        has_keys = isinstance(value, tuple) and any(map(_KEYED_ITEM.fullmatch, value))
+        self.variables[name] = UNKNOWN if has_keys else value
 
     def value(self, name: str) -> Value | None:
         """The value of a variable or an argument; `None`: nothing here sets it."""
         if name in "@*":
             return self.arguments
-        if _ARGUMENT.fullmatch(name) and name != "0":
-            return self._argument(int(name))
-        known = {"0": self.name, "#": UNKNOWN if UNKNOWN in self.arguments else str(len(self.arguments))}
+        if name in "0#":
+            return self.name if name == "0" else UNKNOWN if UNKNOWN in self.arguments else str(len(self.arguments))
+        if _ARGUMENT.fullmatch(name):
+            return UNKNOWN if UNKNOWN in self.arguments[: int(name)] else next(iter(self.arguments[int(name) - 1 :]), "")
         if not name.isidentifier():
-            return known.get(name, UNKNOWN)
+            return UNKNOWN
         if name == "PWD" and name not in self.variables:
-            return self.output("pwd", self)
+            return UNKNOWN if self.folder is None else self.folder
         if name not in self.variables and name in self.shell:
             self.assumed |= {} if _ALWAYS_SET.fullmatch(name) else {name: None}
             return self.shell[name]
         return self.variables.get(name)
-
-    def one_value(self, name: str) -> str:
-        """The single value of a variable, as sums and tests read it."""
-        value = self.value(name)
-        if isinstance(value, tuple):
-            return value[0] if value else ""
-        return value if isinstance(value, str) else UNKNOWN
-
-    def _argument(self, number: int) -> str:
-        if UNKNOWN in self.arguments[:number]:
-            return UNKNOWN
-        return self.arguments[number - 1] if number <= len(self.arguments) else ""
 
     def is_unset(self, name: str) -> bool | None:
         """Whether a variable is unset; `None`: unknown. If that is only assumed, the variable is added to `assumed`."""
@@ -132,16 +117,15 @@ class Scope(msgspec.Struct):
             return True
         return None if value is None or value == UNKNOWN else False
 
+    def path(self, said: str) -> str | None:
+        """A path in the current folder; `None`: unknown."""
+        return None if UNKNOWN in said or (self.folder is None and not said.startswith("/")) else posixpath.join(self.folder or "", said)
 
-def _common(values: Sequence[Value | None]) -> Value:
-    first = values[0]
-    return first if first is not None and all(value == first for value in values) else UNKNOWN
+
+def from_start(path: str) -> str:
+    """A path within the first folder, relative to it; any other path unchanged."""
+    return posixpath.normpath(path[len(START) :].lstrip("/") or ".") if path == START or path.startswith(f"{START}/") else path
 
 
 def _as_list(value: Value) -> tuple[str, ...]:
-    return value if isinstance(value, tuple) else (value,) if value and isinstance(value, str) else ()
-
-
-def _make_array(items: tuple[str, ...]) -> Value:
-    """An array. It is unknown if its items have keys (`[2]=x`)."""
-    return UNKNOWN if any(_ENTRY.fullmatch(item) for item in items) else items
+    return value if isinstance(value, tuple) else (value,) if value else ()

@@ -4,23 +4,123 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Literal
 
-from cockpit.budget.scripts import tree
-from cockpit.budget.scripts.tree import Assign, Case, For, Function, If, Node, Pipeline, Redirect, Redirected, Sequence, Simple, Sum, While
-from cockpit.budget.scripts.words import ENDS, ShellError, WordReader, end_of_sum, read_keyword
+import msgspec
 
 MAX_DEPTH = 40
-DECLARATIONS = {"export", "local", "declare", "typeset", "readonly"}
+MAX_SUM_CHARS = 2000
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[([^]]*)\])?(\+?)=", re.ASCII)
 _STOPS = {"then", "do", "done", "fi", "elif", "else", "esac", "}", ")"}
+_ENDS = frozenset(" \t\n;&|<>()")
+"""The characters that end an unquoted word."""
 _BLANKS = re.compile(r"(?:[ \t\r]|\\\n|#[^\n]*)*")
+_PLAIN = re.compile(r"[^\s;&|<>()'\"\\$`}]+")
 _KEYWORD = re.compile(r"[()]|[^\s;&|<>()'\"\\$`]+(?=[ \t\n;&|<>()]|\Z)")
-_OPERATOR = re.compile(r";;&?|;&|&&|\|\||\|&|[;|\n]|&(?!>)")
-_ASSIGN = re.compile(r"([A-Za-z_]\w*)(?:\[([^]]*)\])?(\+?)=", re.ASCII)
-_REDIRECT = re.compile(r"(\d{0,4}|\{\w+\})(<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!\()|&>>?)")
+_OPERATOR = re.compile(r";;|&&|\|\||\|&|[;|\n]|&(?!>)")
+_REDIRECT = re.compile(r"(?:\d{0,4}|\{\w+\})(<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!\()|&>>?)")
 _FUNCTION = re.compile(r"(?:function[ \t]+([\w:.-]+)[ \t]*(?:\([ \t]*\))?|([\w:.-]+)[ \t]*\([ \t]*\))")
 _IN_TEST = re.compile(r"&&|\|\||[<>()|&;]")
+_SINGLE_QUOTED = re.compile(r"'[^']*'|\$'(?:[^'\\]|\\.)*'", re.DOTALL)
+_TICKS = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL)
 _SETS = re.compile(r"(?<!\\)(?:\$\{\w+:?=|\$\(\([^)\n]{0,200}(?:\+\+|--|(?<![=!<>])=(?!=)))")
 """Expansions that also set a variable."""
+
+
+class ShellError(Exception):
+    """The text is no shell code. The message has the line."""
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A part of a script. Its words are kept as they are written, with their quotes."""
+
+    kind: Literal[
+        "simple",
+        "test",
+        "sum",
+        "list",
+        "pipe",
+        "not",
+        "background",
+        "subshell",
+        "if",
+        "for",
+        "while",
+        "until",
+        "case",
+        "branch",
+        "function",
+    ]
+    words: tuple[str, ...] = ()
+    """Of a `list`: the operator before each part; of `for`: the variable and the items; of `branch`: the patterns."""
+    parts: tuple[Node, ...] = ()
+    """Of `if`, `while` and `until`: each condition before its body. An `else` comes last, without a condition."""
+    redirects: tuple[tuple[str, str], ...] = ()
+    """Each with its operator (`2>`) and its word."""
+
+
+def parse(text: str) -> Node:
+    """The commands of a script. Raises `ShellError` if the text is no shell code."""
+    parser = _Parser(text.replace("\r\n", "\n"))
+    found = parser.sequence(frozenset())
+    if parser.at < len(parser.text):
+        raise parser.error()
+    return found
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text that may have several lines and comments, such as that of an array."""
+    return _Parser(text).words()
+
+
+def skip(text: str, at: int, depth: int = 0, *, quoted: bool = False) -> int:
+    """The position after the escape, quote, expansion or single character that begins at this position."""
+    if text[at] == "\\":
+        return at + 2
+    if not quoted and (found := _SINGLE_QUOTED.match(text, at)):
+        return found.end()
+    if text[at] == "`" and (found := _TICKS.match(text, at)):
+        return found.end()
+    if text.startswith("$((", at) and (end := end_of_sum(text, at + 1)) is not None:
+        return end
+    if text.startswith("$(", at) or (not quoted and text.startswith(("<(", ">("), at)):
+        parser = _Parser(text, at + 1, depth + 1)
+        parser.block("(", ")")
+        return parser.at
+    if text[at] == '"' or text.startswith("${", at):
+        return _skip_to_end(text, at, depth)
+    if text[at] in "'`" and not quoted:
+        raise _unclosed(text, at, text[at])
+    return at + 1
+
+
+def _skip_to_end(text: str, start: int, depth: int) -> int:
+    """The position after the `"…"` or `${…}` that begins at this position."""
+    opening, closing = ('"', '"') if text[start] == '"' else ("${", "}")
+    at, level = start + len(opening), 1
+    while at < len(text):
+        if text[at] == closing:
+            at, level = at + 1, level - 1
+            if not level:
+                return at
+        else:
+            level += text[at] == "{" and closing == "}"
+            at = skip(text, at, depth, quoted=True)
+    raise _unclosed(text, start, opening)
+
+
+def _unclosed(text: str, at: int, opening: str) -> ShellError:
+    return ShellError(f"line {text.count(chr(10), 0, at) + 1}: a {opening} has no end")
+
+
+def end_of_sum(text: str, at: int) -> int | None:
+    """The position after a sum `((…))`, in which `<<` shifts bits. `None`: it is no sum but nested parentheses."""
+    depth = 0
+    for found in re.compile("[()]").finditer(text, at, at + MAX_SUM_CHARS):
+        depth += 1 if found[0] == "(" else -1
+        if depth == 1 and found.start() > at + 1:
+            return found.start() + 2 if text.startswith("))", found.start()) else None
+    return None
 
 
 class _Parser:
@@ -30,54 +130,39 @@ class _Parser:
         self.text = text
         self.at = at
         self.depth = depth
-        self.words = WordReader(text, self._end_of_command)
-        self.heredocs: list[tuple[tree.Word, str]] = []
-        """The heredocs of this line, each with its operator. Their texts begin in the next line."""
+        self.heredocs: list[tuple[str, str]] = []
+        """The heredocs of this line. Their texts begin in the next line."""
 
-    def _end_of_command(self, text: str, at: int) -> int:
-        inner = _Parser(text, at, self.depth + 1)
-        inner.sequence(frozenset({")"}))
-        inner.expect(")")
-        return inner.at
-
-    def error(self, what: str) -> ShellError:
-        """An error with its line."""
+    def error(self, what: str = "") -> ShellError:
+        what = what or f"{self.text[self.at : self.at + 10]!r} was not expected"
         return ShellError(f"line {self.text.count(chr(10), 0, self.at) + 1}: {what}")
-
-    def blanks(self) -> None:
-        self.at = found.end() if (found := _BLANKS.match(self.text, self.at)) else self.at
 
     def newlines(self) -> None:
         """Go to the next command. The texts of heredocs are skipped."""
         self.blanks()
         while self.text.startswith("\n", self.at):
             self.at += 1
-            for word, sign in self.heredocs:
-                self._heredoc(word, sign)
+            for sign, word in self.heredocs:
+                end, tabs = re.sub(r"[\"'\\]", "", word), "\t*" if sign.endswith("-") else ""
+                found = re.compile(rf"^{tabs}{re.escape(end)}$", re.MULTILINE).search(self.text, self.at)
+                start, self.at = self.at, min(found.end() + 1, len(self.text)) if found else len(self.text)
+                if end == word and _SETS.search(self.text, start, self.at):
+                    raise self.error("a heredoc that sets a variable is not followed")
             self.heredocs.clear()
             self.blanks()
 
-    def _heredoc(self, word: tree.Word, sign: str) -> None:
-        end, start = "".join(part.text for part in word), self.at
-        while self.at < len(self.text):
-            stop = self.text.find("\n", self.at)
-            line, self.at = (self.text[self.at :], len(self.text)) if stop < 0 else (self.text[self.at : stop], stop + 1)
-            if (line.lstrip("\t") if sign == "<<-" else line) == end:
-                break
-        if not any(part.quoted for part in word) and _SETS.search(self.text[start : self.at]):
-            raise self.error("a heredoc that sets a variable is not followed")
+    def blanks(self) -> None:
+        self.at = found.end() if (found := _BLANKS.match(self.text, self.at)) else self.at
 
     def operator(self) -> str:
         """The operator between two commands, if it comes next. It is not consumed."""
         self.blanks()
-        found = _OPERATOR.match(self.text, self.at)
-        return found[0] if found else ""
+        return found[0] if (found := _OPERATOR.match(self.text, self.at)) else ""
 
-    def keyword(self) -> str | None:
+    def keyword(self) -> str:
         """The next word, if it may be a keyword. It is not consumed."""
         self.blanks()
-        found = _KEYWORD.match(self.text, self.at)
-        return found[0] if found else None
+        return found[0] if (found := _KEYWORD.match(self.text, self.at)) else ""
 
     def expect(self, *words: str) -> str:
         """Read one of these keywords."""
@@ -88,72 +173,62 @@ class _Parser:
         self.at += len(found)
         return found
 
-    def word(self, *, needed: bool = True, ends: frozenset[str] = ENDS) -> tree.Word:
-        """Read a word, or `<(…)`."""
+    def word(self, ends: frozenset[str] = _ENDS, *, needed: bool = True) -> str:
+        """Read a word as it is written. An array with its assignment is one word."""
         start = self.at
-        if self.text.startswith(("<(", ">("), self.at):
-            self.at = self._end_of_command(self.text, self.at + 2)
-            return (tree.WordPart("process", self.text[start + 2 : self.at - 1], True),)
-        word, self.at = self.words.word(self.at, ends)
+        if (found := ASSIGNMENT.match(self.text, start)) and self.text.startswith("(", found.end()):
+            self.at = found.end() + 1
+            self.words()
+            self.at += 1
+        while self.at < len(self.text) and (self.text[self.at] not in ends or self.text.startswith(("<(", ">("), self.at)):
+            plain = _PLAIN.match(self.text, self.at)
+            self.at = plain.end() if plain else skip(self.text, self.at, self.depth)
         if needed and self.at == start:
-            raise self.error(f"{self.text[start : start + 1]!r} was not expected")
-        return word
+            raise self.error()
+        return self.text[start : self.at]
 
-    def redirects(self) -> list[Redirect]:
+    def words(self) -> list[str]:
+        """Read the words before a `)` or the end."""
+        found: list[str] = []
+        self.newlines()
+        while self.at < len(self.text) and self.text[self.at] != ")":
+            found.append(self.word())
+            self.newlines()
+        return found
+
+    def redirects(self) -> tuple[tuple[str, str], ...]:
         """Read all redirections that come next, such as `> file` and `<<EOF`."""
-        found: list[Redirect] = []
+        found: list[tuple[str, str]] = []
         while True:
             self.blanks()
             sign = _REDIRECT.match(self.text, self.at)
             if not sign:
-                return found
+                return tuple(found)
             self.at = sign.end()
             self.blanks()
-            word = self.word(needed=False)
-            if sign[2] in {"<<", "<<-"}:
-                self.heredocs.append((word, sign[2]))
-            found.append(Redirect(sign[1], sign[2], word))
+            found.append((sign[0], self.word(needed=False)))
+            if sign[1] in {"<<", "<<-"}:
+                self.heredocs.append(found[-1])
 
-    def assign(self) -> Assign | None:
-        """Read an assignment (`name=…`), if one comes next."""
-        found = _ASSIGN.match(self.text, self.at)
-        if not found:
-            return None
-        self.at = found.end()
-        if not self.text.startswith("(", self.at):
-            return Assign(found[1], found[2], bool(found[3]), self.word(needed=False), None)
-        self.at += 1
-        words: list[tree.Word] = []
-        self.newlines()
-        while not self.text.startswith(")", self.at):
-            if self.at >= len(self.text):
-                raise self.error("( has no )")
-            words.append(self.word())
-            self.newlines()
-        self.at += 1
-        return Assign(found[1], found[2], bool(found[3]), (), tuple(words))
-
-    def sequence(self, stops: frozenset[str]) -> Sequence:
+    def sequence(self, stops: frozenset[str]) -> Node:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.error("too deep")
-        items: list[tuple[Node, str]] = []
+        parts: list[Node] = []
+        operators: list[str] = []
+        sign = ""
         while True:
             self.newlines()
-            if self.at >= len(self.text) or self.keyword() in stops or (stops and self.operator().startswith((";;", ";&"))):
+            if self.at >= len(self.text) or self.keyword() in stops or (stops and self.operator() == ";;"):
                 break
-            node = self.pipeline()
-            sign = self.operator()
-            if not sign or sign.startswith((";;", ";&")):
-                items.append((node, "\n"))
+            operators.append(sign if sign in {"&&", "||"} else "")
+            node, sign = self.pipeline(), self.operator()
+            parts.append(Node("background", parts=(node,)) if sign == "&" else node)
+            if not sign or sign == ";;":
                 break
-            if sign == "\n":
-                self.newlines()
-            else:
-                self.at += len(sign)
-            items.append((node, sign))
+            self.at += len(sign) if sign != "\n" else 0
         self.depth -= 1
-        return Sequence(tuple(items))
+        return Node("list", tuple(operators), tuple(parts))
 
     def pipeline(self) -> Node:
         denied = False
@@ -164,117 +239,102 @@ class _Parser:
             self.at += len(self.operator())
             self.newlines()
             parts.append(self.command())
-        return Pipeline(tuple(parts), denied) if denied or len(parts) > 1 else parts[0]
+        node = parts[0] if len(parts) == 1 else Node("pipe", parts=tuple(parts))
+        return Node("not", parts=(node,)) if denied else node
 
     def command(self) -> Node:
         word = self.keyword()
         if word in _COMPOUNDS:
             node = _COMPOUNDS[word](self)
-            redirects = self.redirects()
-            return Redirected(node, tuple(redirects)) if redirects else node
+            return msgspec.structs.replace(node, redirects=self.redirects())
         if word in _STOPS:
             raise self.error(f"{word} was not expected")
         if defined := _FUNCTION.match(self.text, self.at):
             self.at = defined.end()
             self.newlines()
-            return Function(defined[1] or defined[2], self.command())
+            return Node("function", (defined[1] or defined[2],), (self.command(),))
         return self.simple()
 
     def simple(self) -> Node:
-        assigns: list[Assign] = []
-        words: list[tree.Word] = []
-        redirects: list[Redirect] = []
-        while True:
+        words: list[str] = []
+        redirects = self.redirects()
+        while self.at < len(self.text) and not self.operator() and self.text[self.at] not in "()":
+            words.append(self.word())
             redirects += self.redirects()
-            if self.at >= len(self.text) or self.operator() or self.text[self.at] in "()":
-                break
-            assign = self.assign() if not words or read_keyword(words[0]) in DECLARATIONS else None
-            if assign:
-                assigns.append(assign)
-            else:
-                words.append(self.word())
-                if len(words) == 1 and read_keyword(words[0]) == "[[":
-                    self.test(words)
-        if not assigns and not words and not redirects:
-            raise self.error(f"{self.text[self.at : self.at + 10]!r} was not expected")
-        node = Simple(tuple(assigns), tuple(words))
-        return Redirected(node, tuple(redirects)) if redirects else node
+        if not words and not redirects:
+            raise self.error()
+        return Node("simple", tuple(words), (), redirects)
 
-    def test(self, words: list[tree.Word]) -> None:
-        """Read the rest of `[[ … ]]`, in which `<`, `>`, `(` and `)` are words."""
-        while read_keyword(words[-1]) != "]]":
+    def test(self) -> Node:
+        """Read `[[ … ]]`, in which `<`, `>`, `(` and `)` are words."""
+        words = [self.expect("[[")]
+        while words[-1] != "]]":
             self.newlines()
             if self.at >= len(self.text):
                 raise self.error("[[ has no ]]")
             if found := _IN_TEST.match(self.text, self.at):
-                words.append((tree.WordPart("text", found[0], False),))
-                self.at += len(found[0])
+                words.append(found[0])
+                self.at = found.end()
             else:
-                words.append(self.word(ends=ENDS - {"|", "(", ")"} if read_keyword(words[-1]) == "=~" else ENDS))
+                words.append(self.word(_ENDS - {"|", "(", ")"} if words[-1] == "=~" else _ENDS))
+        return Node("test", tuple(words[1:-1]))
 
-    def block(self, opening: str, closing: str) -> Sequence:
+    def block(self, opening: str, closing: str) -> Node:
         self.expect(opening)
         body = self.sequence(frozenset({closing}))
         self.expect(closing)
         return body
 
     def parentheses(self) -> Node:
-        if self.text.startswith("((", self.at) and end_of_sum(self.text, self.at) is not None:
-            return self.sum()
-        return Pipeline((self.block("(", ")"),))
-
-    def sum(self) -> Sum:
-        start, end = self.at, end_of_sum(self.text, self.at)
+        start, end = self.at, end_of_sum(self.text, self.at) if self.text.startswith("((", self.at) else None
         if end is None:
-            raise self.error("(( has no ))")
+            return Node("subshell", parts=(self.block("(", ")"),))
         self.at = end
-        return Sum(self.text[start + 2 : end - 2])
+        return Node("sum", (self.text[start + 2 : end - 2],))
 
     def conditional(self) -> Node:
-        branches: list[tuple[Sequence | None, Sequence]] = []
+        parts: list[Node] = []
         word = self.expect("if")
         while word != "fi":
-            condition = self.sequence(frozenset({"then"})) if word in {"if", "elif"} else None
-            if condition is not None:
+            if word != "else":
+                parts.append(self.sequence(frozenset({"then"})))
                 self.expect("then")
-            branches.append((condition, self.sequence(frozenset({"elif", "else", "fi"}))))
+            parts.append(self.sequence(frozenset({"elif", "else", "fi"})))
             word = self.expect("elif", "else", "fi")
-        return If(tuple(branches))
+        return Node("if", parts=tuple(parts))
 
     def loop(self) -> Node:
         until = self.expect("while", "until") == "until"
         condition = self.sequence(frozenset({"do"}))
-        return While(until, condition, self.block("do", "done"))
+        return Node("until" if until else "while", parts=(condition, self.block("do", "done")))
 
     def each(self) -> Node:
         self.expect("for")
         self.blanks()
-        is_sum = self.text.startswith("((", self.at)
-        # The three parts are read as one sum. It changes variables, so its result is unknown.
-        head: Sum | str = self.sum() if is_sum else read_keyword(self.word()) or "_"
-        words: list[tree.Word] | None = None
-        if not is_sum:
-            self.newlines()
-            if self.keyword() == "in":
-                self.expect("in")
-                words = []
-                while self.at < len(self.text) and not self.operator():
-                    words.append(self.word())
-                    self.blanks()
-        if self.operator() == ";":
-            self.at += 1
-        body = self.block("do", "done")
-        return While(False, head, body) if isinstance(head, Sum) else For(head, None if words is None else tuple(words), body)
+        if self.text.startswith("((", self.at):
+            # The three parts are read as one sum. It changes variables, so its result is unknown.
+            counter = self.parentheses()
+            self.at += self.operator() == ";"
+            return Node("while", parts=(counter, self.block("do", "done")))
+        words = [self.word(), '"$@"']
+        self.newlines()
+        if self.keyword() == "in":
+            self.expect("in")
+            del words[1:]
+            while self.at < len(self.text) and not self.operator():
+                words.append(self.word())
+        self.at += self.operator() == ";"
+        return Node("for", tuple(words), (self.block("do", "done"),))
 
     def case(self) -> Node:
         self.expect("case")
         self.blanks()
         word = self.word()
         self.expect("in")
-        branches: list[tuple[tuple[tree.Word, ...], Sequence]] = []
+        branches: list[Node] = []
         self.newlines()
         while self.keyword() != "esac":
-            patterns: list[tree.Word] = []
+            patterns: list[str] = []
             sign = "|"
             self.at += self.text.startswith("(", self.at)
             while sign == "|":
@@ -285,15 +345,14 @@ class _Parser:
                 if sign not in {"|", ")"}:
                     raise self.error("a pattern has no )")
                 self.at += 1
-            branches.append((tuple(patterns), self.sequence(frozenset({"esac"}))))
-            sign = self.operator()
-            self.at += len(sign) if sign.startswith((";;", ";&")) else 0
+            branches.append(Node("branch", tuple(patterns), (self.sequence(frozenset({"esac"})),)))
+            self.at += 2 if self.operator() == ";;" else 0
             self.newlines()
         self.expect("esac")
-        return Case(word, tuple(branches))
+        return Node("case", (word,), tuple(branches))
 
 
-_COMPOUNDS: dict[str | None, Callable[[_Parser], Node]] = {
+_COMPOUNDS: dict[str, Callable[[_Parser], Node]] = {
     "if": _Parser.conditional,
     "for": _Parser.each,
     "while": _Parser.loop,
@@ -301,23 +360,5 @@ _COMPOUNDS: dict[str | None, Callable[[_Parser], Node]] = {
     "case": _Parser.case,
     "{": lambda parser: parser.block("{", "}"),
     "(": _Parser.parentheses,
+    "[[": _Parser.test,
 }
-
-
-def parse(text: str) -> Sequence:
-    """The commands of a script. Raises `ShellError` if the text is no shell code."""
-    parser = _Parser(text.replace("\r\n", "\n"))
-    found = parser.sequence(frozenset())
-    if parser.at < len(parser.text):
-        raise parser.error(f"{parser.text[parser.at : parser.at + 10]!r} was not expected")
-    return found
-
-
-def read_word(text: str) -> tree.Word:
-    """Read a text as one word, with quotes and expansions."""
-    return _Parser(text).words.word(0, frozenset())[0]
-
-
-def unquoted_text(text: str) -> tree.Word:
-    """Read a text as in a sum: with expansions as between double quotes; a double quote itself has no meaning there."""
-    return tuple(_Parser(text).words.between_quotes(0, len(text), escaped="$`\\\n"))

@@ -338,5 +338,6 @@ def test_commands_in_a_substitution_are_found_too():
 
 
 def test_what_is_no_shell_is_said():
+    assert commands("run a\ndone\nb", env={}, read=lambda _: None).unread[0].endswith("line 2: done was not expected")
     assert "line 2" in commands("run a\nif true; then", env={}, read=lambda _: None).unread[0]
     assert commands("echo 'a", env={}, read=lambda _: None).unread

@@ -22,6 +22,7 @@ KNOWN = {
     "what goes to another stream isn't printed": "show $(echo no >&2; echo yes)",
     "names that are declared in words": 'for a in n=3 "e=x y"; do declare "$a"; done; show $n "$e"',
     "a local has no value yet": "A=1; f() { local A; show ${A:-none}; A=2; }; f; show $A",
+    "a local takes the value from outside": "A=1; f() { local A=$A B+=2; A=${A}3; show $A $B; }; B=4; f; show $A $B",
     "comments within a command": "show a `# b` c",
 }  # fmt: skip
 
