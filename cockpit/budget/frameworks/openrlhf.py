@@ -264,7 +264,7 @@ def _contradictions(made: _Placement, words: Words) -> Iterator[Line]:
         for what in (f"{role}_num_nodes", f"{role}_num_gpus_per_node"):
             number = whole(settings.value(what))
             if number is not None and number < 1 and any(role in group.name for group in made.groups):
-                yield Line("never", f"{flag(what)} is {number}: nothing to place", f"set {flag(what)} to 1 or more")
+                yield Line("never", f"{flag(what)} is {number}: nothing to place")
     is_compared = made.coefficient > 0 or not made.since("0.6.1")
     together = [("actor", "ref", why)] if is_compared and (everything or settings.switch("colocate_actor_ref")) else []
     if made.has_critic and made.has_reward and settings.switch("colocate_critic_reward"):
@@ -274,7 +274,7 @@ def _contradictions(made: _Placement, words: Words) -> Iterator[Line]:
         if None not in (nodes, each, *others) and (nodes, each) != others:
             sizes = f"{nodes} × {each} and {others[0]} × {others[1]}"
             text = f"With {because} {one} and {other} must have the same nodes and GPUs per node: {sizes}"
-            yield Line("never", text, f"set {flag(f'{other}_num_nodes')} to {nodes} and {flag(f'{other}_num_gpus_per_node')} to {each}")
+            yield Line("never", text)
     if made.has_reward and not settings.is_set("reward_pretrain"):
         yield Line("doubt", f"{product(*made.size('reward')) or 'Some'} GPUs are reserved for a reward model, and no flag names one")
     if not everything:
@@ -282,8 +282,7 @@ def _contradictions(made: _Placement, words: Words) -> Iterator[Line]:
     for role, there in (("critic", made.has_critic), ("reward", made.has_reward)):
         world = product(*made.size(role)) if there and not (made.has_critic and settings.switch("colocate_critic_reward")) else None
         if gpus and world and world > gpus:
-            change = f"set {flag(f'{role}_num_nodes')} and {flag(f'{role}_num_gpus_per_node')} to the actor's"
-            yield Line("never", f"With {why} {role} shares the actor's {gpus} GPUs, but asks for {world}", change)
+            yield Line("never", f"With {why} {role} shares the actor's {gpus} GPUs, but asks for {world}")
     engines = product(made.engines, made.tensor)
     if settings.switch("async_train"):
         text = f"With {flag('async_train')} vLLM gets its own GPUs, with or without {flag('colocate_all_models')}"
@@ -291,6 +290,4 @@ def _contradictions(made: _Placement, words: Words) -> Iterator[Line]:
     elif engines and gpus and engines != gpus:
         tensor = made.tensor or 1
         sizes = f"{made.engines} engines × {tensor} = {engines}, but the actor has {gpus}"
-        text = f"With {why} vLLM needs exactly as many GPUs as the actor: {sizes}"
-        fitting = f"set {flag('vllm_num_engines')} to {gpus // tensor}" if gpus % tensor == 0 else None
-        yield Line("never", text, fitting or f"set {flag('vllm_tensor_parallel_size')} to a divisor of {gpus}")
+        yield Line("never", f"With {why} vLLM needs exactly as many GPUs as the actor: {sizes}")

@@ -272,7 +272,7 @@ def _contradictions(settings: Settings, pools: _Pools, module: str) -> Iterator[
     for key in ("trainer.nnodes", "trainer.n_gpus_per_node"):
         number = whole(settings.value(key))
         if number is not None and number <= 0:
-            yield Line("never", f"{key} is {number}, and must be greater than 0", f"set {key} to 1 or more")
+            yield Line("never", f"{key} is {number}, and must be greater than 0")
     nodes, each = (whole(settings.value(f"trainer.{name}")) for name in ("nnodes", "n_gpus_per_node"))
     world, size = pools.engine(), f"{_ROLLOUT}.tensor_model_parallel_size"
     if (
@@ -288,10 +288,10 @@ def _contradictions(settings: Settings, pools: _Pools, module: str) -> Iterator[
         text = (
             f"An engine needs {world} GPUs ({size} and related keys), but trainer has {nodes} × {each} = {nodes * each} GPUs: not divisible"
         )
-        yield Line("never", text, f"set {size} to a divisor of {nodes * each}")
+        yield Line("never", text)
     train, number = (whole(settings.value(key)) for key in ("data.train_batch_size", f"{_ROLLOUT}.n"))
     is_fsdp = settings.text(f"{_ACTOR}.strategy", "fsdp") in ("fsdp", "fsdp2")
     is_dynamic = settings.switch(f"{_ACTOR}.use_dynamic_bsz") and pools.since("0.6.0")
     if train and number and is_fsdp and not is_dynamic and train * number % (nodes * each):
         text = f"data.train_batch_size {train} × {_ROLLOUT}.n {number} = {train * number} is not divisible by {nodes * each} GPUs"
-        yield Line("never", text, f"set data.train_batch_size to a multiple of {nodes * each}")
+        yield Line("never", text)
