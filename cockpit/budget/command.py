@@ -193,7 +193,7 @@ class Settings:
             return default
         number = whole(found)
         if number is None:
-            shown = repr(found)
+            shown = "null" if found is None else repr(found)
             # A cut value could be the beginning of a secret that no longer looks like one.
             shown = shown if len(shown) <= MAX_SHOWN else f"a value of {len(shown):,} characters"
             why = found.value if isinstance(found, Gap) else f"is {shown}, not a number"

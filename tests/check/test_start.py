@@ -50,7 +50,9 @@ def test_it_is_judged_for_the_nodes_that_the_preset_starts_and_fits_once_they_ru
         (start(RayNode("w9")), (ACTOR,), "unknown", "the CPU resource of w9 is unknown"),
         (start(RayNode("w9", flags=FLAGS)), (ACTOR,), "unknown", "free GPU memory is unknown on w9"),
         (start(RayNode("head", flags={**FLAGS, "resources": '{"tpu": 1}'})), (group("task", 1, tpu=1.0),), "later", "no Ray runs"),
-        (start(RayNode("head", flags=FLAGS)), (group("task", 1, memory=1.0),), "unknown", "the memory resource of head is unknown"),
+        (start(RayNode("w9", flags=FLAGS)), (group("task", 1, memory=1.0),), "unknown", "the memory resource of w9 is unknown"),
+        (start(RayNode("head", flags=FLAGS)), (group("task", 1, memory=200.0 * GIB),), "later", "no Ray runs"),
+        (start(RayNode("head", flags=FLAGS)), (group("task", 1, memory=220.0 * GIB),), "never", "task: needs 220G memory on one node; head has 210G"),
     ],
 )  # fmt: skip
 def test_by_what_the_preset_says_and_what_its_hosts_have(ray, groups, verdict, words):

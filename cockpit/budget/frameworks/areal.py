@@ -6,12 +6,25 @@ import math
 import re
 from collections.abc import Iterator
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, flatten, node_groups, one_each, product, read_words, whole
+from cockpit.budget.command import (
+    MAX_COUNT,
+    MAX_NODES,
+    Gap,
+    Settings,
+    TrainingCommand,
+    Words,
+    flatten,
+    node_groups,
+    product,
+    read_words,
+    whole,
+)
 from cockpit.budget.config_files import read_yaml
 from cockpit.budget.demand import Budget, Group
 
 _LAUNCHER = re.compile(r"areal\.(?:infra\.)?launcher\.ray")
 _KEYS = ("rollout.backend", "actor.backend", "allocation_mode", "scheduler.type")
+_GIB = 1 << 30
 _DIMENSIONS = re.compile(r"[a-z]\d+")
 
 
@@ -60,8 +73,8 @@ def _engines(settings: Settings, words: Words) -> Iterator[Group]:
     device = "NPU" if any("npu" in str(word).lower() for word in (*words.values.values(), words.flag("--config") or "")) else "GPU"
     mode = settings.text("allocation_mode")
     if mode and not settings.is_set("actor.backend"):
-        for name, part in zip(("rollout", "actor"), mode.split("+"), strict=False):
-            yield _engine(settings, name, part.partition("|")[0], "allocation_mode", device)  # the engine after `|` shares these GPUs
+        for role, part in zip(("rollout", "actor"), mode.split("+"), strict=False):
+            yield from _role(settings, role, part.partition("|")[0], "allocation_mode", device)  # the engine after `|` shares these GPUs
         return
     roles = ["rollout", "actor"]
     if settings.is_set("critic.backend", "critic.path"):
@@ -78,18 +91,41 @@ def _engines(settings: Settings, words: Words) -> Iterator[Group]:
 
 
 def _role(settings: Settings, role: str, backend: str, key: str, device: str) -> Iterator[Group]:
-    world, engine = world_size(backend), world_size(re.sub(r"d\d+", "", backend)) if ":" in backend else 1
-    if role == "rollout" and world and engine and world % engine == 0:
-        yield from node_groups(role, world // engine, engine, 8.0, "PACK", device)
-    else:
-        yield _engine(settings, role, backend, key, device)
-
-
-def _engine(settings: Settings, role: str, backend: str, key: str, device: str) -> Group:
+    """The groups of a role: one for all train ranks, with a bundle for each; or one for each rollout engine, with one bundle."""
     world = world_size(backend)
-    if world is None:
+    if not world or world > MAX_COUNT:
         settings.missing[f"{key} {'is not set' if not backend else f'is {backend!r}, which is not followed'}"] = None
-    return one_each(role, world, "PACK", 8.0, device)
+        yield Group(role, None)
+        return
+    spec = _specification(settings, role)
+    gpus, cpus, memory = (_number(settings, f"{spec}.{name}", default) for name, default in (("gpu", 1), ("cpu", 8), ("mem", 32)))
+    if not settings.is_set(f"{spec}.gpu"):
+        settings.doubts[f"{spec.removesuffix('.0')} sets no gpu: counted as 1 for each rank"] = None
+    if (strategy := settings.text(f"{spec}.ray_placement_strategy", "shared")) != "shared":
+        settings.doubts[f"{spec}.ray_placement_strategy is {strategy}: its groups may have other bundles"] = None
+    engine = (world_size(re.sub(r"d\d+", "", backend)) if ":" in backend else None) or 1
+    ranks = engine if role == "rollout" else 1
+    shape = {device: gpus * ranks, "CPU": cpus * ranks, "memory": memory * ranks * _GIB}
+    if role == "rollout":
+        yield from (Group(role, ((shape, 1),)),) * min(world // engine, MAX_NODES)
+    else:
+        yield Group(role, ((shape, world),))
+
+
+def _specification(settings: Settings, role: str) -> str:
+    """The key of a role's scheduling_spec. Most are those of the actor, by reference."""
+    given = next((layer[f"{role}.scheduling_spec"] for layer in settings.layers if f"{role}.scheduling_spec" in layer), None)
+    other = re.fullmatch(r"\$\{(\w+)\.scheduling_spec\}", str(given))
+    return f"{other[1] if other else role}.scheduling_spec.0"
+
+
+def _number(settings: Settings, key: str, default: int) -> float:
+    """An amount for each rank. If it is unknown, the default counts, with a doubt."""
+    found = settings.value(key)
+    number = whole(found)
+    if number is None and found is not Gap.ABSENT:
+        settings.doubts[f"{key} is not a number that can be read: counted as {default}"] = None
+    return float(default if number is None or number < 0 else number)
 
 
 def world_size(backend: str) -> int | None:
