@@ -58,7 +58,7 @@ def place_groups(groups: Sequence[Group], site: Site, queue: Queue) -> PlacedGro
     unread = next((group for group in groups if group.bundles is None), None)
     runs = [run for run in runs_of(groups) if run.request.names]
     if site.why is not None:
-        return PlacedGroups((Line("unknown", f"placement is unknown: {site.why}"),))
+        return PlacedGroups((Line("unknown", site.why),))
     if impossible := tuple(_impossible_lines(runs, site)):
         return PlacedGroups(impossible)
     wanted = {name for run in runs for name in run.request.names}

@@ -145,7 +145,7 @@ def _doubts(command: TrainingCommand, words: Words, source: tuple[str, str] | No
         program = command.program.replace(chr(0), "…")
         yield f"{program} is not a program of veRL: counted by trainer.nnodes × trainer.n_gpus_per_node"
     if pools > 1 and "reward_pool" not in (source or ("", ""))[1]:
-        yield f"{(source or ('', ''))[0]} may build more than one pool"
+        yield f"{(source or ('', ''))[0]} may build more than one pool of GPUs: counted as one"
     strange = dict.fromkeys(key.partition(".")[0] for key in words.values if "." in key)
     others = [section for section in strange if not _SECTIONS.fullmatch(section)]
     switched = [
