@@ -9,7 +9,7 @@ from enum import Enum
 
 import msgspec
 
-from cockpit.budget.demand import Budget, Group, Line
+from cockpit.budget.demand import Budget, Group, Level, Line
 from cockpit.budget.scripts import UNKNOWN
 from cockpit.budget.yaml_values import load_yaml
 from cockpit.placement import Strategy
@@ -152,6 +152,8 @@ class Settings:
         """If several layers have a key, the first of them counts."""
         self.missing: dict[str, None] = {}
         self.doubts: dict[str, None] = {}
+        self._too_small: dict[str, int] = {}
+        """Counts below 1, which are a mistake where they leave a group without GPUs."""
         self.spelled: Mapping[str, str] = {}
         """By key: the name that the command uses for it, where that differs."""
         self._env = command.env
@@ -192,6 +194,8 @@ class Settings:
         if found is Gap.ABSENT and default is not None and self._open_because is None:
             return default
         number = whole(found)
+        if number is not None and number < 1:
+            self._too_small[self.spelled.get(key, key)] = number
         if number is None:
             shown = "null" if found is None else repr(found)
             # A cut value could be the beginning of a secret that no longer looks like one.
@@ -217,11 +221,14 @@ class Settings:
         return default if isinstance(found, Gap) or found is None else str(found)
 
     def budget(
-        self, framework: str, groups: Sequence[Group], dialect: str | None = None, lines: Sequence[Line] = (), *shown: str
+        self, framework: str, groups: Sequence[Group], *shown: str, dialect: str | None = None, lines: Sequence[Line] = ()
     ) -> Budget:
         """The budget. It names what is missing only if a group has no number. `shown`: keys that matter beside counts."""
         is_known = all(group.bundles is not None for group in groups)
         missing = () if is_known else tuple(self.missing) or ("these counts give no valid placement group",)
+        if not is_known:
+            level: Level = "doubt" if self.doubts else "never"  # a fork may take such a count
+            lines = [*(Line(level, f"{key} is {number}: nothing to place") for key, number in self._too_small.items()), *lines]
         settings = {key: str(found) for key in shown if not isinstance(found := self.value(key), Gap) and found is not None}
         return Budget(framework, dialect, tuple(groups), missing, tuple(lines), settings, tuple(self.doubts))
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from cockpit.budget import Budget, Line
 from cockpit.presets import Preset
 
-WRITTEN = ("save_path", "ckpt_path", "default_local_dir")
-"""Settings of OpenRLHF and veRL for the folder of checkpoints."""
+WRITTEN = ("save_path", "ckpt_path", "ckpt.output_dir", "ckpt.path", "default_local_dir", "--save", "--output_dir")
+"""Settings of the frameworks for the folder of checkpoints."""
 
 
 def path_lines(preset: Preset, budget: Budget) -> Iterator[Line]:

@@ -49,7 +49,7 @@ def budget_of(command: TrainingCommand) -> Budget:
     settings = Settings.of_words(command, words, words.values, flatten(tree or {}), open_because=because)
     release = command.release("areal", None)
     groups = tuple(_launched(settings) if _LAUNCHER.fullmatch(command.module) else _engines(settings, words))
-    return settings.budget("AReaL", groups, release, (), "actor.path", "cluster.fileroot")
+    return settings.budget("AReaL", groups, dialect=release)
 
 
 def _launched(settings: Settings) -> Iterator[Group]:

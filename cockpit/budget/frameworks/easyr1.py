@@ -11,10 +11,6 @@ from cockpit.budget.demand import Budget, Group
 _DEFAULTS: Mapping[str, object] = {"trainer.nnodes": 1, "trainer.n_gpus_per_node": 8}
 """The defaults of its code, and of the YAML file that its examples use."""
 _CPUS = "worker.reward.num_cpus"
-_SHOWN = (
-    *("worker.actor.model.model_path", "algorithm.adv_estimator", "worker.rollout.tensor_parallel_size", "data.rollout_batch_size"),
-    *("worker.actor.global_batch_size", "worker.rollout.n", "worker.rollout.gpu_memory_utilization", "algorithm.disable_kl"),
-)
 
 
 def is_mine(command: TrainingCommand) -> bool:
@@ -33,7 +29,7 @@ def budget_of(command: TrainingCommand) -> Budget:
     settings = Settings.of_words(
         command, words, words.values, flatten(tree or {}), {} if because or words.loose else _DEFAULTS, open_because=because
     )
-    return settings.budget("EasyR1", tuple(_groups(settings)), None, (), *_SHOWN)
+    return settings.budget("EasyR1", tuple(_groups(settings)), "worker.rollout.gpu_memory_utilization")
 
 
 def _groups(settings: Settings) -> Iterator[Group]:

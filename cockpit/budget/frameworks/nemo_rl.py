@@ -37,8 +37,7 @@ def budget_of(command: TrainingCommand) -> Budget:
     tree, gone = read_chain(command.read, words.flag("--config") or default)
     because = f"and {gone[0].replace(chr(0), '…')} can't be read" if gone else None
     settings = Settings.of_words(command, words, words.values, flatten(tree), open_because=because)
-    shown = ("policy.model_name", f"{_GENERATION}.vllm_cfg.gpu_memory_utilization", "checkpointing.checkpoint_dir")
-    return settings.budget("NeMo-RL", tuple(_groups(settings, command.module)), None, (), *shown)
+    return settings.budget("NeMo-RL", tuple(_groups(settings, command.module)), f"{_GENERATION}.vllm_cfg.gpu_memory_utilization")
 
 
 def _groups(settings: Settings, module: str) -> Iterator[Group]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from packaging.version import InvalidVersion, Version
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, node_groups, one_each, product, read_words, whole, whole_nodes
+from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, node_groups, one_each, product, read_words, whole_nodes
 from cockpit.budget.demand import Budget, Group, Line
 from cockpit.budget.python_file import read_assignments
 
@@ -33,22 +33,15 @@ DOTTED: Mapping[str, str] = {
     "pretrain": "actor.model_name_or_path",
     "reward_pretrain": "reward.model_name_or_path",
     "critic_pretrain": "critic.model_name_or_path",
-    "train_batch_size": "train.batch_size",
-    "micro_train_batch_size": "train.micro_batch_size",
-    "n_samples_per_prompt": "rollout.n_samples_per_prompt",
-    "use_dynamic_batch": "train.dynamic_batch_enable",
-    "ring_attn_size": "ds.ring_attn_size",
-    "ds_tensor_parallel_size": "ds.tensor_parallel_size",
     "vllm_gpu_memory_utilization": "vllm.gpu_memory_utilization",
     "vllm_enable_sleep": "vllm.enable_sleep",
     "deepspeed_enable_sleep": "ds.enable_sleep",
-    "zero_stage": "ds.zero_stage",
     "adam_offload": "ds.adam_offload",
     "save_path": "ckpt.output_dir",
     "ckpt_path": "ckpt.path",
 }
 """Flags that matter here: the name before 0.10.2, and the name since then."""
-_SWITCHES = ("colocate_actor_ref", "colocate_critic_reward", "colocate_all_models", "async_train", "use_dynamic_batch", "vllm_enable_sleep")
+_SWITCHES = ("colocate_actor_ref", "colocate_critic_reward", "colocate_all_models", "async_train", "vllm_enable_sleep")
 _FIRST_RELEASES: Mapping[str, str] = {
     "colocate_all_models": "0.5.8",
     "vllm_enable_sleep": "0.5.8",
@@ -241,7 +234,7 @@ def _number(value: object, default: float) -> float:
 
 
 def _result(made: _Placement, name: str, dialect: str, words: Words) -> Budget:
-    found = made.settings.budget(name, made.groups, dialect, tuple(_contradictions(made, words)))
+    found = made.settings.budget(name, made.groups, dialect=dialect, lines=tuple(_contradictions(made, words)))
     shown = {flag: " ".join(values) if values else "true" for flag, values in words.flags.items()}
     matter = {f"--{flag}" for pair in DOTTED.items() for flag in pair}
     told = {flag: said for flag, said in shown.items() if flag in matter and "\0" not in said}
@@ -260,11 +253,6 @@ def _contradictions(made: _Placement, words: Words) -> Iterator[Line]:
 
     everything, gpus = settings.switch("colocate_all_models"), product(*actor)
     why = flag("colocate_all_models" if everything else "colocate_actor_ref")
-    for role in ("actor", "ref", "critic", "reward"):
-        for what in (f"{role}_num_nodes", f"{role}_num_gpus_per_node"):
-            number = whole(settings.value(what))
-            if number is not None and number < 1 and any(role in group.name for group in made.groups):
-                yield Line("never", f"{flag(what)} is {number}: nothing to place")
     is_compared = made.coefficient > 0 or not made.since("0.6.1")
     together = [("actor", "ref", why)] if is_compared and (everything or settings.switch("colocate_actor_ref")) else []
     if made.has_critic and made.has_reward and settings.switch("colocate_critic_reward"):

@@ -47,7 +47,7 @@ def budget_of(command: TrainingCommand) -> Budget:
         settings.doubts[f"ROLL takes whole nodes, each with all GPUs of the driver's host: counted with {gpus} on each"] = None
     most = max(value for value in highest.values() if value is not None) + 1
     node = replace(whole_nodes("nodes", 1, gpus), unsure=("CPU",))  # it asks for half of the node's CPUs
-    return settings.budget("ROLL", [node] * min(-(-most // gpus), MAX_NODES), release, (), "pretrain", "output_dir")
+    return settings.budget("ROLL", [node] * min(-(-most // gpus), MAX_NODES), dialect=release)
 
 
 def _highest(value: object) -> int | None:

@@ -33,8 +33,8 @@ def budget_of(command: TrainingCommand) -> Budget:
     is_first = release is None and earlier is not None and Version(earlier) < Version("0.1.1")
     settings = Settings.of_words(command, words, words.values, _FIRST_DEFAULTS if is_first and not words.loose else {})
     groups = [Group("entrypoint", (({"CPU": 1.0}, 1),), None), *_groups(settings)]
-    shown = (f"{_ENGINE}.gpu_memory_utilization", "trainer.policy.model.path", "trainer.ckpt_path")
-    return settings.budget("SkyRL", groups, release or earlier, tuple(_contradictions(settings)), *shown)
+    shown, lines = (f"{_ENGINE}.gpu_memory_utilization", "trainer.ckpt_path"), tuple(_contradictions(settings))
+    return settings.budget("SkyRL", groups, *shown, dialect=release or earlier, lines=lines)
 
 
 def _groups(settings: Settings) -> Iterator[Group]:

@@ -43,11 +43,9 @@ _SIMPLERL = ("trainer.remove_clip", "trainer.remove_previous_ckpt", f"{_ROLLOUT}
 _ONLY_PRINT = ("--cfg", "-c", "--help", "-h", "--info", "--hydra-help", "--version")
 _PARALLEL = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
 _SHOWN = (
-    *(f"{_ROLLOUT}.{name}" for name in ("name", "mode", "tensor_model_parallel_size", "gpu_memory_utilization", "free_cache_engine", "n")),
-    *(f"{_ACTOR}.{name}" for name in ("strategy", "ppo_mini_batch_size", "ppo_micro_batch_size_per_gpu", "use_dynamic_bsz")),
+    f"{_ROLLOUT}.gpu_memory_utilization",
     *(f"{_ACTOR}.{section}.{name}_offload" for section in ("fsdp_config", "megatron") for name in ("param", "optimizer")),
-    "actor_rollout_ref.ref.fsdp_config.param_offload",
-    *("actor_rollout_ref.model.path", "algorithm.adv_estimator", "data.train_batch_size", "trainer.default_local_dir"),
+    *("actor_rollout_ref.ref.fsdp_config.param_offload", "trainer.default_local_dir"),
 )
 
 
@@ -74,15 +72,13 @@ def budget_of(command: TrainingCommand) -> Budget:
     is_simplerl = any(key in words.values for key in _SIMPLERL)
     maker = _Pools(settings, "0.2" if is_simplerl else release)
     groups = tuple(maker.groups(command.module))
-    if any(group.bundles is None for group in groups):
-        lines: list[Line] = [line for line in _contradictions(settings, maker, command.module) if "greater than 0" in line.text]
-    else:
-        lines = list(_contradictions(settings, maker, command.module))
+    lines = list(_contradictions(settings, maker, command.module))
     if settings.doubts or not _OFFICIAL.fullmatch(command.module):  # a fork may accept what a release refuses
         lines = [msgspec.structs.replace(line, level="doubt") for line in lines]
     if maker.release is None and groups:
         lines.append(Line("fine", "the veRL release is not pinned: it reserves 3 CPUs for each GPU since 0.7.0, 1 before"))
-    return settings.budget("simpleRL-reason" if is_simplerl else "veRL", groups, "v1" if is_simplerl else release, lines, *_SHOWN)
+    name, dialect = ("simpleRL-reason", "v1") if is_simplerl else ("veRL", release)
+    return settings.budget(name, groups, *_SHOWN, dialect=dialect, lines=lines)
 
 
 def _release(command: TrainingCommand) -> str | None:
@@ -269,10 +265,6 @@ class _Pools:
 
 def _contradictions(settings: Settings, pools: _Pools, module: str) -> Iterator[Line]:
     """Counts of GPUs that the release refuses."""
-    for key in ("trainer.nnodes", "trainer.n_gpus_per_node"):
-        number = whole(settings.value(key))
-        if number is not None and number <= 0:
-            yield Line("never", f"{key} is {number}, and must be greater than 0")
     nodes, each = (whole(settings.value(f"trainer.{name}")) for name in ("nnodes", "n_gpus_per_node"))
     world, size = pools.engine(), f"{_ROLLOUT}.tensor_model_parallel_size"
     if (
