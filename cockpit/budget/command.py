@@ -229,7 +229,9 @@ class Settings:
         if not is_known:
             level: Level = "doubt" if self.doubts else "never"  # a fork may take such a count
             lines = [*(Line(level, f"{key} is {number}: nothing to place") for key, number in self._too_small.items()), *lines]
-        settings = {key: str(found) for key in shown if not isinstance(found := self.value(key), Gap) and found is not None}
+        settings = {
+            self.spelled.get(key, key): str(found) for key in shown if not isinstance(found := self.value(key), Gap) and found is not None
+        }
         return Budget(framework, dialect, tuple(groups), missing, tuple(lines), settings, tuple(self.doubts))
 
 

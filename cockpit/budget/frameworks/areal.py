@@ -76,17 +76,18 @@ def _engines(settings: Settings, words: Words) -> Iterator[Group]:
         for role, part in zip(("rollout", "actor"), mode.split("+"), strict=False):
             yield from _role(settings, role, part.partition("|")[0], "allocation_mode", device)  # the engine after `|` shares these GPUs
         return
-    roles = ["rollout", "actor"]
-    if settings.is_set("critic.backend", "critic.path"):
-        roles.append("critic")
-    if settings.is_set("ref.backend", "ref.path") and not _is_zero(settings.value("actor.kl_ctl")):
-        roles.append("ref")
-    if settings.is_set("teacher.backend", "teacher.path"):
-        roles.append("teacher")
-    for role in roles:
+    kl = settings.value("actor.kl_ctl")
+    roles = {
+        "rollout": True,
+        "actor": True,
+        "critic": settings.is_set("critic.backend", "critic.path"),
+        "ref": settings.is_set("ref.backend", "ref.path") and not (kl in (Gap.ABSENT, None) or (isinstance(kl, int | float) and kl <= 0)),
+        "teacher": settings.is_set("teacher.backend", "teacher.path"),
+    }
+    for role in (role for role, exists in roles.items() if exists):
         if settings.text(f"{role}.scheduling_strategy.type") != "colocation":
             key = f"{role}.backend"
-            backend = settings.text(key) or settings.text("actor.backend" if role in ("ref", "critic", "teacher") else key)
+            backend = settings.text(key) or ("" if role in ("rollout", "actor") else settings.text("actor.backend"))
             yield from _role(settings, role, backend, key, device)
 
 
@@ -98,14 +99,17 @@ def _role(settings: Settings, role: str, backend: str, key: str, device: str) ->
         yield Group(role, None)
         return
     spec = _specification(settings, role)
-    gpus, cpus, memory = (_number(settings, f"{spec}.{name}", default) for name, default in (("gpu", 1), ("cpu", 8), ("mem", 32)))
+    gpus, cpus, memory = (settings.count(f"{spec}.{name}", default) for name, default in (("gpu", 1), ("cpu", 8), ("mem", 32)))
     if not settings.is_set(f"{spec}.gpu"):
         settings.doubts[f"{spec.removesuffix('.0')} sets no gpu: counted as 1 for each rank"] = None
     if (strategy := settings.text(f"{spec}.ray_placement_strategy", "shared")) != "shared":
         settings.doubts[f"{spec}.ray_placement_strategy is {strategy}: its groups may have other bundles"] = None
     engine = (world_size(re.sub(r"d\d+", "", backend)) if ":" in backend else None) or 1
+    if gpus is None or cpus is None or memory is None:
+        yield Group(role, None)
+        return
     ranks = engine if role == "rollout" else 1
-    shape = {device: gpus * ranks, "CPU": cpus * ranks, "memory": memory * ranks * _GIB}
+    shape = {device: float(gpus * ranks), "CPU": float(cpus * ranks), "memory": float(memory * ranks * _GIB)}
     if role == "rollout":
         yield from (Group(role, ((shape, 1),)),) * min(world // engine, MAX_NODES)
     else:
@@ -119,15 +123,6 @@ def _specification(settings: Settings, role: str) -> str:
     return f"{other[1] if other else role}.scheduling_spec.0"
 
 
-def _number(settings: Settings, key: str, default: int) -> float:
-    """An amount for each rank. If it is unknown, the default counts, with a doubt."""
-    found = settings.value(key)
-    number = whole(found)
-    if number is None and found is not Gap.ABSENT:
-        settings.doubts[f"{key} is not a number that can be read: counted as {default}"] = None
-    return float(default if number is None or number < 0 else number)
-
-
 def world_size(backend: str) -> int | None:
     """The number of processes of `backend:d4p1t2`: the product of all dimensions except `e`, which adds none."""
     dimensions = re.sub(r"\([^)]*\)", "", backend.rpartition(":")[2]).strip()
@@ -138,7 +133,3 @@ def world_size(backend: str) -> int | None:
     if not dimensions or "".join(parts) != dimensions:
         return 1 if backend.endswith(":") else None
     return product(*(whole(part[1:]) for part in parts if part[0] in "dptc"))
-
-
-def _is_zero(value: object) -> bool:
-    return value is Gap.ABSENT or value is None or (isinstance(value, int | float) and value <= 0)
