@@ -242,6 +242,11 @@ def whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_COUNT else None
 
 
+def without_gpu(name: str, number: int = 1, cpus: float = 1.0) -> Group:
+    """Actors or tasks that need no GPU. They are placed one by one."""
+    return Group(name, (({"CPU": cpus}, number),), None)
+
+
 def one_each(name: str, gpus: int | None, strategy: Strategy | None = "PACK", cpus: float = 1.0, device: str = "GPU") -> Group:
     """One group of bundles with one GPU each. The number of bundles is unknown if `gpus` is `None` or makes no sense."""
     if gpus is None or not 0 < gpus <= MAX_COUNT:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, flatten, node_groups, read_words, whole
+from cockpit.budget.command import Gap, Settings, TrainingCommand, flatten, node_groups, read_words, whole, without_gpu
 from cockpit.budget.config_files import read_yaml
 from cockpit.budget.demand import Budget, Group
 
@@ -36,6 +36,6 @@ def _groups(settings: Settings) -> Iterator[Group]:
     critic = ["critic"] if settings.text("algorithm.adv_estimator") == "gae" else []
     name = " + ".join(["actor", "rollout", *([] if settings.switch("algorithm.disable_kl") else ["ref"]), *critic])
     cpus = settings.value(_CPUS)
-    yield Group("Runner", (({"CPU": 1.0}, 1),), None)
+    yield without_gpu("Runner")
     yield Group("reward managers", (({"CPU": float(whole(cpus) or 1)}, 2),), None, ("CPU",) if isinstance(cpus, Gap) else ())
     yield from node_groups(name, settings.count("trainer.nnodes"), settings.count("trainer.n_gpus_per_node"))

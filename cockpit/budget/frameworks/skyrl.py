@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from cockpit.budget.command import Settings, TrainingCommand, one_each, product, read_words, whole_nodes
+from cockpit.budget.command import Settings, TrainingCommand, one_each, product, read_words, whole_nodes, without_gpu
 from cockpit.budget.demand import Budget, Group, Line
 
 _KEY = re.compile(r"\+{0,2}(?:trainer\.placement\.|generator\.inference_engine|generator\.num_inference_engines=).*", re.DOTALL)
@@ -32,7 +32,7 @@ def budget_of(command: TrainingCommand) -> Budget:
     release, earlier = command.release("skyrl"), command.release("skyrl-train")
     is_first = release is None and earlier is not None and Version(earlier) < Version("0.1.1")
     settings = Settings.of_words(command, words, words.values, _FIRST_DEFAULTS if is_first and not words.loose else {})
-    groups = [Group("entrypoint", (({"CPU": 1.0}, 1),), None), *_groups(settings)]
+    groups = [without_gpu("entrypoint"), *_groups(settings)]
     shown, lines = (f"{_ENGINE}.gpu_memory_utilization", "trainer.ckpt_path"), tuple(_contradictions(settings))
     return settings.budget("SkyRL", groups, *shown, dialect=release or earlier, lines=lines)
 

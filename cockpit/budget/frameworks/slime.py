@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from packaging.version import Version
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, one_each, product, read_words
-from cockpit.budget.demand import Budget, Group
+from cockpit.budget.command import Gap, Settings, TrainingCommand, one_each, product, read_words, without_gpu
+from cockpit.budget.demand import Budget
 
 _SWITCHES = ("--colocate", "--debug-train-only", "--debug-rollout-only")
 _FLAGS = ("--actor-num-nodes", "--actor-num-gpus-per-node", "--rollout-num-gpus", *_SWITCHES)
@@ -34,8 +34,7 @@ def budget_of(command: TrainingCommand) -> Budget:
         elif Version(release) < Version("0.3") and gpus is not None and critic is not None:
             name, gpus = f"{name} + critic", gpus + critic
     groups = [] if gpus == 0 else [one_each(name, gpus)]
-    manager = Group("RolloutManager", (({"CPU": 1.0}, 1),), None)
-    return settings.budget("miles" if is_miles else "slime", [*groups, manager], "--save", dialect=release)
+    return settings.budget("miles" if is_miles else "slime", [*groups, without_gpu("RolloutManager")], "--save", dialect=release)
 
 
 def _gpus(settings: Settings, actor: int | None) -> tuple[str, int | None]:
