@@ -43,7 +43,7 @@ def budget_of(command: TrainingCommand) -> Budget:
 def _groups(settings: Settings, module: str) -> Iterator[Group]:
     """A group for each node. Policy, generation and reward model share all nodes, or divide them, or a single node, among them."""
     nodes, gpus = settings.count("cluster.num_nodes"), settings.count("cluster.gpus_per_node")
-    only_trains = re.search(r"run_(?:\w+_)?(?:sft|dpo|rm|eval)", module) is not None
+    only_trains = re.search(r"run_(?:vlm_)?(?:sft|dpo|rm|eval)", module) is not None
     backend = settings.text(f"{_GENERATION}.backend", "vllm")
     rest = (nodes, gpus)
     if not only_trains and any(

@@ -79,7 +79,7 @@ def test_a_part_whose_size_is_not_set_is_named():
 @pytest.mark.parametrize(
     ("program", "words", "cpus"),
     [("run_grpo", "", 4), ("run_grpo", "policy.generation.backend=megatron", 2), ("run_grpo", "policy.megatron_cfg.enabled=true", 4),
-     ("run_distillation", "", 6), ("run_sft", "", 2)],
+     ("run_distillation", "", 6), ("run_grpo_rm", "", 4), ("run_sft", "", 2), ("run_vlm_sft", "", 2)],
 )  # fmt: skip
 def test_each_bundle_has_a_cpu_for_each_model_that_shares_it(program: str, words: str, cpus: int):
     files = {**FILES, f"examples/{program}.py": PROGRAM}
