@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from cockpit.budget import Budget, Line
 from cockpit.presets import Preset
 
-WRITTEN = ("save_path", "ckpt_path", "ckpt.output_dir", "ckpt.path", "default_local_dir", "--save", "--output_dir")
+WRITTEN = ("save_path", "ckpt_path", "default_local_dir")
 """Settings of the frameworks for the folder of checkpoints."""
 
 

@@ -34,7 +34,7 @@ def budget_of(command: TrainingCommand) -> Budget:
         elif Version(release) < Version("0.3") and gpus is not None and critic is not None:
             name, gpus = f"{name} + critic", gpus + critic
     groups = [] if gpus == 0 else [one_each(name, gpus)]
-    return settings.budget("miles" if is_miles else "slime", [*groups, without_gpu("RolloutManager")], "--save", dialect=release)
+    return settings.budget("miles" if is_miles else "slime", [*groups, without_gpu("RolloutManager")], dialect=release)
 
 
 def _gpus(settings: Settings, actor: int | None) -> tuple[str, int | None]:
