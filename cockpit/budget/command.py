@@ -10,7 +10,7 @@ from enum import Enum
 
 import msgspec
 
-from cockpit.budget.demand import Budget, Group, Line
+from cockpit.budget.demand import Budget, Group, Level, Line
 from cockpit.budget.scripts import UNKNOWN
 from cockpit.budget.yaml_values import load_yaml
 from cockpit.placement import Strategy
@@ -150,6 +150,8 @@ class Settings:
         """If several layers have a key, the first of them counts."""
         self.missing: dict[str, None] = {}
         self.doubts: dict[str, None] = {}
+        self._too_small: dict[str, int] = {}
+        """Counts below 1, which are a mistake where they leave a group without GPUs."""
         self.spelled: Mapping[str, str] = {}
         """By key: the name that the command uses for it, where that differs."""
         self._env = command.env
@@ -190,8 +192,10 @@ class Settings:
         if found is Gap.ABSENT and default is not None and self._open_because is None:
             return default
         number = whole(found)
+        if number is not None and number < 1:
+            self._too_small[self.spelled.get(key, key)] = number
         if number is None:
-            shown = repr(found)
+            shown = "null" if found is None else repr(found)
             # A cut value could be the beginning of a secret that no longer looks like one.
             shown = shown if len(shown) <= MAX_SHOWN else f"a value of {len(shown):,} characters"
             why = found.value if isinstance(found, Gap) else f"is {shown}, not a number"
@@ -215,12 +219,17 @@ class Settings:
         return default if isinstance(found, Gap) or found is None else str(found)
 
     def budget(
-        self, framework: str, groups: Sequence[Group], dialect: str | None = None, lines: Sequence[Line] = (), *shown: str
+        self, framework: str, groups: Sequence[Group], *shown: str, dialect: str | None = None, lines: Sequence[Line] = ()
     ) -> Budget:
         """The budget. It names what is missing only if a group has no number. `shown`: keys that matter beside counts."""
         is_known = all(group.bundles is not None for group in groups)
         missing = () if is_known else tuple(self.missing) or ("these counts give no valid placement group",)
-        settings = {key: str(found) for key in shown if not isinstance(found := self.value(key), Gap) and found is not None}
+        if not is_known:
+            level: Level = "doubt" if self.doubts else "never"  # a fork may take such a count
+            lines = [*(Line(level, f"{key} is {number}: nothing to place") for key, number in self._too_small.items()), *lines]
+        settings = {
+            self.spelled.get(key, key): str(found) for key in shown if not isinstance(found := self.value(key), Gap) and found is not None
+        }
         return Budget(framework, dialect, tuple(groups), missing, tuple(lines), settings, tuple(self.doubts))
 
 
@@ -229,6 +238,11 @@ def whole(value: object) -> int | None:
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,9}\s*", value, re.ASCII):
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_COUNT else None
+
+
+def without_gpu(name: str, number: int = 1, cpus: float = 1.0) -> Group:
+    """Actors or tasks that need no GPU. They are placed one by one."""
+    return Group(name, (({"CPU": cpus}, number),), None)
 
 
 def one_each(name: str, gpus: int | None, strategy: Strategy | None = "PACK", cpus: float = 1.0, device: str = "GPU") -> Group:

@@ -48,7 +48,7 @@ def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | N
 
     placed = PlacedGroups(())
     if budget.groups is not None:
-        placed = place_groups(budget.groups, site, EMPTY_QUEUE if site.planned else queue_of(snapshot), budget)
+        placed = place_groups(budget.groups, site, EMPTY_QUEUE if site.planned else queue_of(snapshot))
         lines += placed.lines
         # Needs of the preset that differ from the command's.
         for key, resource, given in (("needs.gpus", "GPU", preset.needs.gpus), ("needs.cpus", "CPU", preset.needs.cpus)):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.budget import Budget, Group, Line
+from cockpit.budget import Group, Line
 from cockpit.check.changes import Changes
 from cockpit.check.nodes import Site
 from cockpit.check.queue import EMPTY_QUEUE, Queue, place_queue
@@ -53,26 +53,26 @@ def resource_names(groups: Iterable[Group]) -> set[str]:
     return {name for group in groups for needs, number in group.bundles or () if number for name, need in needs.items() if need > 0}
 
 
-def place_groups(groups: Sequence[Group], site: Site, queue: Queue, budget: Budget) -> PlacedGroups:
+def place_groups(groups: Sequence[Group], site: Site, queue: Queue) -> PlacedGroups:
     """Place all groups, behind the queue. Return a line for each run of equal groups and the amounts on each node."""
     unread = next((group for group in groups if group.bundles is None), None)
     runs = [run for run in runs_of(groups) if run.request.names]
     if site.why is not None:
-        return PlacedGroups((Line("unknown", f"placement is unknown: {site.why}"),))
-    if impossible := tuple(_impossible_lines(runs, site, budget)):
+        return PlacedGroups((Line("unknown", site.why),))
+    if impossible := tuple(_impossible_lines(runs, site)):
         return PlacedGroups(impossible)
     wanted = {name for run in runs for name in run.request.names}
     if not all(name in node.used or not node.total.get(name) for node in site.placement_nodes for name in wanted):
         return PlacedGroups((Line("unknown", "free resources are unknown: Ray does not report what is in use at the moment"),))
     if unread is None:
-        return _place_in_order(runs, site, queue, budget)
+        return _place_in_order(runs, site, queue)
     runs = [run for run in runs_of(groups[: groups.index(unread)]) if run.request.names]
-    placed = _place_in_order(runs, site, queue, budget)
+    placed = _place_in_order(runs, site, queue)
     unknown = Line("unknown", f"{unread.name}: what it asks for can't be read; groups after it were not checked")
     return replace(placed, lines=(*placed.lines, unknown))
 
 
-def _impossible_lines(runs: Sequence[GroupRun], site: Site, budget: Budget) -> Iterator[Line]:
+def _impossible_lines(runs: Sequence[GroupRun], site: Site) -> Iterator[Line]:
     """Lines about runs that would not fit on empty nodes, each by itself, or all together: a job holds them all at once."""
     nodes = LivingNodes(site.placement_nodes)
     alone = [run for run in runs if nodes.check_fit(run.request, "ever") == "no"]
@@ -95,7 +95,7 @@ def _impossible_lines(runs: Sequence[GroupRun], site: Site, budget: Budget) -> I
         refused = [*(("all groups together", together, PlacementVerdict("never", (name,))) for name in unnamed), *refused]
         refused = refused or [("all groups together", together, nodes.judge(together) or PlacementVerdict("never"))]
 
-    changes = Changes(runs, tuple(replace(node, used={}, holds=()) for node in site.placement_nodes), EMPTY_QUEUE, site, budget)
+    changes = Changes(runs, tuple(replace(node, used={}, holds=()) for node in site.placement_nodes), EMPTY_QUEUE, site)
     for title, wanted, verdict in refused:
         text = f"{title}: {explain_verdict(nodes, wanted, verdict, has_gpus='GPU' not in lacking)}"
         change = changes.words(verdict.names, lacks_cpus="CPU" in lacking)
@@ -111,7 +111,7 @@ def _depends_on_release(run: GroupRun, title: str, nodes: LivingNodes) -> Line:
     return Line("unknown", f"{title}: {reason or 'no room with the newest release'}; {release}: a release that asks for fewer would fit")
 
 
-def _place_in_order(runs: Sequence[GroupRun], site: Site, queue: Queue, budget: Budget) -> PlacedGroups:
+def _place_in_order(runs: Sequence[GroupRun], site: Site, queue: Queue) -> PlacedGroups:
     """Place the runs one after the other, up to the first that has to wait."""
     capacity = FreeCapacity(site.placement_nodes, [*(run.request for run in runs), *(ahead.request for ahead in queue.first)])
     place_queue(capacity, queue)
@@ -126,7 +126,7 @@ def _place_in_order(runs: Sequence[GroupRun], site: Site, queue: Queue, budget: 
             taken += shares
             done += 1
         if done < run.number:
-            lines.append(_waiting_line(run, done, capacity, Changes(runs, site.placement_nodes, queue, site, budget)))
+            lines.append(_waiting_line(run, done, capacity, Changes(runs, site.placement_nodes, queue, site)))
             note = "other work already waits for the same resources"
             break
         for one in taken:

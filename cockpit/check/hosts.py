@@ -80,7 +80,11 @@ def _memory_lines(
             tight.append(f"{node.name} has {free} free below Ray's kill line, but this job's GPUs there have {size(most)} of memory")
     if tight:
         key = switched_on[0]
-        yield Line("doubt", f"{key} moves GPU memory to host memory: {join_first(tight)}", f"turn {key} off, or use fewer GPUs per node")
+        yield Line(
+            "doubt",
+            f"{key} moves GPU memory to host memory: {join_first(tight)}",
+            "stop what else uses host memory there, or use nodes with more of it",
+        )
 
 
 def _shm_lines(machines: Sequence[tuple[str, Machine]], preset: Preset) -> Iterator[Line]:

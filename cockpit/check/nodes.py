@@ -23,6 +23,8 @@ from cockpit.text import join_first
 DEVICES = "CUDA_VISIBLE_DEVICES"
 AUTOMATIC = ("GPU", "CPU", "memory", "object_store_memory")
 """Ray detects the amounts of these resources itself."""
+OBJECT_STORE_SHARE, MAX_OBJECT_STORE_BYTES = 0.3, 200_000_000_000
+"""The default size of Ray's object store: a share of the free memory, and at most so much. A small /dev/shm makes it smaller."""
 
 
 class Site(msgspec.Struct, frozen=True, dict=True):
@@ -158,10 +160,20 @@ def _planned_resources(start: RayNode, devices: str | None, host: Host | None) -
         **_read_map(flags.get("resources")),
         "GPU": min(counts) if counts else None,
         "CPU": cpus if cpus is not None else host.cpus if host else None,
-        "memory": flags.get("memory"),
+        "memory": flags.get("memory", _default_memory(start, host)),
         "object_store_memory": flags.get("object_store_memory"),
     }
     return {name: scale_amount(amount) for name, amount in given.items() if isinstance(amount, (int, float)) and isfinite(amount)}
+
+
+def _default_memory(start: RayNode, host: Host | None) -> float | None:
+    """What Ray takes as `memory` without a flag: what is free, without its object store (`resource_and_label_spec.py` of Ray 2.60)."""
+    memory = host.memory if host else None
+    if memory is None or memory.total is None or memory.used is None:
+        return None
+    free = memory.total - memory.used
+    given = start.flags.get("object_store_memory")
+    return max(0.0, free - (given if isinstance(given, int | float) else min(OBJECT_STORE_SHARE * free, MAX_OBJECT_STORE_BYTES)))
 
 
 def list_devices(devices: str) -> list[str]:

@@ -9,7 +9,7 @@ from cockpit.budget import Budget, Line
 from cockpit.presets import Preset
 
 WRITTEN = ("save_path", "ckpt_path", "default_local_dir")
-"""Settings of OpenRLHF and veRL for the folder of checkpoints."""
+"""Settings of the frameworks for the folder of checkpoints."""
 
 
 def path_lines(preset: Preset, budget: Budget) -> Iterator[Line]:

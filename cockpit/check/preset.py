@@ -25,8 +25,9 @@ from cockpit.presets.folder import is_uri, resolve_beside
 from cockpit.presets.variables import NAME, variable_names
 from cockpit.secrets import HIDDEN, redact, redact_variable
 from cockpit.sources.source import run_in_thread
-from cockpit.text import clean, plural
+from cockpit.text import clean, join_first, plural
 
+MAX_FILES_NAMED = 4
 MAX_FOLDERS, MAX_FOLDER_DEPTH = 2000, 3
 """Subfolders that are searched for a framework's own sources."""
 MAX_SCRIPT_BYTES = 1 << 20
@@ -91,7 +92,7 @@ def budget_for(preset: Preset, env: Mapping[str, str], installed: Mapping[str, s
     )
     if not files.found:
         return budget
-    names = ", ".join(f"{clean(name)} ({plural(length, 'line')})" for name, length in files.found.items())
+    names = join_first([f"{clean(name)} ({plural(length, 'line')})" for name, length in files.found.items()], MAX_FILES_NAMED)
     return replace(budget, lines=(Line("fine", f"files read on this host: {names}"), *budget.lines))
 
 

@@ -22,7 +22,7 @@ EVERYWHERE = frozenset(["node-dead", "nodes-dead", "gcs-silent", "ray-ended", "m
 ON_NODES = frozenset([
     "gpu-lost", "gpu-recovery", "gpu-drain", "gpu-count", "gpu-visible", "object-store-full", "open-files-full", "sessions-several",
     "agent-silent", "temp-dir-foreign", "disk-full", "cpus-overcounted", "node-address-loopback", "node-address-shared",
-    "node-address-foreign",
+    "node-address-foreign", "gpu-unreserved",
 ])  # fmt: skip
 """Findings that concern a job on these nodes."""
 BETWEEN_NODES = frozenset(["locked-memory-low", "host-name-loopback"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from cockpit.budget import Budget, Group, Level, Mark
@@ -27,20 +27,23 @@ TITLES = ("GROUP", "BUNDLES", "STRATEGY", "GPUS", "CPUS")
 
 def check_text(name: str, of: CheckOutcome, *, ascii: bool = False) -> str:
     """Return the result as lines that a person can read, or paste into a chat."""
-    first, sign = needs_line(of.budget, ascii=ascii), MARKS[of.budget.mark][ascii]
-    reason = of.reason.text if of.reason else ""
-    lines = [f"{sign} {first}"] if first else []
-    if not first.endswith(reason) or not reason:  # nothing is said twice
-        lines.append(f"{sign} {headline(name, of)}" if first else headline(name, of))
-    lines += ["", *_budget_lines(of.budget), ""]
+    first, mark, reason = needs_line(of.budget, ascii=ascii), MARKS[of.budget.mark][ascii], of.reason
+    lines = [f"{mark} {first}"] if first else []
+    is_told = reason is not None and first.endswith(reason.text)
+    if not is_told:
+        told = headline(name, of)
+        lines.append(f"{MARKS['unknown'][ascii] if of.verdict == 'unknown' else mark} {told}" if first else told)
+        is_told = reason is not None and told.endswith(reason.text)
+    if is_told and reason and reason.change:
+        lines.append(f"-> {reason.change}")
+    lines += ["", *table, ""] if (table := list(_budget_lines(of.budget))) else [""]
     for line in of.lines:
-        if line is of.reason and len(lines) > 1 and first.endswith(line.text):
-            lines += [f"-> {line.change}"] if line.change else []
-            continue
+        if line is reason and is_told:
+            continue  # nothing is said twice
         lines.append(f"{SIGNS[line.level][ascii].ljust(2 if ascii else 1)} {line.text}")
         if line.change:
             lines.append(f"    -> {line.change}")
-    return "\n".join(clean(line).rstrip() for line in lines)
+    return "\n".join(clean(line).rstrip() for line in lines).rstrip()
 
 
 def needs_line(budget: Budget, *, ascii: bool = False) -> str:
@@ -52,20 +55,23 @@ def needs_line(budget: Budget, *, ascii: bool = False) -> str:
         return ""
     device = "NPU" if budget.amount("NPU") else "GPU"
     times = "x" if ascii else "×"
-    parts: list[str] = []
-    for shape, equal in groupby(budget.groups, key=lambda group: _gpus_in_words(group, device, times)):
-        number = sum(1 for _ in equal)
-        if shape:
-            parts.append(f"{number} {times} {shape}" if number > 1 else shape)
+    sizes = [size for group in budget.groups for size in _gpus_together(group, device)]
+    parts = [f"{number} {times} {count(gpus)}" if number > 1 else count(gpus) for gpus, number in _merge_equal(sizes)]
     how = f" as {' + '.join(parts)}" if parts and parts != [count(total)] else ""
     who = ", ".join(filter(None, ("job" if budget.framework == "Ray" else budget.framework, "likely" if budget.mark == "likely" else "")))
     return f"needs {count(total)} {device}{'' if total == 1 else 's'}{how}{f' ({who})' if who else ''}"
 
 
-def _gpus_in_words(group: Group, device: str, times: str) -> str:
-    """`8`, or `2 × 8` for bundles of several GPUs."""
-    shapes = [(shape.get(device, 0.0), number) for shape, number in group.bundles or () if shape.get(device) and number]
-    return " + ".join(count(each * number) if each <= 1 or number == 1 else f"{number} {times} {count(each)}" for each, number in shapes)
+def _gpus_together(group: Group, device: str) -> Iterator[tuple[float, int]]:
+    """The GPUs of a group, and of each bundle if bundles have several; with their number."""
+    for shape, number in group.bundles or ():
+        if number and (gpus := shape.get(device)):
+            yield (gpus, number) if gpus > 1 else (gpus * number, 1)
+
+
+def _merge_equal(sizes: Iterable[tuple[float, int]]) -> Iterator[tuple[float, int]]:
+    for gpus, equal in groupby(sizes, key=lambda size: size[0]):
+        yield gpus, sum(number for _, number in equal)
 
 
 def headline(name: str, of: CheckOutcome) -> str:
@@ -96,8 +102,8 @@ def _budget_lines(budget: Budget) -> Iterator[str]:
         if not budget.unread:
             yield "What the job needs is unknown."
         return
-    if framework := " ".join(filter(None, (budget.framework, f"({budget.dialect})" if budget.dialect else ""))):
-        yield framework
+    if budget.framework and (budget.dialect or budget.gpus is None):
+        yield f"{budget.framework} ({budget.dialect})" if budget.dialect else budget.framework
 
     rows: list[tuple[str, ...]] = [TITLES]
     for _, equal in groupby(budget.groups, key=lambda group: (group.name, describe_bundles(group), group.strategy)):

@@ -42,6 +42,7 @@ from cockpit.findings.stopped_workers import stopped_workers
 from cockpit.findings.stuck_io import stuck_processes
 from cockpit.findings.tasks import task_limits
 from cockpit.findings.tracker import FindingTracker
+from cockpit.findings.unreserved_gpus import unreserved_gpus
 from cockpit.findings.versions import differing_drivers, differing_versions, open_files
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
 from cockpit.findings.waiting_tasks import waiting_tasks
@@ -55,6 +56,12 @@ CHECKS: tuple[Check, ...] = (
     Check("GPU memory held by orphan processes", (orphaned_memory,), HOSTS),
     Check("GPU memory in use without a visible process", (unexplained_memory,), HOSTS + GPUS),
     Check("Memory in use on GPUs that Ray counts as free", (free_but_held,), (*NODES, checks.resources, checks.listed_gpus), HOSTS + GPUS),
+    Check(
+        "GPUs that jobs use without asking Ray for them",
+        (unreserved_gpus,),
+        (*NODES, *ACTORS, *JOBS, checks.resources, checks.listed_gpus),
+        HOSTS,
+    ),
     Check("GPU memory held by idle Ray workers", (idle_workers,), HOSTS),
     Check(
         "GPU memory that grows",

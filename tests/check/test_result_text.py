@@ -12,7 +12,7 @@ from cockpit.check.check import check
 from cockpit.check.result import CheckStatus, check_json, exit_code, judge
 from cockpit.check.result_text import check_text
 from cockpit.config.document import json_schema
-from tests.check.worlds import asked, cluster, group, machine, of, preset
+from tests.check.worlds import asked, cluster, down, group, machine, of, preset
 
 ACTOR, VLLM = group("actor", 8), group("vLLM", 8, "STRICT_PACK")
 
@@ -21,14 +21,15 @@ def test_the_number_stands_first_then_the_verdict_then_the_groups_and_every_line
     lines = check_text("ppo", of(cluster(machine(1), machine(2)), ACTOR, VLLM, VLLM, dialect="0.10.2 and later")).splitlines()
     assert lines[0] == "● needs 24 GPUs as 3 × 8 (OpenRLHF)"
     assert lines[1] == "● ppo can never fit here: all groups together: needs 8 x 1 GPU, 2 x 8 GPUs; there are only 16 GPUs in total"
-    assert lines[3:8] == [
+    assert lines[2] == "-> add 1 node with 8 GPUs"
+    assert lines[4:9] == [
         "OpenRLHF (0.10.2 and later)",
         "GROUP  BUNDLES                  STRATEGY     GPUS  CPUS",
         "actor  8 x 1 GPU + 1 CPU        PACK            8     8",
         "vLLM   2 x (8 x 1 GPU + 1 CPU)  STRICT_PACK    16    16",
         "total                                          24    24",
     ]
-    assert lines[9].startswith("✗ all groups together")
+    assert sum("all groups together" in line for line in lines) == 1, "nothing is said twice"
 
 
 def test_a_first_line_that_would_be_long_tells_the_rest_in_its_line_alone():
@@ -50,12 +51,23 @@ def test_in_ascii_there_are_signs_too():
     [
         ((group("pool", 8),) * 4, {"framework": "veRL", "doubts": ("?",)}, "◐ needs 32 GPUs as 4 × 8 (veRL, likely)"),
         ((group("a", 2, "STRICT_SPREAD", GPU=8.0, CPU=8.0), group("vLLM", 4)), {}, "● needs 20 GPUs as 2 × 8 + 4 (OpenRLHF)"),
+        ((group("a", 2, "STRICT_SPREAD", GPU=8.0), group("b", 2, "STRICT_SPREAD", GPU=8.0), group("vLLM", 4)), {},
+         "● needs 36 GPUs as 4 × 8 + 4 (OpenRLHF)"),
         ((group("r", 4, NPU=1.0),) * 2, {"framework": "AReaL"}, "● needs 8 NPUs as 2 × 4 (AReaL)"),
         ((group("a", 1),), {"framework": "Ray"}, "● needs 1 GPU (job)"),
     ],
-)
+)  # fmt: skip
 def test_the_first_line_has_the_number_how_it_comes_and_how_sure_it_is(groups, more, first):
     assert check_text("ppo", of(cluster(machine(1)), *groups, **more)).splitlines()[0] == first
+
+
+def test_without_ray_the_number_is_told_and_whether_it_fits_is_unknown():
+    lines = check_text("ppo", check(preset(), asked(ACTOR, doubts=("?",)), down())).splitlines()
+    assert lines[:2] == [
+        "◐ needs 8 GPUs (OpenRLHF, likely)",
+        "? unknown whether ppo fits: no Ray dashboard answers at http://10.0.0.1:8265",
+    ]
+    assert sum("dashboard" in line for line in lines) == 1
 
 
 def test_the_first_line_has_what_is_missing_and_nothing_is_said_twice():

@@ -50,7 +50,9 @@ def test_it_is_judged_for_the_nodes_that_the_preset_starts_and_fits_once_they_ru
         (start(RayNode("w9")), (ACTOR,), "unknown", "the CPU resource of w9 is unknown"),
         (start(RayNode("w9", flags=FLAGS)), (ACTOR,), "unknown", "free GPU memory is unknown on w9"),
         (start(RayNode("head", flags={**FLAGS, "resources": '{"tpu": 1}'})), (group("task", 1, tpu=1.0),), "later", "no Ray runs"),
-        (start(RayNode("head", flags=FLAGS)), (group("task", 1, memory=1.0),), "unknown", "the memory resource of head is unknown"),
+        (start(RayNode("w9", flags=FLAGS)), (group("task", 1, memory=1.0),), "unknown", "the memory resource of w9 is unknown"),
+        (start(RayNode("head", flags=FLAGS)), (group("task", 1, memory=200.0 * GIB),), "later", "no Ray runs"),
+        (start(RayNode("head", flags=FLAGS)), (group("task", 1, memory=220.0 * GIB),), "never", "head has 210G"),
     ],
 )  # fmt: skip
 def test_by_what_the_preset_says_and_what_its_hosts_have(ray, groups, verdict, words):
@@ -152,7 +154,7 @@ def test_without_hosts_and_without_a_job_of_slurms_it_is_said_what_to_do():
     told = check(ANYWHERE, asked(ACTOR), down(host("head")))
     assert told.verdict == "unknown"
     assert told.reason.text == (
-        "placement is unknown: the preset names no hosts, and cockpit knows no Slurm job whose nodes could be used: "
+        "the preset names no hosts, and cockpit knows no Slurm job whose nodes could be used: "
         "run cockpit within the job, give --slurm JOBID, or name the hosts in the preset"
     )
 

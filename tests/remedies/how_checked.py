@@ -26,7 +26,6 @@ TYPED: Mapping[str, tuple[str, ...]] = {
         "find … -maxdepth … -type f -name … -mmin +1440 -delete",
     ),
     "check/test_changes.py::test_groups_that_lack_cpus_are_told_the_number_for_their_node_or_none_if_they_are_a_crowd": ("--num-cpus=…",),
-    "check/test_changes.py::test_fewer_gpus_by_the_flags_that_reach_it": ("--colocate_all_models",),
 }  # fmt: skip
 """By the test below `tests/` that types them, or that types the value they stand for, and sees that it helps."""
 PARSED = (
@@ -52,6 +51,7 @@ NEITHER: Mapping[str, tuple[str, ...]] = {
         "dmesg -T | grep -i xid", "dmesg -T | grep -i …", "dmesg | grep -i -e aer -e pcie", "dmesg | grep -i -e xid -e nvlink",
         "dmesg | grep -i xid", "fuser -v /dev/nvidia*", "lspci | grep -i nvidia",
     ),
+    "changes the training, which its owner decides": ("--colocate_all_models",),
     "changes the whole machine, which the lab's hosts share": ("sysctl -w …=…",),
     "changes what new processes may have: the finding is about those that run": ("prlimit --pid … --nproc=…", "ulimit -u …",
     "ulimit -l unlimited"),

@@ -6,12 +6,25 @@ import math
 import re
 from collections.abc import Iterator
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, flatten, node_groups, one_each, product, read_words, whole
+from cockpit.budget.command import (
+    MAX_COUNT,
+    MAX_NODES,
+    Gap,
+    Settings,
+    TrainingCommand,
+    Words,
+    flatten,
+    node_groups,
+    product,
+    read_words,
+    whole,
+)
 from cockpit.budget.config_files import read_yaml
 from cockpit.budget.demand import Budget, Group
 
 _LAUNCHER = re.compile(r"areal\.(?:infra\.)?launcher\.ray")
 _KEYS = ("rollout.backend", "actor.backend", "allocation_mode", "scheduler.type")
+_GIB = 1 << 30
 _DIMENSIONS = re.compile(r"[a-z]\d+")
 
 
@@ -36,7 +49,7 @@ def budget_of(command: TrainingCommand) -> Budget:
     settings = Settings.of_words(command, words, words.values, flatten(tree or {}), open_because=because)
     release = command.release("areal", None)
     groups = tuple(_launched(settings) if _LAUNCHER.fullmatch(command.module) else _engines(settings, words))
-    return settings.budget("AReaL", groups, release, (), "actor.path", "cluster.fileroot")
+    return settings.budget("AReaL", groups, dialect=release)
 
 
 def _launched(settings: Settings) -> Iterator[Group]:
@@ -60,36 +73,54 @@ def _engines(settings: Settings, words: Words) -> Iterator[Group]:
     device = "NPU" if any("npu" in str(word).lower() for word in (*words.values.values(), words.flag("--config") or "")) else "GPU"
     mode = settings.text("allocation_mode")
     if mode and not settings.is_set("actor.backend"):
-        for name, part in zip(("rollout", "actor"), mode.split("+"), strict=False):
-            yield _engine(settings, name, part.partition("|")[0], "allocation_mode", device)  # the engine after `|` shares these GPUs
+        for role, part in zip(("rollout", "actor"), mode.split("+"), strict=False):
+            yield from _role(settings, role, part.partition("|")[0], "allocation_mode", device)  # the engine after `|` shares these GPUs
         return
-    roles = ["rollout", "actor"]
-    if settings.is_set("critic.backend", "critic.path"):
-        roles.append("critic")
-    if settings.is_set("ref.backend", "ref.path") and not _is_zero(settings.value("actor.kl_ctl")):
-        roles.append("ref")
-    if settings.is_set("teacher.backend", "teacher.path"):
-        roles.append("teacher")
-    for role in roles:
+    kl = settings.value("actor.kl_ctl")
+    roles = {
+        "rollout": True,
+        "actor": True,
+        "critic": settings.is_set("critic.backend", "critic.path"),
+        "ref": settings.is_set("ref.backend", "ref.path") and not (kl in (Gap.ABSENT, None) or (isinstance(kl, int | float) and kl <= 0)),
+        "teacher": settings.is_set("teacher.backend", "teacher.path"),
+    }
+    for role in (role for role, exists in roles.items() if exists):
         if settings.text(f"{role}.scheduling_strategy.type") != "colocation":
             key = f"{role}.backend"
-            backend = settings.text(key) or settings.text("actor.backend" if role in ("ref", "critic", "teacher") else key)
+            backend = settings.text(key) or ("" if role in ("rollout", "actor") else settings.text("actor.backend"))
             yield from _role(settings, role, backend, key, device)
 
 
 def _role(settings: Settings, role: str, backend: str, key: str, device: str) -> Iterator[Group]:
-    world, engine = world_size(backend), world_size(re.sub(r"d\d+", "", backend)) if ":" in backend else 1
-    if role == "rollout" and world and engine and world % engine == 0:
-        yield from node_groups(role, world // engine, engine, 8.0, "PACK", device)
-    else:
-        yield _engine(settings, role, backend, key, device)
-
-
-def _engine(settings: Settings, role: str, backend: str, key: str, device: str) -> Group:
+    """The groups of a role: one for all train ranks, with a bundle for each; or one for each rollout engine, with one bundle."""
     world = world_size(backend)
-    if world is None:
+    if not world or world > MAX_COUNT:
         settings.missing[f"{key} {'is not set' if not backend else f'is {backend!r}, which is not followed'}"] = None
-    return one_each(role, world, "PACK", 8.0, device)
+        yield Group(role, None)
+        return
+    spec = _specification(settings, role)
+    gpus, cpus, memory = (settings.count(f"{spec}.{name}", default) for name, default in (("gpu", 1), ("cpu", 8), ("mem", 32)))
+    if not settings.is_set(f"{spec}.gpu"):
+        settings.doubts[f"{spec.removesuffix('.0')} sets no gpu: counted as 1 for each rank"] = None
+    if (strategy := settings.text(f"{spec}.ray_placement_strategy", "shared")) != "shared":
+        settings.doubts[f"{spec}.ray_placement_strategy is {strategy}: its groups may have other bundles"] = None
+    engine = (world_size(re.sub(r"d\d+", "", backend)) if ":" in backend else None) or 1
+    if gpus is None or cpus is None or memory is None:
+        yield Group(role, None)
+        return
+    ranks = engine if role == "rollout" else 1
+    shape = {device: float(gpus * ranks), "CPU": float(cpus * ranks), "memory": float(memory * ranks * _GIB)}
+    if role == "rollout":
+        yield from (Group(role, ((shape, 1),)),) * min(world // engine, MAX_NODES)
+    else:
+        yield Group(role, ((shape, world),))
+
+
+def _specification(settings: Settings, role: str) -> str:
+    """The key of a role's scheduling_spec. Most are those of the actor, by reference."""
+    given = next((layer[f"{role}.scheduling_spec"] for layer in settings.layers if f"{role}.scheduling_spec" in layer), None)
+    other = re.fullmatch(r"\$\{(\w+)\.scheduling_spec\}", str(given))
+    return f"{other[1] if other else role}.scheduling_spec.0"
 
 
 def world_size(backend: str) -> int | None:
@@ -102,7 +133,3 @@ def world_size(backend: str) -> int | None:
     if not dimensions or "".join(parts) != dimensions:
         return 1 if backend.endswith(":") else None
     return product(*(whole(part[1:]) for part in parts if part[0] in "dptc"))
-
-
-def _is_zero(value: object) -> bool:
-    return value is Gap.ABSENT or value is None or (isinstance(value, int | float) and value <= 0)

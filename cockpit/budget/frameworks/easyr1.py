@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, flatten, node_groups, read_words, whole
+from cockpit.budget.command import Gap, Settings, TrainingCommand, flatten, node_groups, read_words, whole, without_gpu
 from cockpit.budget.config_files import read_yaml
 from cockpit.budget.demand import Budget, Group
 
 _DEFAULTS: Mapping[str, object] = {"trainer.nnodes": 1, "trainer.n_gpus_per_node": 8}
 """The defaults of its code, and of the YAML file that its examples use."""
 _CPUS = "worker.reward.num_cpus"
-_SHOWN = (
-    *("worker.actor.model.model_path", "algorithm.adv_estimator", "worker.rollout.tensor_parallel_size", "data.rollout_batch_size"),
-    *("worker.actor.global_batch_size", "worker.rollout.n", "worker.rollout.gpu_memory_utilization", "algorithm.disable_kl"),
-)
 
 
 def is_mine(command: TrainingCommand) -> bool:
@@ -33,13 +29,13 @@ def budget_of(command: TrainingCommand) -> Budget:
     settings = Settings.of_words(
         command, words, words.values, flatten(tree or {}), {} if because or words.loose else _DEFAULTS, open_because=because
     )
-    return settings.budget("EasyR1", tuple(_groups(settings)), None, (), *_SHOWN)
+    return settings.budget("EasyR1", tuple(_groups(settings)), "worker.rollout.gpu_memory_utilization")
 
 
 def _groups(settings: Settings) -> Iterator[Group]:
     critic = ["critic"] if settings.text("algorithm.adv_estimator") == "gae" else []
     name = " + ".join(["actor", "rollout", *([] if settings.switch("algorithm.disable_kl") else ["ref"]), *critic])
     cpus = settings.value(_CPUS)
-    yield Group("Runner", (({"CPU": 1.0}, 1),), None)
+    yield without_gpu("Runner")
     yield Group("reward managers", (({"CPU": float(whole(cpus) or 1)}, 2),), None, ("CPU",) if isinstance(cpus, Gap) else ())
     yield from node_groups(name, settings.count("trainer.nnodes"), settings.count("trainer.n_gpus_per_node"))

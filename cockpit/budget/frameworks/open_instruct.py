@@ -33,4 +33,4 @@ def budget_of(command: TrainingCommand) -> Budget:
     if not settings.switch("--single_gpu_mode"):
         engines = product(settings.count("--vllm_num_engines", 1), settings.count("--vllm_tensor_parallel_size", 1))
         groups.append(one_each("vLLM", engines))
-    return settings.budget("open-instruct", groups, None, (), "--vllm_gpu_memory_utilization", "--model_name_or_path", "--output_dir")
+    return settings.budget("open-instruct", groups, "--vllm_gpu_memory_utilization")

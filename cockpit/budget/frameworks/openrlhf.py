@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from packaging.version import InvalidVersion, Version
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, node_groups, one_each, product, read_words, whole, whole_nodes
+from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, node_groups, one_each, product, read_words, whole_nodes
 from cockpit.budget.demand import Budget, Group, Line
 from cockpit.budget.python_file import read_assignments
 
@@ -33,22 +33,16 @@ DOTTED: Mapping[str, str] = {
     "pretrain": "actor.model_name_or_path",
     "reward_pretrain": "reward.model_name_or_path",
     "critic_pretrain": "critic.model_name_or_path",
-    "train_batch_size": "train.batch_size",
-    "micro_train_batch_size": "train.micro_batch_size",
-    "n_samples_per_prompt": "rollout.n_samples_per_prompt",
-    "use_dynamic_batch": "train.dynamic_batch_enable",
-    "ring_attn_size": "ds.ring_attn_size",
-    "ds_tensor_parallel_size": "ds.tensor_parallel_size",
     "vllm_gpu_memory_utilization": "vllm.gpu_memory_utilization",
     "vllm_enable_sleep": "vllm.enable_sleep",
     "deepspeed_enable_sleep": "ds.enable_sleep",
-    "zero_stage": "ds.zero_stage",
     "adam_offload": "ds.adam_offload",
     "save_path": "ckpt.output_dir",
     "ckpt_path": "ckpt.path",
 }
 """Flags that matter here: the name before 0.10.2, and the name since then."""
-_SWITCHES = ("colocate_actor_ref", "colocate_critic_reward", "colocate_all_models", "async_train", "use_dynamic_batch", "vllm_enable_sleep")
+_SWITCHES = ("colocate_actor_ref", "colocate_critic_reward", "colocate_all_models", "async_train", "vllm_enable_sleep")
+_SHOWN = ("vllm_gpu_memory_utilization", "vllm_enable_sleep", "deepspeed_enable_sleep", "adam_offload", "save_path", "ckpt_path")
 _FIRST_RELEASES: Mapping[str, str] = {
     "colocate_all_models": "0.5.8",
     "vllm_enable_sleep": "0.5.8",
@@ -91,7 +85,7 @@ def budget_of(command: TrainingCommand) -> Budget:
         settings.doubts[f"{command.program} is a fork's program: counted as OpenRLHF's train_ppo_ray"] = None
     settings.doubts |= dict.fromkeys(_misspelled(words))
     if release is None:
-        return _without_release(settings, words, dotted, name)
+        return _without_release(settings, dotted, name)
     if dotted and Version(release) < Version(_DOTTED_SINCE) and "STRICT_SPREAD" not in text:
         settings.doubts[f"flags with dots are of OpenRLHF {_DOTTED_SINCE} and later, but {release} is installed or pinned"] = None
         release = _NEWEST
@@ -100,18 +94,18 @@ def budget_of(command: TrainingCommand) -> Budget:
         release = _GENERATIONS[-1]
     if "STRICT_SPREAD" in text and Version(release) >= Version("0.5.8"):
         release = _GENERATIONS[0]
-    placement = _Placement(settings, release, is_box=name == "simpleRL-reason")
-    return _result(placement, name, "v0" if name == "simpleRL-reason" else release, words)
+    is_box = name == "simpleRL-reason"
+    return _result(_Placement(settings, release, is_box=is_box), name, "v0" if is_box else release)
 
 
-def _without_release(settings: Settings, words: Words, dotted: bool, name: str) -> Budget:
+def _without_release(settings: Settings, dotted: bool, name: str) -> Budget:
     """The budget by the newest release that takes these flags. If another such release reserves something else, that is a doubt."""
     if dotted:
-        return _result(_Placement(settings, _NEWEST), name, f"{_DOTTED_SINCE} and later", words)
+        return _result(_Placement(settings, _NEWEST), name, f"{_DOTTED_SINCE} and later")
     oldest = max([Version("0"), *(Version(since) for flag, since in _FIRST_RELEASES.items() if settings.is_set(flag))])
     made = [(release, _Placement(settings, release)) for release in _GENERATIONS if Version(release) >= oldest]
     _, newest = made[-1]
-    found = _result(newest, name, f"before {_DOTTED_SINCE}", words)
+    found = _result(newest, name, f"before {_DOTTED_SINCE}")
     differing = [(release, other) for release, other in made[:-1] if other.groups != newest.groups]
     if not differing or found.amount("GPU") is None:
         return found
@@ -240,57 +234,40 @@ def _number(value: object, default: float) -> float:
         return default
 
 
-def _result(made: _Placement, name: str, dialect: str, words: Words) -> Budget:
-    found = made.settings.budget(name, made.groups, dialect, tuple(_contradictions(made, words)))
-    shown = {flag: " ".join(values) if values else "true" for flag, values in words.flags.items()}
-    matter = {f"--{flag}" for pair in DOTTED.items() for flag in pair}
-    told = {flag: said for flag, said in shown.items() if flag in matter and "\0" not in said}
-    utilization = made.settings.spelled.get("vllm_gpu_memory_utilization", "--vllm.gpu_memory_utilization")
-    if made.engines and utilization not in shown and made.since("0.5.8"):
-        told[utilization] = "0.95" if made.since("0.6.4") else "0.9"
-    return msgspec.structs.replace(found, settings=told)
+def _result(made: _Placement, name: str, dialect: str) -> Budget:
+    found = made.settings.budget(name, made.groups, *_SHOWN, dialect=dialect, lines=tuple(_contradictions(made)))
+    utilization = made.settings.spelled["vllm_gpu_memory_utilization"]
+    if not made.engines or utilization in found.settings or not made.since("0.5.8"):
+        return found
+    default = "0.95" if made.since("0.6.4") else "0.9"
+    return msgspec.structs.replace(found, settings={**found.settings, utilization: default})
 
 
-def _contradictions(made: _Placement, words: Words) -> Iterator[Line]:
+def _contradictions(made: _Placement) -> Iterator[Line]:
     """Counts of GPUs that the release refuses, and GPUs that it reserves but does not use."""
-    settings, actor = made.settings, made.size("actor")
-
-    def flag(name: str) -> str:
-        return f"--{DOTTED[name]}" if f"--{DOTTED[name]}" in words.flags or made.since(_DOTTED_SINCE) else f"--{name}"
-
-    everything, gpus = settings.switch("colocate_all_models"), product(*actor)
-    why = flag("colocate_all_models" if everything else "colocate_actor_ref")
-    for role in ("actor", "ref", "critic", "reward"):
-        for what in (f"{role}_num_nodes", f"{role}_num_gpus_per_node"):
-            number = whole(settings.value(what))
-            if number is not None and number < 1 and any(role in group.name for group in made.groups):
-                yield Line("never", f"{flag(what)} is {number}: nothing to place", f"set {flag(what)} to 1 or more")
+    settings, flag = made.settings, made.settings.spelled
+    everything, gpus = settings.switch("colocate_all_models"), product(*made.size("actor"))
+    why = flag["colocate_all_models" if everything else "colocate_actor_ref"]
     is_compared = made.coefficient > 0 or not made.since("0.6.1")
     together = [("actor", "ref", why)] if is_compared and (everything or settings.switch("colocate_actor_ref")) else []
-    if made.has_critic and made.has_reward and settings.switch("colocate_critic_reward"):
-        together.append(("critic", "reward", flag("colocate_critic_reward")))
+    are_late_together = made.has_critic and settings.switch("colocate_critic_reward")
+    if are_late_together and made.has_reward:
+        together.append(("critic", "reward", flag["colocate_critic_reward"]))
     for one, other, because in together:
-        (nodes, each), others = made.size(one), made.size(other)
-        if None not in (nodes, each, *others) and (nodes, each) != others:
-            sizes = f"{nodes} × {each} and {others[0]} × {others[1]}"
-            text = f"With {because} {one} and {other} must have the same nodes and GPUs per node: {sizes}"
-            yield Line("never", text, f"set {flag(f'{other}_num_nodes')} to {nodes} and {flag(f'{other}_num_gpus_per_node')} to {each}")
+        sizes = made.size(one), made.size(other)
+        if None not in (*sizes[0], *sizes[1]) and sizes[0] != sizes[1]:
+            told = " and ".join(f"{nodes} × {each}" for nodes, each in sizes)
+            yield Line("never", f"With {because} {one} and {other} must have the same nodes and GPUs per node: {told}")
     if made.has_reward and not settings.is_set("reward_pretrain"):
         yield Line("doubt", f"{product(*made.size('reward')) or 'Some'} GPUs are reserved for a reward model, and no flag names one")
-    if not everything:
+    if not everything or not gpus:
         return
-    for role, there in (("critic", made.has_critic), ("reward", made.has_reward)):
-        world = product(*made.size(role)) if there and not (made.has_critic and settings.switch("colocate_critic_reward")) else None
-        if gpus and world and world > gpus:
-            change = f"set {flag(f'{role}_num_nodes')} and {flag(f'{role}_num_gpus_per_node')} to the actor's"
-            yield Line("never", f"With {why} {role} shares the actor's {gpus} GPUs, but asks for {world}", change)
+    for role in [*["critic"] * made.has_critic, *["reward"] * made.has_reward] if not are_late_together else []:
+        if (world := product(*made.size(role))) and world > gpus:
+            yield Line("never", f"With {why} {role} shares the actor's {gpus} GPUs, but asks for {world}")
     engines = product(made.engines, made.tensor)
     if settings.switch("async_train"):
-        text = f"With {flag('async_train')} vLLM gets its own GPUs, with or without {flag('colocate_all_models')}"
-        yield Line("doubt", text)
-    elif engines and gpus and engines != gpus:
-        tensor = made.tensor or 1
-        sizes = f"{made.engines} engines × {tensor} = {engines}, but the actor has {gpus}"
-        text = f"With {why} vLLM needs exactly as many GPUs as the actor: {sizes}"
-        fitting = f"set {flag('vllm_num_engines')} to {gpus // tensor}" if gpus % tensor == 0 else None
-        yield Line("never", text, fitting or f"set {flag('vllm_tensor_parallel_size')} to a divisor of {gpus}")
+        yield Line("doubt", f"With {flag['async_train']} vLLM gets its own GPUs, with or without {why}")
+    elif engines and engines != gpus:
+        sizes_told = f"{made.engines} engines × {made.tensor} = {engines}, but the actor has {gpus}"
+        yield Line("never", f"With {why} vLLM needs exactly as many GPUs as the actor: {sizes_told}")

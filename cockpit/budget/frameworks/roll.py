@@ -7,9 +7,10 @@ import posixpath
 import re
 from collections.abc import Iterable
 
+from msgspec.structs import replace
 from packaging.version import Version
 
-from cockpit.budget.command import MAX_COUNT, Settings, TrainingCommand, flatten, read_words, whole, whole_nodes
+from cockpit.budget.command import MAX_COUNT, MAX_NODES, Settings, TrainingCommand, flatten, read_words, whole, whole_nodes
 from cockpit.budget.config_files import compose
 from cockpit.budget.demand import Budget, Group
 
@@ -24,7 +25,7 @@ def is_mine(command: TrainingCommand) -> bool:
 
 
 def budget_of(command: TrainingCommand) -> Budget:
-    """One bundle for each node, with all its GPUs."""
+    """One group for each node, of one bundle with all its GPUs."""
     words = read_words(command.argv)
     folder, name = words.flag("--config_path") or "config", words.flag("--config_name") or "sppo_config"
     tree, gone = compose(command.read, posixpath.join(posixpath.dirname(command.program), folder), name)
@@ -45,7 +46,8 @@ def budget_of(command: TrainingCommand) -> Budget:
     else:
         settings.doubts[f"ROLL takes whole nodes, each with all GPUs of the driver's host: counted with {gpus} on each"] = None
     most = max(value for value in highest.values() if value is not None) + 1
-    return settings.budget("ROLL", [whole_nodes("nodes", -(-most // gpus), gpus, None)], release, (), "pretrain", "output_dir")
+    node = replace(whole_nodes("nodes", 1, gpus), unsure=("CPU",))  # it asks for half of the node's CPUs
+    return settings.budget("ROLL", [node] * min(-(-most // gpus), MAX_NODES), dialect=release)
 
 
 def _highest(value: object) -> int | None:

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from cockpit.budget.command import Settings, TrainingCommand, one_each, product, read_words, whole_nodes
+from cockpit.budget.command import Settings, TrainingCommand, one_each, product, read_words, whole_nodes, without_gpu
 from cockpit.budget.demand import Budget, Group, Line
 
 _KEY = re.compile(r"\+{0,2}(?:trainer\.placement\.|generator\.inference_engine|generator\.num_inference_engines=).*", re.DOTALL)
-_PLACEMENT, _ENGINE = "trainer.placement", "generator.inference_engine"
+_PLACEMENT, _ENGINE, _KL = "trainer.placement", "generator.inference_engine", "trainer.algorithm"
+_FIRST_DEFAULTS = {
+    **{f"{_PLACEMENT}.{role}_num_gpus_per_node": 4 for role in ("policy", "ref", "critic")},
+    f"{_ENGINE}_tensor_parallel_size": 4,
+}
+"""Defaults of skyrl-train 0.1.0. In all other releases every count is 1 by default."""
 
 
 def is_mine(command: TrainingCommand) -> bool:
@@ -24,44 +29,36 @@ def is_mine(command: TrainingCommand) -> bool:
 def budget_of(command: TrainingCommand) -> Budget:
     """The groups in the order in which it makes them."""
     words = read_words(command.argv)
-    settings = Settings.of_words(command, words, words.values)
-    release = command.release("skyrl", None) or command.release("skyrl-train", None)
-    groups = [Group("entrypoint", (({"CPU": 1.0}, 1),), None), *_groups(settings, release)]
-    lines = tuple(_contradictions(settings))
-    return settings.budget(
-        "SkyRL", groups, release, lines, f"{_ENGINE}.gpu_memory_utilization", "trainer.policy.model.path", "trainer.ckpt_path"
-    )
+    release, earlier = command.release("skyrl"), command.release("skyrl-train")
+    is_first = release is None and earlier is not None and Version(earlier) < Version("0.1.1")
+    settings = Settings.of_words(command, words, words.values, _FIRST_DEFAULTS if is_first and not words.loose else {})
+    groups = [without_gpu("entrypoint"), *_groups(settings)]
+    shown, lines = (f"{_ENGINE}.gpu_memory_utilization", "trainer.ckpt_path"), tuple(_contradictions(settings))
+    return settings.budget("SkyRL", groups, *shown, dialect=release or earlier, lines=lines)
+
+
+def _groups(settings: Settings) -> Iterator[Group]:
+    if settings.switch(f"{_PLACEMENT}.colocate_all", default=True):
+        yield one_each("all models + engines", _engines(settings))
+        return
+    is_local = all(settings.switch(f"{key}.run_engines_locally", default=True) for key in ("generator", _ENGINE))
+    if is_local and not settings.is_set(f"{_ENGINE}.external_proxy_url", f"{_ENGINE}.external_server_urls"):
+        yield from _engine_groups(settings, _engines(settings))
+    models = _models(settings)
+    if _are_policy_and_ref_together(settings):
+        yield whole_nodes("policy + ref", *_size(settings, "policy"))
+        models = models[2:]
+    for role in models:
+        nodes, gpus = _size(settings, role)
+        yield one_each(role, nodes, None) if gpus == 1 else whole_nodes(role, nodes, gpus)  # workers with a node's only GPU have no group
 
 
 def _engines(settings: Settings) -> int | None:
-    """The GPUs of all engines, by the present keys or by those before `skyrl` 0.1."""
-    is_old = settings.value("generator.num_inference_engines") in settings.layers[0].values()
-    names = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
-    if is_old:
-        return product(settings.count("generator.num_inference_engines", 1), *(settings.count(f"{_ENGINE}_{name}", 1) for name in names))
-    return product(settings.count(f"{_ENGINE}.num_engines", 1), *(settings.count(f"{_ENGINE}.{name}", 1) for name in names))
-
-
-def _model(settings: Settings, role: str, release: str | None) -> tuple[int | None, int | None]:
-    default = 4 if release and Version(release) < Version("0.1.1") and role else 1
-    return settings.count(f"{_PLACEMENT}.{role}_num_nodes", 1), settings.count(f"{_PLACEMENT}.{role}_num_gpus_per_node", default)
-
-
-def _groups(settings: Settings, release: str | None) -> Iterator[Group]:
-    engines = _engines(settings)
-    if settings.switch(f"{_PLACEMENT}.colocate_all", default=True):
-        yield one_each("all models + engines", engines)
-        return
-    if settings.switch("generator.run_engines_locally", default=True) and settings.switch(f"{_ENGINE}.run_engines_locally", default=True):
-        yield from _engine_groups(settings, engines)
-    has_ref = settings.switch("trainer.algorithm.use_kl_loss", default=True) or settings.switch("trainer.algorithm.use_kl_in_reward")
-    policy = _model(settings, "policy", release)
-    if has_ref and settings.switch(f"{_PLACEMENT}.colocate_policy_ref", default=True):
-        yield whole_nodes("policy + ref", *policy)
-    else:
-        yield from (_own(role, *_model(settings, role, release)) for role in ["policy", *["ref"] * has_ref])
-    if settings.is_set("trainer.critic.model.path"):
-        yield _own("critic", *_model(settings, "critic", release))
+    """The GPUs of all engines, by the present keys or by those of skyrl-train."""
+    is_earlier = any(key.startswith(("generator.num_inference_engines", f"{_ENGINE}_")) for layer in settings.layers for key in layer)
+    number, prefix = ("generator.num_inference_engines", f"{_ENGINE}_") if is_earlier else (f"{_ENGINE}.num_engines", f"{_ENGINE}.")
+    sizes = (settings.count(f"{prefix}{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "data"))
+    return product(settings.count(number, 1), *sizes)
 
 
 def _engine_groups(settings: Settings, engines: int | None) -> Iterator[Group]:
@@ -74,17 +71,28 @@ def _engine_groups(settings: Settings, engines: int | None) -> Iterator[Group]:
         yield one_each("engines", None if prefill is None else engines)
 
 
-def _own(role: str, nodes: int | None, gpus: int | None) -> Group:
-    """The group of a role. With one GPU on each node its workers are placed one by one."""
-    return one_each(role, nodes, None) if gpus == 1 else whole_nodes(role, nodes, gpus)
+def _models(settings: Settings) -> list[str]:
+    has_ref = settings.switch(f"{_KL}.use_kl_loss", default=True) or settings.switch(f"{_KL}.use_kl_in_reward")
+    return ["policy", *["ref"] * has_ref, *["critic"] * settings.is_set("trainer.critic.model.path")]
+
+
+def _are_policy_and_ref_together(settings: Settings) -> bool:
+    return "ref" in _models(settings) and settings.switch(f"{_PLACEMENT}.colocate_policy_ref", default=True)
+
+
+def _size(settings: Settings, role: str) -> tuple[int | None, int | None]:
+    """The nodes of a model, and its GPUs on each."""
+    return settings.count(f"{_PLACEMENT}.{role}_num_nodes", 1), settings.count(f"{_PLACEMENT}.{role}_num_gpus_per_node", 1)
 
 
 def _contradictions(settings: Settings) -> Iterator[Line]:
-    policy, engines = product(*_model(settings, "policy", None)), _engines(settings)
-    if settings.switch(f"{_PLACEMENT}.colocate_all", default=True) and policy and engines and policy != engines:
-        text = f"With {_PLACEMENT}.colocate_all the policy's GPUs and the engines' must be the same: {policy} and {engines}"
-        yield Line(
-            "never",
-            text,
-            f"set {_ENGINE}.num_engines, or {_PLACEMENT}.policy_num_nodes and policy_num_gpus_per_node, so that both are equal",
-        )
+    """Models that share GPUs, but with different counts."""
+    sizes = {role: _size(settings, role) for role in _models(settings)}
+    if settings.switch(f"{_PLACEMENT}.colocate_all", default=True):
+        gpus = {"engines": _engines(settings), **{role: product(*size) for role, size in sizes.items()}}
+        if None not in gpus.values() and len(set(gpus.values())) > 1:
+            told = ", ".join(f"{name} {number}" for name, number in gpus.items())
+            yield Line("never", f"With {_PLACEMENT}.colocate_all all must have the same number of GPUs: {told}")
+    elif _are_policy_and_ref_together(settings) and sizes["policy"] != sizes["ref"] and None not in (*sizes["policy"], *sizes["ref"]):
+        told = " and ".join(f"{nodes} × {gpus}" for nodes, gpus in (sizes["policy"], sizes["ref"]))
+        yield Line("never", f"With {_PLACEMENT}.colocate_policy_ref policy and ref must have the same nodes and GPUs per node: {told}")

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from packaging.version import Version
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, one_each, product, read_words
-from cockpit.budget.demand import Budget, Group
+from cockpit.budget.command import Gap, Settings, TrainingCommand, one_each, product, read_words, without_gpu
+from cockpit.budget.demand import Budget
 
-_FLAGS = (
-    "--actor-num-nodes",
-    "--actor-num-gpus-per-node",
-    "--rollout-num-gpus",
-    "--colocate",
-    "--debug-train-only",
-    "--debug-rollout-only",
-)
+_SWITCHES = ("--colocate", "--debug-train-only", "--debug-rollout-only")
+_FLAGS = ("--actor-num-nodes", "--actor-num-gpus-per-node", "--rollout-num-gpus", *_SWITCHES)
 
 
 def is_mine(command: TrainingCommand) -> bool:
@@ -25,7 +19,7 @@ def is_mine(command: TrainingCommand) -> bool:
 def budget_of(command: TrainingCommand) -> Budget:
     """The GPUs of training and rollout, which are the same if colocated. Before 0.3.0 the critic had GPUs of its own."""
     words = read_words(command.argv)
-    settings = Settings.of_words(command, words, words.given("--colocate", "--debug-train-only", "--debug-rollout-only"))
+    settings = Settings.of_words(command, words, words.given(*_SWITCHES))
     is_miles = bool(command.find("miles/ray/placement_group.py"))
     release = command.release("miles" if is_miles else "slime", None)
     actor = product(settings.count("--actor-num-nodes", 1), settings.count("--actor-num-gpus-per-node", 8))
@@ -40,10 +34,7 @@ def budget_of(command: TrainingCommand) -> Budget:
         elif Version(release) < Version("0.3") and gpus is not None and critic is not None:
             name, gpus = f"{name} + critic", gpus + critic
     groups = [] if gpus == 0 else [one_each(name, gpus)]
-    manager = Group("RolloutManager", (({"CPU": 1.0}, 1),), None)
-    return settings.budget(
-        "miles" if is_miles else "slime", [*groups, manager], release, (), "--sglang-mem-fraction-static", "--save", "--load"
-    )
+    return settings.budget("miles" if is_miles else "slime", [*groups, without_gpu("RolloutManager")], dialect=release)
 
 
 def _gpus(settings: Settings, actor: int | None) -> tuple[str, int | None]:

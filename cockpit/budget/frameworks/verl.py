@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from packaging.version import Version
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, flatten, node_groups, product, read_words, whole
+from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, flatten, node_groups, product, read_words, whole, without_gpu
 from cockpit.budget.config_files import Tree, compose
 from cockpit.budget.demand import Budget, Group, Line
 
@@ -43,11 +43,9 @@ _SIMPLERL = ("trainer.remove_clip", "trainer.remove_previous_ckpt", f"{_ROLLOUT}
 _ONLY_PRINT = ("--cfg", "-c", "--help", "-h", "--info", "--hydra-help", "--version")
 _PARALLEL = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
 _SHOWN = (
-    *(f"{_ROLLOUT}.{name}" for name in ("name", "mode", "tensor_model_parallel_size", "gpu_memory_utilization", "free_cache_engine", "n")),
-    *(f"{_ACTOR}.{name}" for name in ("strategy", "ppo_mini_batch_size", "ppo_micro_batch_size_per_gpu", "use_dynamic_bsz")),
+    f"{_ROLLOUT}.gpu_memory_utilization",
     *(f"{_ACTOR}.{section}.{name}_offload" for section in ("fsdp_config", "megatron") for name in ("param", "optimizer")),
-    "actor_rollout_ref.ref.fsdp_config.param_offload",
-    *("actor_rollout_ref.model.path", "algorithm.adv_estimator", "data.train_batch_size", "trainer.default_local_dir"),
+    *("actor_rollout_ref.ref.fsdp_config.param_offload", "trainer.default_local_dir"),
 )
 
 
@@ -74,15 +72,13 @@ def budget_of(command: TrainingCommand) -> Budget:
     is_simplerl = any(key in words.values for key in _SIMPLERL)
     maker = _Pools(settings, "0.2" if is_simplerl else release)
     groups = tuple(maker.groups(command.module))
-    if any(group.bundles is None for group in groups):
-        lines: list[Line] = [line for line in _contradictions(settings, maker, command.module) if "greater than 0" in line.text]
-    else:
-        lines = list(_contradictions(settings, maker, command.module))
+    lines = list(_contradictions(settings, maker, command.module))
     if settings.doubts or not _OFFICIAL.fullmatch(command.module):  # a fork may accept what a release refuses
         lines = [msgspec.structs.replace(line, level="doubt") for line in lines]
     if maker.release is None and groups:
         lines.append(Line("fine", "the veRL release is not pinned: it reserves 3 CPUs for each GPU since 0.7.0, 1 before"))
-    return settings.budget("simpleRL-reason" if is_simplerl else "veRL", groups, "v1" if is_simplerl else release, lines, *_SHOWN)
+    name, dialect = ("simpleRL-reason", "v1") if is_simplerl else ("veRL", release)
+    return settings.budget(name, groups, *_SHOWN, dialect=dialect, lines=lines)
 
 
 def _release(command: TrainingCommand) -> str | None:
@@ -137,24 +133,16 @@ def _own_defaults(module: str) -> dict[str, object]:
 
 def _doubts(command: TrainingCommand, words: Words, source: tuple[str, str] | None) -> Iterator[str]:
     """Reasons why the command may reserve more or other groups than one pool."""
-    pools = len(_SPEC.findall(source[1])) if source else 0
-    has_pool = source is not None and _POOL.search(source[1]) is not None
+    path, text = source or ("", "")
     if words.stray:
         yield f"`{words.stray[0]}` is not an override: Hydra rejects the command as written"
-    if not _OFFICIAL.fullmatch(command.module) and not has_pool:
-        program = command.program.replace(chr(0), "…")
-        yield f"{program} is not a program of veRL: counted by trainer.nnodes × trainer.n_gpus_per_node"
-    if pools > 1 and "reward_pool" not in (source or ("", ""))[1]:
-        yield f"{(source or ('', ''))[0]} may build more than one pool"
-    strange = dict.fromkeys(key.partition(".")[0] for key in words.values if "." in key)
-    others = [section for section in strange if not _SECTIONS.fullmatch(section)]
-    switched = [
-        section
-        for section in others
-        if any(_switches_on(key, value) for key, value in words.values.items() if key.startswith(f"{section}."))
-    ]
-    if switched:
-        yield f"no release of veRL has the section {', '.join(switched)}: what it switches on may need GPUs of its own"
+    if not _OFFICIAL.fullmatch(command.module) and not _POOL.search(text):
+        yield f"{command.program.replace(chr(0), '…')} is not a program of veRL: counted by trainer.nnodes × trainer.n_gpus_per_node"
+    if len(_SPEC.findall(text)) > 1 and "reward_pool" not in text:
+        yield f"{path} may build more than one pool of GPUs: counted as one"
+    switched = dict.fromkeys(key.partition(".")[0] for key, value in words.values.items() if "." in key and _switches_on(key, value))
+    if strange := [section for section in switched if not _SECTIONS.fullmatch(section)]:
+        yield f"no release of veRL has the section {', '.join(strange)}: what it switches on may need GPUs of its own"
 
 
 def _switches_on(key: str, value: object) -> bool:
@@ -183,9 +171,8 @@ class _Pools:
 
     def _by_program(self, module: str) -> Iterator[Group]:
         settings = self.settings
-        is_separate = settings.switch("rllm.async_training.enable") or (
-            settings.switch("async_training.enable") and "fully_async" not in module
-        )
+        is_apart = "one_step_off" in module or "fully_async" in module
+        is_apart = is_apart or settings.switch("rllm.async_training.enable") or settings.switch("async_training.enable")
         if module.endswith("main_ppo_split"):
             yield from self._split()
         elif module.endswith("main_generation_server"):
@@ -196,9 +183,9 @@ class _Pools:
             yield from self._pool("model", "trainer", 10.0)
         elif module.endswith("main_gkd"):
             yield from (*self._pool("rollout", "rollout"), *self._pool("actor", "trainer"))
-        elif "one_step_off" in module or "fully_async" in module or is_separate:
+        elif is_apart:
             cpus = 24.0 if "fully_async" in module else 10.0 if self.since("0.7.0") else 1.0
-            yield Group("TaskRunner", (({"CPU": cpus}, 1),), None)
+            yield without_gpu("TaskRunner", cpus=cpus)
             yield from self._pool(self._models(), "trainer")
             yield from self._replicas("rollout") if self.since("0.7.1") else self._pool("rollout", "rollout")
         else:
@@ -208,13 +195,10 @@ class _Pools:
         settings = self.settings
         is_v1 = self.release is not None and self.since("0.9.0") and settings.switch("trainer.use_v1", default=True)
         if is_v1:
-            yield Group(
-                "TransferQueue",
-                (({"CPU": 1.0}, 1 + (whole(settings.value("transfer_queue.backend.SimpleStorage.num_data_storage_units")) or 8)),),
-                None,
-            )
+            units = whole(settings.value("transfer_queue.backend.SimpleStorage.num_data_storage_units"))
+            yield without_gpu("TransferQueue", 1 + (units or 8))
         elif not (self.release is not None and self.since("0.9.0")):
-            yield Group("TaskRunner", (({"CPU": 1.0}, 1),), None)
+            yield without_gpu("TaskRunner")
         yield from self._pool(self._models().replace("actor", "actor + rollout", 1), "trainer")
         base = next((base for base in (_REWARD, "reward_model") if settings.switch(f"{base}.enable_resource_pool")), None)
         if base and self.since("0.6.0") and settings.switch(f"{base}.enable", default=True):
@@ -269,29 +253,17 @@ class _Pools:
 
 def _contradictions(settings: Settings, pools: _Pools, module: str) -> Iterator[Line]:
     """Counts of GPUs that the release refuses."""
-    for key in ("trainer.nnodes", "trainer.n_gpus_per_node"):
-        number = whole(settings.value(key))
-        if number is not None and number <= 0:
-            yield Line("never", f"{key} is {number}, and must be greater than 0", f"set {key} to 1 or more")
     nodes, each = (whole(settings.value(f"trainer.{name}")) for name in ("nnodes", "n_gpus_per_node"))
     world, size = pools.engine(), f"{_ROLLOUT}.tensor_model_parallel_size"
-    if (
-        not nodes
-        or not each
-        or min(nodes, each) < 1
-        or not world
-        or world < 1
-        or re.search(r"generation|sft|gkd|split|async|one_step", module)
-    ):
+    if not nodes or not each or not world or min(nodes, each, world) < 1 or re.search(r"generation|sft|gkd|split|async|one_step", module):
         return
-    if nodes * each % world and settings.is_set(size):
-        text = (
-            f"An engine needs {world} GPUs ({size} and related keys), but trainer has {nodes} × {each} = {nodes * each} GPUs: not divisible"
-        )
-        yield Line("never", text, f"set {size} to a divisor of {nodes * each}")
+    gpus = nodes * each
+    if gpus % world and settings.is_set(size):
+        counts = f"trainer has {nodes} × {each} = {gpus} GPUs: not divisible"
+        yield Line("never", f"An engine needs {world} GPUs ({size} and related keys), but {counts}")
     train, number = (whole(settings.value(key)) for key in ("data.train_batch_size", f"{_ROLLOUT}.n"))
     is_fsdp = settings.text(f"{_ACTOR}.strategy", "fsdp") in ("fsdp", "fsdp2")
     is_dynamic = settings.switch(f"{_ACTOR}.use_dynamic_bsz") and pools.since("0.6.0")
-    if train and number and is_fsdp and not is_dynamic and train * number % (nodes * each):
-        text = f"data.train_batch_size {train} × {_ROLLOUT}.n {number} = {train * number} is not divisible by {nodes * each} GPUs"
-        yield Line("never", text, f"set data.train_batch_size to a multiple of {nodes * each}")
+    if train and number and is_fsdp and not is_dynamic and train * number % gpus:
+        samples = f"data.train_batch_size {train} × {_ROLLOUT}.n {number} = {train * number}"
+        yield Line("never", f"{samples} is not divisible by {gpus} GPUs")

@@ -165,8 +165,8 @@ NEMO = {
 }
 ROLL = "CONFIG_PATH=$(basename $(dirname $0))\npython examples/start_agentic_pipeline.py --config_path $CONFIG_PATH  --config_name demo\n"
 AREAL = """
-rollout: {backend: 'sglang:d4p1t1'}
-actor: {backend: 'fsdp:d4p1t1', kl_ctl: 0.0}
+rollout: {backend: 'sglang:d4p1t1', scheduling_spec: '${actor.scheduling_spec}'}
+actor: {backend: 'fsdp:d4p1t1', kl_ctl: 0.0, scheduling_spec: [{task_type: worker, gpu: 1, mem: 32}]}
 ref: {backend: '${actor.backend}'}
 scheduler: {type: null}
 """

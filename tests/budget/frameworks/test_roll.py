@@ -26,14 +26,14 @@ def config(*mappings: str) -> dict[str, str]:
 )
 def test_whole_nodes_are_taken_up_to_the_highest_index(mappings: list[str], nodes: int):
     budget = read("examples/start_agentic_pipeline.py", WORDS, config(*mappings))
-    assert (budget.framework, groups(budget)) == ("ROLL", [("nodes", 8 * nodes, None)])
+    assert (budget.framework, groups(budget)) == ("ROLL", [("nodes", 8, "PACK")] * nodes)
     assert "counted with 8 on each" in budget.doubts[0]
 
 
 def test_before_0_1_3_the_file_said_how_many_gpus_a_node_has():
     files = config("list(range(0,8))")
     budget = read("examples/start_rlvr_pipeline.py", WORDS, files, pins={"roll": "0.1.1"})
-    assert (budget.gpus, budget.groups[0].bundles, budget.mark) == (8, (({"GPU": 2.0, "CPU": 2.0}, 4),), "firm")
+    assert (groups(budget), budget.mark) == ([("nodes", 2, "PACK")] * 4, "firm")
 
 
 @pytest.mark.parametrize("files", [{}, config("list(range(0,N))"), config("null")])

@@ -18,10 +18,11 @@ def read(words: str, program: str = "skyrl.train.entrypoints.main_base") -> Budg
 
 
 def test_colocated_all_share_a_group_as_large_as_the_engines():
-    budget = read(f"{ENGINES} {PLACE}.policy_num_gpus_per_node=4")
+    budget = read(f"{ENGINES} {PLACE}.policy_num_gpus_per_node=4 {PLACE}.ref_num_gpus_per_node=4")
+    assert never(budget) == []
     assert (groups(budget), budget.amount("CPU"), budget.mark) == ([("all models + engines", 4, "PACK")], 5, "firm")
     assert never(read(f"{ENGINES} {POLICY}")) == [
-        "With trainer.placement.colocate_all the policy's GPUs and the engines' must be the same: 8 and 4"
+        "With trainer.placement.colocate_all all must have the same number of GPUs: engines 4, policy 8, ref 1"
     ]
 
 
@@ -34,6 +35,7 @@ def test_colocated_all_share_a_group_as_large_as_the_engines():
         (f"trainer.algorithm.use_kl_loss=false trainer.critic.model.path=m {PLACE}.critic_num_gpus_per_node=2",
          [("engines", 4, "PACK"), ("policy", 8, "PACK"), ("critic", 2, "PACK")]),
         ("trainer.algorithm.use_kl_loss=false generator.inference_engine.run_engines_locally=false", [("policy", 8, "PACK")]),
+        (f"trainer.algorithm.use_kl_loss=false {ENGINE}.external_proxy_url=http://proxy", [("policy", 8, "PACK")]),
         (f"trainer.algorithm.use_kl_loss=false {ENGINE}.enable_pd=true {ENGINE}.num_prefill=1",
          [("prefill engines", 2, "PACK"), ("decode engines", 2, "PACK"), ("policy", 8, "PACK")]),
     ],
@@ -49,6 +51,18 @@ def test_keys_of_the_generation_before_are_read_and_a_program_of_any_name():
         "generator.num_inference_engines=4 generator.inference_engine_tensor_parallel_size=2 trainer.placement.policy_num_gpus_per_node=8"
     )
     assert read(words, "examples.train.my_main").gpus == 8
+
+
+def test_policy_and_ref_that_share_gpus_have_the_same_counts():
+    assert never(read(f"{ENGINES} {POLICY} {PLACE}.colocate_all=false")) == [
+        "With trainer.placement.colocate_policy_ref policy and ref must have the same nodes and GPUs per node: 2 × 4 and 1 × 1"
+    ]
+
+
+@pytest.mark.parametrize(("package", "gpus"), [("skyrl-train", 4), ("skyrl", 1)])
+def test_only_the_first_release_of_skyrl_train_has_other_defaults(package: str, gpus: int):
+    budget = read_command("skyrl_train.entrypoints.main_base", f"{PLACE}.colocate_policy_ref=true", pins={package: "0.1.0"})
+    assert (budget.gpus, never(budget)) == (gpus, [])
 
 
 @pytest.mark.parametrize("words", [f"{ENGINE}.num_engines=?", f"{PLACE}.colocate_all=false {PLACE}.policy_num_nodes=?", "data.x=1 ?"])

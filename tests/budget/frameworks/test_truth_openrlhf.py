@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +15,7 @@ from cockpit.budget.frameworks.openrlhf import DOTTED
 from cockpit.budget.scripts import commands as commands_of
 from cockpit.presets.preset import read_preset
 from tests.budget.frameworks.commands import never, read
+from tests.budget.frameworks.releases import asked_here, asked_there, truth
 
 pytestmark = [pytest.mark.truth, pytest.mark.timeout(600)]
 
@@ -38,22 +35,8 @@ NOT_ASSERTED_BEFORE_MODELS = ("shares the actor's",)
 """What fails only when Ray or a model starts, which here they don't."""
 
 
-def sources(release: str) -> Path:
-    """The release from a package index, without what it depends on."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cockpit" / f"truth-openrlhf-{release}"
-    if not (cache / "openrlhf").exists():
-        install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(cache), f"openrlhf=={release}"]
-        done = subprocess.run(install, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"no index gives openrlhf {release} to this Python: {done.stderr.strip().splitlines()[-1]}")
-    return cache
-
-
-def truth(release: str, commands: list[list[str]]) -> list[dict[str, Any]]:
-    script = [sys.executable, str(Path(__file__).with_name("truth_openrlhf.py")), str(sources(release)), "openrlhf/cli/train_ppo_ray.py"]
-    done = subprocess.run(script, input=json.dumps(commands), capture_output=True, text=True, check=True)
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+def run(release: str, commands: list[list[str]]) -> list[dict[str, Any]]:
+    return truth("truth_openrlhf.py", "openrlhf", release, commands, "openrlhf/cli/train_ppo_ray.py")
 
 
 class Writer:
@@ -90,21 +73,6 @@ class Writer:
         return self.words
 
 
-def asked_here(budget: Budget) -> list[tuple[str | None, list[dict[str, float]]]]:
-    found: list[tuple[str | None, list[dict[str, float]]]] = []
-    for group in budget.groups or ():
-        shapes = [{name: size for name, size in shape.items() if size} for shape, times in group.bundles or () for _ in range(times)]
-        found += [(None, [shape]) for shape in shapes] if group.strategy is None else [(group.strategy, shapes)]
-    return found
-
-
-def asked_there(real: dict[str, Any]) -> list[tuple[str | None, list[dict[str, float]]]]:
-    return [
-        (ask["strategy"], [{name: float(size) for name, size in shape.items() if size} for shape in ask["bundles"]])
-        for ask in real["asked"]
-    ]
-
-
 def read_words(words: list[str], release: str | None = None) -> Budget:
     return read("openrlhf.cli.train_ppo_ray", shlex.join(words), pins={"openrlhf": release} if release else {})
 
@@ -114,7 +82,7 @@ def test_groups_are_the_releases_own_and_where_nobody_says_the_release_another_n
     writer = Writer(release)
     commands = [writer.command() for _ in range(COMMANDS)]
     built = 0
-    for words, real in zip(commands, truth(release, commands), strict=True):
+    for words, real in zip(commands, run(release, commands), strict=True):
         if real["stopped"]:
             continue
         built += 1
@@ -136,6 +104,6 @@ def test_a_preset_that_ships_is_taken_and_reserves_what_its_budget_says(path: Pa
     assert job
     (command,) = commands_of(job.entrypoint, env={}, read=lambda _: None).commands
     words = list(command.argv[command.argv.index("openrlhf.cli.train_ppo_ray") + 1 :])
-    (real,) = truth(release, [words])
+    (real,) = run(release, [words])
     assert real["stopped"] is None
     assert asked_here(read_words(words, release)) == asked_there(real) == asked_here(read_words(words))

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import shlex
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cockpit.budget.demand import Budget, Group
 from tests.budget.frameworks.commands import never, read
+from tests.budget.frameworks.releases import asked_here, asked_there, truth
 
 pytestmark = [pytest.mark.truth, pytest.mark.timeout(900)]
 
@@ -22,7 +16,6 @@ PUBLISHED = ("0.2.0.post2", "0.3.0.post1", "0.4.1", "0.5.0", "0.6.1", "0.7.0", "
 COMMANDS = 24
 LEAST_BUILT = 8
 """Of a release's commands, so many at least are built to the end: the others it refuses for reasons that cost no GPU."""
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cockpit"
 LATER = ("TransferQueue", "rollout servers")
 """What is made before or after the pools, which is where a run ends here."""
 NOT_CHECKED_BEFORE_MODELS = ("An engine ",)
@@ -30,29 +23,6 @@ NEEDED = (
     "actor_rollout_ref.rollout.name=vllm actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=4 critic.ppo_micro_batch_size_per_gpu=4"
 )
 NEW_REWARD, OLD_REWARD, ROLLOUT, ACTOR = "reward.reward_model", "reward_model", "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
-
-
-def installed(name: str, *packages: str) -> Path:
-    """Packages from an index, in a folder of their own."""
-    folder = CACHE / name
-    if not folder.exists():
-        done = subprocess.run(
-            [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), *packages], capture_output=True, text=True
-        )
-        if done.returncode:
-            pytest.skip(f"no index gives {packages}: {done.stderr.strip().splitlines()[-1]}")
-    return folder
-
-
-def truth(release: str, commands: list[list[str]]) -> list[dict[str, Any]]:
-    sources = installed(f"truth-verl-{release}", "--no-deps", f"verl=={release}")
-    real = installed("truth-hydra-1.3.2", "hydra-core==1.3.2", "omegaconf==2.3.0", "numpy")
-    script = [sys.executable, str(Path(__file__).with_name("truth_verl.py")), str(sources), "verl.trainer.main_ppo"]
-    found = subprocess.run(
-        script, input=json.dumps(commands), capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(real)}
-    )
-    asked: list[dict[str, Any]] = json.loads(found.stdout)
-    return asked
 
 
 class Writer:
@@ -100,26 +70,17 @@ class Writer:
             self.put(0.3, "trainer.use_v1", True, False)
 
 
-def made(budget: Budget) -> list[tuple[str | None, list[dict[str, float]]]]:
-    groups: tuple[Group, ...] = budget.groups or ()
-    return [
-        (group.strategy, [dict(shape) for shape, number in group.bundles or () for _ in range(number)])
-        for group in groups
-        if not group.name.startswith(LATER)
-    ]
-
-
 @pytest.mark.parametrize("release", PUBLISHED)
 def test_a_release_makes_the_groups_that_the_budget_says(release: str):
     writer = Writer(release)
     commands = [writer.command() for _ in range(COMMANDS)]
     built = 0
-    for words, real in zip(commands, truth(release, commands), strict=True):
+    for words, real in zip(commands, truth("truth_verl.py", "verl", release, commands, "verl.trainer.main_ppo"), strict=True):
         if real["stopped"] is not None:
             continue
         built += 1
         budget = read("verl.trainer.main_ppo", shlex.join(words), pins={"verl": release})
-        assert made(budget) == [(each["strategy"], each["bundles"]) for each in real["asked"]], words
+        assert asked_here(budget, but=LATER) == asked_there(real), words
         assert [text for text in never(budget) if not text.startswith(NOT_CHECKED_BEFORE_MODELS)] == [], words
         anywhere = read("verl.trainer.main_ppo", shlex.join(words))
         assert anywhere.gpus == budget.gpus or anywhere.mark != "firm", words

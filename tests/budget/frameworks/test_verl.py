@@ -186,7 +186,7 @@ def test_a_word_that_hydra_rejects_is_a_doubt_and_the_number_stays():
     [
         (f"{ROLLOUT}.tensor_model_parallel_size=3", f"An engine needs 3 GPUs ({ROLLOUT}.tensor_model_parallel_size and related keys)"),
         ("data.train_batch_size=255", "is not divisible by 8 GPUs"),
-        ("trainer.nnodes=-1", "trainer.nnodes is -1, and must be greater than 0"),
+        ("trainer.nnodes=-1", "trainer.nnodes is -1: nothing to place"),
     ],
 )
 def test_contradictions_say_which_key_to_change(words: str, told: str):

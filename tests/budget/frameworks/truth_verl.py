@@ -6,8 +6,7 @@ A run ends where the pools are built, or where the framework's own checks refuse
 """
 
 import contextlib
-import importlib.abc
-import importlib.machinery
+import importlib
 import importlib.metadata
 import json
 import os
@@ -15,97 +14,17 @@ import runpy
 import sys
 import types
 
-ASKED = []
-REAL = ("verl", "hydra", "omegaconf", "antlr4", "yaml", "packaging", "numpy")
+from stand_ins import ASKED, Anything, Finder, Made, ray_modules
+
+REAL = ("verl", "hydra", "omegaconf", "antlr4", "yaml", "packaging", "numpy", "stand_ins")
 
 
 class Done(BaseException):
     """All pools are built."""
 
 
-class Kind(type):
-    """A stand-in's class is one too."""
-
-    def __getattr__(cls, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return (lambda *_: cls.__name__ == "cuda") if name == "is_available" else Anything
-
-
-class Anything(metaclass=Kind):
-    """Can be called, entered, compared, inherited from, and has every attribute."""
-
-    def __init__(self, *args, **kwargs): ...
-    def __call__(self, *args, **kwargs):
-        return args[0] if len(args) == 1 and not kwargs and callable(args[0]) else Anything()
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Anything()
-
-    def __iter__(self):
-        return iter((Anything(), Anything()))
-
-    def __getitem__(self, key):
-        return Anything()
-
-    def __class_getitem__(cls, key):
-        return cls
-
-    def __len__(self):
-        return 1
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *args): ...
-    def __or__(self, other):
-        return self
-
-    __ror__ = __or__
-
-    def __ge__(self, other):
-        return True
-
-    __gt__ = __lt__ = __le__ = __ge__
-
-
-class StandIn(types.ModuleType):
-    __path__ = ()
-    __version__ = "99.0.0"
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (Anything,), {})
-
-
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, name, path, target=None):
-        top = name.partition(".")[0]
-        if top in REAL or top in sys.stdlib_module_names:
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec):
-        return RAY.get(spec.name) or StandIn(spec.name)
-
-    def exec_module(self, module): ...
-
-
-class Group:
-    id = "0"
-
-    def ready(self):
-        return self
-
-
-class Made:
+class Handle(Made):
     """An actor's handle, or a call's result."""
-
-    def __init__(self, value=None):
-        self.value = value
 
     def __getattr__(self, name):
         return Remote(getattr(self.value, name, Anything()))
@@ -130,32 +49,11 @@ class Remote:
         if cpus:
             ASKED.append({"strategy": None, "bundles": [{"CPU": cpus}]})
         runs = "TaskRunner" in name or name in {"main_task", "run"}
-        return Made(self.inner(*args, **kwargs) if runs else Anything())
+        return Handle(self.inner(*args, **kwargs) if runs else Anything())
 
 
 def remote(*args, **kwargs):
     return Remote(args[0]) if args and callable(args[0]) else lambda inner: Remote(inner, kwargs)
-
-
-def placement_group(bundles, strategy="PACK", **_):
-    ASKED.append({"strategy": strategy, "bundles": [dict(bundle) for bundle in bundles]})
-    return Group()
-
-
-def get(made):
-    return made.value if isinstance(made, Made) else Anything()
-
-
-def module(name, **members):
-    made = StandIn(name)
-    made.__dict__.update(members)
-    return made
-
-
-RAY = {
-    "ray": module("ray", remote=remote, get=get, is_initialized=lambda: True, put=Anything),
-    "ray.util.placement_group": module("ray.util.placement_group", placement_group=placement_group, PlacementGroup=Group),
-}
 
 
 def build(pools):
@@ -191,7 +89,7 @@ def main():
     version = importlib.metadata.version
     importlib.metadata.version = lambda name: version(name) if name in REAL else "99.0.0"
     sys.path.insert(0, sources)
-    sys.meta_path.insert(0, Finder())
+    sys.meta_path.insert(0, Finder(REAL, ray_modules(remote)))
     from verl.single_controller.ray import base
     from verl.trainer.ppo.ray_trainer import ResourcePoolManager
 
