@@ -206,7 +206,9 @@ def _wait_until_told(cluster: Cluster, watcher: Watcher, kinds: Mapping[str, str
             if named:
                 said = " ".join([named[0]["text"], *named[0]["evidence"]])
                 names_it = any(re.search(rf"\b{pid}\b", said) for pid in hang["pids"])
-                told[job] = Hang(job, kind, hang["phase"], after, hang["phase"] in said and names_it, said)
+                # Idle titles of asynchronous actors do not prove that the job waits, but that it waits for its driver is said either way.
+                words = "it waits for its driver" if hang["phase"] == "waiting" else hang["phase"]
+                told[job] = Hang(job, kind, hang["phase"], after, words in said and names_it, said)
             elif after > within:
                 told[job] = Hang(job, kind, hang["phase"], None, False, "")
         return len(told) == len(kinds)

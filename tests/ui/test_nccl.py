@@ -70,7 +70,7 @@ async def test_an_old_nccl_is_asked_only_after_a_yes_that_was_not_typed_ahead(as
     nccl = app.services.monitor.nccl
     async with running(app) as pilot:
         await on_the_job(pilot)
-        await press(pilot, "N", "y", then="can read wrong memory inside the training process")
+        await press(pilot, "N", "y", then="can read wrong memory inside the training")
         assert nccl.asked == [("ppo-7b", False)], "y was typed before the question was there"
         await press(pilot, "escape", then=lambda: not isinstance(app.screen, ConfirmDialog))
         assert nccl.asked == [("ppo-7b", False)]
