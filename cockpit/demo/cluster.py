@@ -140,9 +140,9 @@ def _start(folder: Path, on_step: Callable[[str], None]) -> Iterator[DemoCluster
     port, *metrics_ports = _free_ports(3)
 
     # The jobs run in a copy of the scripts.
-    shutil.copytree(SCRIPTS, folder / "work", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SCRIPTS, folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
     for module in (nvml, processes):
-        shutil.copy(str(module.__file__), folder / "work")
+        shutil.copy(str(module.__file__), folder / "jobs")
 
     # Without the variables of another Ray, another choice of GPUs, and another Python.
     others = ("RAY_", "CUDA_", "PYTHON", "VIRTUAL_ENV")
@@ -152,7 +152,7 @@ def _start(folder: Path, on_step: Callable[[str], None]) -> Iterator[DemoCluster
     with (folder / "nodes.log").open("w") as log:
         command = [sys.executable, "nodes.py", str(folder), str(port), *(str(folder / f"{node}.nvml") for node in NODES)]
         keeper = subprocess.Popen(
-            command, cwd=folder / "work", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            command, cwd=folder / "jobs", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
         )
     with keeper:
         try:

@@ -46,7 +46,7 @@ def write_preset(folder: Path, python: str, gcs: str, dashboard_port: int, free_
     preset = {
         "about": ABOUT,
         "ray": {"head": flags, "env": dict(env), "python": python},
-        "job": {"entrypoint": ENTRYPOINT.format(script=folder / "work" / "train_ppo_ray.py")},
+        "job": {"entrypoint": ENTRYPOINT.format(script=folder / "jobs" / "train_ppo_ray.py")},
     }
     (folder / "presets").mkdir()
     write_new(folder / "presets" / f"{NAME}.yaml", json.dumps(preset, indent=2) + "\n")  # JSON is YAML

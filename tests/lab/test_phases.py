@@ -34,8 +34,8 @@ FRAMEWORKS = ("verl", "openrlhf", "slime", "skyrl")
 MIN_RIGHT = 0.98
 MAX_BOUNDARY_ERROR_S = 2.0
 MAX_UNSEEN = 0.002
-"""The share of phases that may begin later: here are no GPUs, and an asynchronous engine's title is idle whenever one of its calls ends, so none
-of its calls may be seen in a rollout of two seconds."""
+"""The share of phases that may begin later. Here are no GPUs, and the title of an asynchronous engine is idle whenever one of its calls
+ends, so in a rollout of two seconds none of its calls may be seen."""
 LOOK_EVERY_S = 1.0
 SCRIPT = Path(__file__).with_name("phase_jobs.py")
 HOME = "XDG_STATE_HOME=/tmp/state"
