@@ -15,7 +15,7 @@ _ACTS: Final = re.compile(
     r"(?:\S+ -m )?pip3? (?:install|download)\b|git config\b|ray (?:start|status|job delete)\b|RAY_ADDRESS=|enroot import\b"
     r"|(?:srun )?--container-image=|python3? -m verl\.|ldd\b"
 )
-"""Commands whose words choose what they install, trust, join, delete, load or run. They take only numbers from a log."""
+"""Commands that install, trust, join, delete, load or run something. Of a log, only numbers may become words of them."""
 _NUMBER: Final = re.compile(r"\d+(?:\.\w+)*")
 
 

@@ -65,7 +65,7 @@ def _groups(settings: Settings, module: str) -> Iterator[Group]:
 
 
 def _divide(settings: Settings, key: str, nodes: Nodes) -> tuple[Nodes, Nodes]:
-    """What a part of the job takes of these nodes, and what remains: some nodes, or some GPUs of the only one."""
+    """Divide nodes: those that a part of the job takes, and those that remain. Of a single node the GPUs are divided."""
     number, gpus = nodes
     own = settings.count(f"{key}.gpus_per_node")
     if number == 1:

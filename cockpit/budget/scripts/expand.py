@@ -71,7 +71,7 @@ def text(word: str, scope: Scope, *, quoted: bool = False) -> str:
 
 
 def pattern(word: str, scope: Scope) -> str:
-    """Expand a word to a pattern. What is quoted stands for itself."""
+    """Expand a word to a pattern. Signs in quotes have no special meaning."""
     return "".join(escape(value) if part.quoted else value for part in parts(word) for value in [_join(part, _values(part, scope), scope)])
 
 
