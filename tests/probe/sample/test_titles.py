@@ -10,6 +10,7 @@ import pytest
 
 from cockpit.probe.sample import titles
 from cockpit.probe.sample.titles import MAX_CHANGES, MAX_FOLLOWED, OTHERS_EVERY_S, Title, TitleFiles, TitleReader
+from tests.probe.waiting import until
 
 ONE, TWO = (7, 70), (8, 80)
 
@@ -107,7 +108,7 @@ def test_the_title_of_a_process_that_has_ended_is_empty():
     files = TitleFiles()
     assert files.read((1 << 30, 0)) == ""
     child = subprocess.Popen(["sleep", "100"])
-    assert files.read((child.pid, 1)) != ""
+    until(lambda: files.read((child.pid, 1)) != "")  # it is empty for an instant after the start of a program
     child.kill()
     child.wait()
     assert files.read((child.pid, 1)) == ""

@@ -115,7 +115,8 @@ def test_the_preset_overrides_slurms_variables_and_srun_gets_no_variable_of_it(n
 
 def test_the_named_job_counts_not_the_job_of_cockpit(notes: Path, gcs: str):
     raylet(notes, gcs)
-    plan_and_do(request(notes, gcs, slurm="43"))
+    answer = plan_and_do(request(notes, gcs, slurm="43"))
+    assert answer["done"], answer
     assert (notes / "srun_argv").read_text().startswith("--jobid=43 ")
 
 
