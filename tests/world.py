@@ -160,6 +160,7 @@ def snapshot(text: str = "", **more: Any) -> Snapshot:
     )
     facts: dict[str, Any] = {
         "taken": NOW,
+        "findings_as_of": NOW,
         "cluster": Cluster("http://10.0.0.1:8265", "2.60.0", f"session_2026-11-21_01-17-58_164160_11638{text}", "58908c", "disabled", True),
         "nodes": (
             node(1, text),

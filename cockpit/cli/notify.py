@@ -71,9 +71,10 @@ def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
         nonlocal printed
         if notifier is not None and notifier.holder is not None:
             return print_error(f"watch: {notifier.holder} already notifies for this cluster", NOT_ALL)
-        if not monitor.coverage.is_complete() and time.monotonic() - begun <= SETTLING_S:
-            return None
         snapshot = monitor.poller.snapshot
+        is_judged = monitor.coverage.is_complete() and snapshot.findings_as_of is not None
+        if not is_judged and time.monotonic() - begun <= SETTLING_S:
+            return None
         for line in changes(printed, snapshot):
             output.print_line(line)
         before, now = ({fault.text for fault in one.faults if fault.source == "notify"} for one in (printed, snapshot))

@@ -38,7 +38,8 @@ def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
         if typed == "q":
             return DONE
         snapshot = monitor.poller.snapshot
-        if printed is None and not monitor.coverage.is_complete() and time.monotonic() - begun < SETTLING_S:
+        is_judged = monitor.coverage.is_complete() and snapshot.findings_as_of is not None
+        if printed is None and not is_judged and time.monotonic() - begun < SETTLING_S:
             return None
         if printed is None or typed is not None:
             output.print_line(f"{status_text(snapshot, plain=True)}\n{KEYS}")

@@ -75,7 +75,7 @@ class FindingTracker:
 
     def with_findings(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the last findings."""
-        return replace(snapshot, findings=self._findings, faults=(*snapshot.faults, *self._bugs))
+        return replace(snapshot, findings=self._findings, findings_as_of=self._looked, faults=(*snapshot.faults, *self._bugs))
 
     def run_detectors(self, snapshot: Snapshot) -> None:
         """Run every detector. It touches nothing that is drawn, so another thread may call it, one call at a time."""

@@ -100,6 +100,8 @@ class Poller:
         """Why the last snapshot could not be made."""
         self._made_at: float | None = None
         self._settled_at, self._watched_at = 0.0, clock()
+        self._was_whole = False
+        """Whether the last snapshot had all answers. The first such snapshot is drawn without findings, because these take longer."""
         self._making = threading.Lock()
         """Join and tracker keep state, so that only one thread may use them at a time."""
         self._changed, self._progress, self._publish_now = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -120,7 +122,10 @@ class Poller:
                 self.snapshot = made
             for publish in self._subscribers:
                 publish(self.snapshot)
-            if not self._have_all_answered or time.monotonic() - self._awaited_at < AWAITED_S:
+            is_first_whole, self._was_whole = self._have_all_answered and not self._was_whole, self._have_all_answered
+            if is_first_whole:
+                self._changed.set()  # its findings come with the next snapshot
+            if not self._have_all_answered or is_first_whole or time.monotonic() - self._awaited_at < AWAITED_S:
                 pause = STARTUP_PUBLISH_PAUSE_S
             else:
                 pause = choose_pause(cost) if is_large else PUBLISH_PAUSE_S
@@ -165,7 +170,7 @@ class Poller:
                     self.tracker.skip_gap(now - before)
                     self._settled_at = now + SETTLE_AFTER_SLEEP_S
                 joined = self.activities.add_activities(self.join(parts, now))
-                is_settled = now >= self._settled_at and (self._have_all_answered or not 0 <= now - self._watched_at < FIRST_ANSWERS_S)
+                is_settled = now >= self._settled_at and (self._was_whole or not 0 <= now - self._watched_at < FIRST_ANSWERS_S)
                 if at_once or (is_settled and self.tracker.due(joined)):
                     self.tracker.run_detectors(joined)
                 snapshot = self.tracker.with_findings(joined)

@@ -183,7 +183,7 @@ def snapshot_of(plain: Mapping[str, Any], rows: Mapping[str, Rows], taken: float
             memory_users=tuple(sorted([one.user for one in users.get(host.name, ())], key=lambda user: -user.rss)),
             wrote=logs,
         )
-    return Snapshot(taken=taken, **plain, **own, hosts=hosts, as_of=as_of)
+    return Snapshot(taken=taken, **plain, **own, hosts=hosts, as_of=as_of, findings_as_of=taken)
 
 
 _MAYBE_ENDLESS = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")

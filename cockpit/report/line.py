@@ -48,8 +48,9 @@ def _sum(amounts: Collection[float | None]) -> str:
 
 
 def is_worth_a_line(snapshot: Snapshot) -> bool:
-    """False for the first snapshots of a screen, which know nothing yet."""
-    return snapshot.cluster.reachable is False or (snapshot.cluster.reachable is True and snapshot.nodes is not None)
+    """False for the first snapshots of a screen, which know nothing yet, or not what is wrong."""
+    is_judged = snapshot.nodes is not None and snapshot.findings_as_of is not None
+    return snapshot.cluster.reachable is False or (snapshot.cluster.reachable is True and is_judged)
 
 
 def write_line(snapshot: Snapshot, named: Collection[str]) -> None:

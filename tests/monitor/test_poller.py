@@ -469,7 +469,8 @@ def test_nothing_is_found_before_the_first_answers_or_from_old_facts_after_a_sto
     assert (tracker.looks, tracker.forgiven) == (4, 3600.0)
 
 
-async def test_findings_are_made_as_soon_as_all_have_answered(watched):
+async def test_findings_are_made_as_soon_as_the_first_snapshot_with_all_answers_is_drawn(watched, monkeypatch):
+    monkeypatch.setattr(poller_module, "PUBLISH_PAUSE_S", 60.0)
     watched.poller.tracker = tracker = CountingTracker()
     jobs = CountingSource()
     jobs.gate = asyncio.Event()
@@ -477,9 +478,13 @@ async def test_findings_are_made_as_soon_as_all_have_answered(watched):
     watched.poller.update_host(Host("w1"))
     await watched.shows(lambda snapshot: snapshot.nodes and not snapshot.jobs)
     assert tracker.looks == 0
+    drawn: list[int] = []
+    watched.poller.subscribe(lambda snapshot: drawn.append(tracker.looks) if snapshot.jobs else None)
     jobs.gate.set()
-    await watched.shows(lambda snapshot: snapshot.jobs)
-    assert tracker.looks > 0
+    began = time.monotonic()
+    await watched.until(lambda: len(drawn) > 1)
+    assert drawn[:2] == [0, 1]
+    assert time.monotonic() - began < 30
 
 
 async def test_findings_about_hosts_remain_while_another_cluster_is_polled(watched):

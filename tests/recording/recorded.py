@@ -67,5 +67,6 @@ def write(folder: Path, written: Sequence[Snapshot]) -> Path:
 
 
 def differences(one: Snapshot, other: Snapshot | None) -> list[str]:
-    """The fields in which two snapshots differ."""
-    return [name for name in Snapshot.__struct_fields__ if getattr(one, name) != getattr(other, name, None)]
+    """The fields in which two snapshots differ. The time of the findings is not recorded: it is that of the snapshot."""
+    names = {*Snapshot.__struct_fields__} - {"findings_as_of"}
+    return [name for name in sorted(names) if getattr(one, name) != getattr(other, name, None)]

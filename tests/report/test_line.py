@@ -95,6 +95,7 @@ def test_the_first_snapshots_of_a_screen_write_nothing():
     writing = Writing()
     writing.on_snapshot(0, snapshot(cluster=Cluster(ADDRESS)))
     writing.on_snapshot(0, snapshot(nodes=None))
+    writing.on_snapshot(0, snapshot(findings=(), findings_as_of=None))
     assert not lines_path().exists()
     writing.on_snapshot(0, snapshot())
     assert line_path(ADDRESS).exists()

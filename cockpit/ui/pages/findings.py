@@ -30,8 +30,7 @@ class FindingsPage(Page):
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """The visible findings; the hidden ones only if there are some."""
         found = view.index.findings
-        known = any(rows is not None for rows in (view.snapshot.nodes, view.snapshot.processes, view.snapshot.jobs))
-        rows = found.visible if known or found.visible else None
+        rows = found.visible if view.snapshot.findings_as_of is not None or found.visible else None
         visible = _section("findings", "FINDINGS", rows, "none: cockpit sees nothing wrong", what="WHAT (x: hide)")
         return (visible, _hidden_section(found.hidden)) if found.hidden else (visible,)
 
