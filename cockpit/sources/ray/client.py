@@ -43,8 +43,11 @@ NODES_PAUSE_PER_ANSWER_TIME, LEAST_NODES_PAUSE_PER_ANSWER_TIME, LONGEST_PAUSE_S 
 others ask too, is asked less often. Nodes are requested before the last answer becomes old, if the pause keeps the least multiple."""
 FRESH_S = STALE_AFTER_S - 2.0
 """The age at which facts about nodes should be replaced. The 2 s are for decoding and drawing them."""
-GCS_PAUSE_S, GCS_QUICK_S = 2.0, 0.1
-"""The interval in which the GCS must prove that it lives, and the time of an answer that proves it."""
+GCS_PROOF_S, GCS_QUICK_S = 6.0, 0.1
+"""For how long an answer proves that the GCS lives, and the longest time of such an answer. All lists are read every five seconds and prove it,
+so that a healthy GCS is not asked besides."""
+GCS_PAUSE_S = 2.0
+"""The pause between two questions to a GCS that has not proved that it lives."""
 STATUS_WAIT_S = 3.0
 """The time for which a list of waiting placement groups waits for the status, which has their strategies."""
 _MEANWHILE = "another Ray session now answers at this address; cockpit follows it"
@@ -207,7 +210,7 @@ class RayClient:
 
         The GCS is not asked if it has just proved that it lives: every list comes from it.
         """
-        if not self._is_gcs_lost and self._clock() < self._gcs_lived_at + GCS_PAUSE_S:
+        if not self._is_gcs_lost and self._clock() < self._gcs_lived_at + GCS_PROOF_S:
             return
         if not await self._gcs_answers():
             await asyncio.sleep(0.5)
@@ -236,7 +239,7 @@ class RayClient:
         return found
 
     def _gcs_pause(self) -> float:
-        left = self._gcs_lived_at + GCS_PAUSE_S - self._clock()
+        left = self._gcs_lived_at + GCS_PROOF_S - self._clock()
         return left if left > 0 else GCS_PAUSE_S
 
     async def read_nodes(self) -> NodeFacts:

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cockpit.sources.ray.client import RayClient
+from cockpit.sources.ray.client import GCS_PROOF_S, RayClient
 from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.source import SourceError
 from cockpit.trust import find_token
@@ -184,7 +184,7 @@ async def test_two_missing_answers_of_the_gcs_make_everything_old():
     ray.paths["/api/gcs_healthz"] = lambda _: next(answers)
     it = ray.ray(clock := Clock())
     await it.check_gcs()
-    clock.now += 5.0
+    clock.now += GCS_PROOF_S
     with pytest.raises(SourceError, match="Ray's GCS does not answer; the dashboard's data may be old") as caught:
         await it.check_gcs()
     assert caught.value.cause == "gcs"
@@ -208,7 +208,7 @@ async def test_a_gcs_that_answered_quickly_is_not_asked_for_its_health():
     ray, clock = RecordedRay(), Clock()
     it = ray.ray(clock)
     await it.read_placement_groups()
-    clock.now += 1.5
+    clock.now += GCS_PROOF_S - 0.5
     await it.check_gcs()
     assert ray.times_asked("/api/gcs_healthz") == 0
     clock.now += 0.5
