@@ -72,7 +72,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, dict=True):
     findings: tuple[Finding, ...] = ()
     """The most severe first."""
     findings_as_of: float | None = None
-    """When the detectors last ran; `None`: not yet since this cluster is followed, so that `findings` is not all that is wrong. Not recorded."""
+    """When the detectors last ran; `None`: not yet since this cluster is followed, so that `findings` has not all that is wrong. Not
+    recorded."""
     as_of: Mapping[str, float] = {}
     """For each source, the time of its last good answer."""
 

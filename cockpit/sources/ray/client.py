@@ -44,8 +44,8 @@ others ask too, is asked less often. Nodes are requested before the last answer 
 FRESH_S = STALE_AFTER_S - 2.0
 """The age at which facts about nodes should be replaced. The 2 s are for decoding and drawing them."""
 GCS_PROOF_S, GCS_QUICK_S = 6.0, 0.1
-"""For how long an answer proves that the GCS lives, and the longest time of such an answer. All lists are read every five seconds and prove it,
-so that a healthy GCS is not asked besides."""
+"""For how long an answer proves that the GCS lives, and the longest time of such an answer. Lists that prove it are read every five
+seconds, so that a healthy GCS is not asked besides."""
 GCS_PAUSE_S = 2.0
 """The pause between two questions to a GCS that has not proved that it lives."""
 STATUS_WAIT_S = 3.0
