@@ -36,7 +36,7 @@ HELD: Final = r"\d\S* (?:is|are) reserved\b"
 SETUP_LOGS = "runtime_env_setup-*.log and worker-*.err in the logs folder of the Ray session on its node"
 REMEDIES: Mapping[Wait, tuple[str, str | None]] = {
     "never": ("ask for less, or add nodes that are large enough; otherwise its job waits forever", "stop-job"),
-    "itself": ("ask for less at once, share GPUs between its parts (OpenRLHF: `--colocate_all_models`), or add a node", "stop-job"),
+    "itself": ("ask for less at once, let its parts share GPUs, or add a node", "stop-job"),
     "held": ("wait until the resources are free, or stop what holds them", None),
     "fragmented": ("stop work that uses only a part of a node, or ask for smaller bundles or another strategy", None),
     "short": ("ask for less of the missing resource per GPU, or start Ray with more of it (CPUs: `--num-cpus` of `ray start`)", None),

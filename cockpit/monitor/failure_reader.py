@@ -70,11 +70,11 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class FailureReader:
-    """Reads one log at a time, that of the newest failure first. Every failure to read is an answer too.
+    """Reads one log at a time, that of the newest failure first. If a log can't be read, the answer is why.
 
-    A job's user writes its log, and any user may write a file into Ray's logs folder. So a log is only read from there, as `LogFolder` does
-    it: by Ray for its own session, else by a probe that opens only files of the session's owner, no links, and no other folder.
-    What it says becomes text for people. Which action is offered depends on the cluster alone (`cockpit.findings.added_facts`).
+    A job's user writes its log, and any user may write a file into Ray's logs folder. So `LogFolder` reads logs only there: Ray reads those of
+    its own session, and a probe opens only files of the session's owner, no links, and no other folder.
+    The lines of a log become text for people. The action that is offered depends on the cluster alone (`cockpit.findings.added_facts`).
     """
 
     def __init__(self, poller: Poller, logs: LogFinder, failed_s: float) -> None:

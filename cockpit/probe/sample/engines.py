@@ -21,8 +21,8 @@ from .processes import Identity, ProcessTable, ScannedProcess
 TITLES = ("VLLM::", "vllm::", "sglang::")
 SERVER_TITLES = ("VLLM::APIServer", "sglang::server", "sglang::http_server")
 MAX_SERVERS, MAX_PORTS, AT_ONCE = 64, 4, 8
-"""At most so many processes are asked, at so many ports each, and so many at the same time. Processes of root and our user come first,
-because any user can start a process with such a title."""
+"""Limits: processes that are asked, ports of each, and questions at the same time. Processes of root and our user come first, because any
+user can start a process with such a title."""
 ASK_TIMEOUT_S = 3.0
 """Seconds for one whole answer."""
 SILENT_AGAIN_S, OTHER_AGAIN_S = 60.0, 600.0
