@@ -72,8 +72,8 @@ class Question(msgspec.Struct, frozen=True):
 class FailureReader:
     """Reads one log at a time, that of the newest failure first. If a log can't be read, the answer is why.
 
-    A job's user writes its log, and any user may write a file into Ray's logs folder. So `LogFolder` reads logs only there: Ray reads those of
-    its own session, and a probe opens only files of the session's owner, no links, and no other folder.
+    A job's user writes its log, and any user may write a file into Ray's logs folder. So `LogFolder` reads logs only there: Ray reads those
+    of its own session, and a probe opens only files of the session's owner, no links, and no other folder.
     The lines of a log become text for people. The action that is offered depends on the cluster alone (`cockpit.findings.added_facts`).
     """
 
