@@ -158,7 +158,7 @@ def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[L
 
 
 def _stuck_finding(facts: Facts, job: Job, activity: Activity, lasted: float, level: Level, usual: str, doubts: str) -> Finding:
-    ranks = ranks_of(job, facts.known)
+    ranks = [rank for rank in ranks_of(job, facts.known) if facts.is_seen_now(rank.process)]
     suspects = find_suspects(facts, job, activity, ranks)
     if activity.phase == "waiting":
         does = "waiting"
@@ -204,12 +204,12 @@ def _stuck_finding(facts: Facts, job: Job, activity: Activity, lasted: float, le
 def _find_behind(facts: Facts, job: Job, activity: Activity) -> Finding | None:
     if not activity.laggards:
         return None
-    ranks = ranks_of(job, facts.known)
+    ranks = [rank for rank in ranks_of(job, facts.known) if facts.is_seen_now(rank.process)]
     by_key = {rank.process.key: rank for rank in ranks}
     late: list[tuple[float, Rank, UsualPhase, int]] = []
     for laggard in activity.laggards:
         rank = by_key.get(laggard.process)
-        if rank is None or rank.phase in (None, "loading") or not facts.is_seen_now(rank.process):
+        if rank is None or rank.phase in (None, "loading"):
             continue
         watched = facts.seconds_lasting(f"behind in {laggard.method}", laggard.process) + LAGGARD_AFTER_S
         lasted = min(facts.now - laggard.since, watched)

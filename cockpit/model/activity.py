@@ -63,7 +63,7 @@ class Laggard(Value, frozen=True):
     since: float
     """When the last of the others ended the method."""
     others: int
-    """The number of the other workers of its class."""
+    """The number of workers of its class that have ended the method."""
 
 
 class LogSteps(Value, frozen=True):
@@ -130,6 +130,9 @@ class Activity(Value, frozen=True):
     """The titles of the workers show another number of steps than the log, so only the log counts."""
     is_phase_logged: bool = False
     """`phase` comes from the log, because the titles hide it."""
+    listed: float | None = None
+    """When Ray's list of workers was read that shows the phase; `None`: probes see the titles. The list is older than that by up to 35 s,
+    and the next one comes after 45 s, so it shows no times."""
     laggards: tuple[Laggard, ...] = ()
 
     @property

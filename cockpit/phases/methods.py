@@ -179,6 +179,11 @@ ENGINE_CLASSES: Final = (
 """Actors that generate. Their title is idle most of that time."""
 ENGINE_TITLES: Final = ("VLLM::", "sglang::")
 """Beginnings of the titles of processes that an engine starts (vLLM v1/engine/core.py, SGLang managers/scheduler.py)."""
+MAY_TRAIN_IDLE: Final = tuple(_MEGATRON.split())
+"""Trainers whose title may be idle while they train: with fault tolerance miles calls a heartbeat beside `train`, and its end resets the title
+(miles ray/train/actor_factory.py:77). slime has the same names."""
+RESUMES: Final = "load_checkpoint"
+"""Trainers run a method whose name ends so only if the job continues an earlier one."""
 
 
 @lru_cache(maxsize=1024)
@@ -199,10 +204,19 @@ def framework_of(class_: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
+def ends_steps(class_: str) -> bool:
+    """Whether a class has trainers whose methods end a step."""
+    rows = (row for row in METHODS if row.mark and class_ not in ENGINE_CLASSES)
+    return bool(class_) and any(_is_one_of(class_, row.classes) for row in rows)
+
+
+@lru_cache(maxsize=1024)
 def is_known_sync(class_: str) -> bool:
     """Whether a class is known to run one call at a time. Then an idle title means that the actor is idle."""
     rows = [row for row in METHODS if class_ and _is_one_of(class_, row.classes)]
-    return bool(rows) and class_ not in ENGINE_CLASSES and not any(row.kind in ("overlapping", "whole") for row in rows)
+    # miles' RolloutManager is async, slime's is not (miles ray/rollout/rollout_manager.py:54).
+    is_sync = class_ not in (*ENGINE_CLASSES, *MAY_TRAIN_IDLE, "RolloutManager", "RolloutController")
+    return bool(rows) and is_sync and not any(row.kind in ("overlapping", "whole") for row in rows)
 
 
 @lru_cache(maxsize=1024)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Job, Phase, Process, Snapshot
 from cockpit.phases.methods import ENGINE_TITLES, find_method, shows_phases
 from cockpit.phases.titles import Title, read_title
@@ -18,6 +19,16 @@ class Rank(msgspec.Struct, frozen=True):
     title: Title
     phase: Phase | None
     """The phase of its method; `None`: its title is idle, or the method is not known."""
+    is_old: bool = False
+    """Its host is silent: the title may be out of date."""
+
+
+def seen_at(process: Process, snapshot: Snapshot) -> float:
+    """When the title of a process was read. The process list and the titles of a host may be older than its sample."""
+    host = snapshot.hosts.get(process.host)
+    if host is None or host.taken is None:  # Ray's own list has it
+        return snapshot.taken
+    return min([host.taken, *(at for source in ("processes", "titles") if (at := host.observed_at(source)) is not None)])
 
 
 def workers_of(job: Job, snapshot: Snapshot) -> list[tuple[Process, Title]]:
@@ -70,7 +81,8 @@ def ranks_of(job: Job, snapshot: Snapshot) -> list[Rank]:
     for process, title in watched_workers(job, snapshot)[0]:
         if title.class_ or title.method:
             row = find_method(title.class_, title.method) if title.method else None
-            ranks.append(Rank(process, title, row.phase if row else None))
+            is_old = snapshot.taken - seen_at(process, snapshot) > STALE_AFTER_S
+            ranks.append(Rank(process, title, row.phase if row else None, is_old))
     ranks.sort(key=lambda rank: (rank.title.class_, snapshot.index.place_title(rank.process), _gpus_of(rank.process), rank.process.pid))
     return ranks
 

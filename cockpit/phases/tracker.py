@@ -12,8 +12,18 @@ from msgspec.structs import replace
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Activity, GpuPlace, Job, Laggard, LogSteps, Phase, PhaseSpan, Process, Snapshot, Step
 from cockpit.phases.log_pace import LogPace
-from cockpit.phases.methods import ENGINE_CLASSES, Method, find_method, framework_of, is_known_sync
-from cockpit.phases.ranks import is_engine, watched_workers
+from cockpit.phases.methods import (
+    ENGINE_CLASSES,
+    MAY_TRAIN_IDLE,
+    RESUMES,
+    Method,
+    ends_steps,
+    find_method,
+    framework_of,
+    is_known_sync,
+    shows_phases,
+)
+from cockpit.phases.ranks import is_engine, seen_at, watched_workers
 from cockpit.phases.titles import Title, read_title
 
 GAP_S: Final = 2.0
@@ -29,6 +39,8 @@ LAGGARD_SHARE: Final = 8
 LAGGARD_AFTER_S: Final = 10.0
 LISTED_STALE_S: Final = 60.0
 """After so many seconds, Ray's list of workers is too old to show the phase."""
+LISTED_GAP_S: Final = 120.0
+"""If so many seconds lie between two of Ray's lists, nothing is known about the time between them."""
 LOG_LAG_S: Final = 15.0
 """A line of the log may be read so many seconds late."""
 _ORDER: Final[tuple[Phase, ...]] = ("training", "weight sync", "checkpoint", "evaluation", "scoring", "rollout", "loading")
@@ -45,6 +57,10 @@ class Reading(NamedTuple):
     """The mark of the method, as in `Method`."""
     is_gap: bool = False
     """No method with a phase runs. This may be a pause within the last phase."""
+    loads_trainers: bool = False
+    """Trainers are being started."""
+    resumes: bool = False
+    """Trainers load a checkpoint."""
 
 
 class Change(NamedTuple):
@@ -118,8 +134,14 @@ class _JobPhases:
         """By worker."""
         self._since: dict[str, float] = {}
         """By worker: when it got its title."""
+        self._before: dict[str, Title] = {}
+        """By worker: the title before the present one."""
+        self._with_gpu: set[str] = set()
+        """Workers that hold GPU memory."""
         self._seen: dict[str, float] = {}
-        """By host of its workers: the time of the last sample that was taken over."""
+        """By host of its workers: the time of the last titles that were taken over. Silent hosts are left out."""
+        self._is_partly_unseen = False
+        """Some of its workers are on silent hosts."""
         self._running: Counter[Title] = Counter()
         self._last: dict[Title, float] = {}
         """By title: when it was last seen, if no worker has it now."""
@@ -132,8 +154,9 @@ class _JobPhases:
         self._step_began: float | None = None
         self._steps_seen = 0
         self._is_from_start = False
-        """Whether the job was seen before its first step."""
+        """Whether the trainers were seen starting, so that the numbers of the steps are known."""
         self._framework: str | None = None
+        self._is_framework_sure = False
         self._pace = LogPace()
         self._listed: float | None = None
         """When Ray's list of workers was read; `None`: the titles come from probes."""
@@ -149,10 +172,18 @@ class _JobPhases:
         return self._pace.join(self.steps, self._steps_seen)
 
     def observe(self, job: Job, workers: Sequence[tuple[Process, Title]], snapshot: Snapshot) -> None:
-        """Take over what the workers have done since the last snapshot."""
+        """Take over what the workers have done since the last snapshot, except while all of their hosts were silent."""
         if workers:
             self._listed = None
-        changes = self._find_changes(workers, snapshot)
+        seen = {process.host: seen_at(process, snapshot) for process, _ in workers}
+        fresh = [(process, title) for process, title in workers if snapshot.taken - seen[process.host] <= STALE_AFTER_S]
+        newest = max((seen[process.host] for process, _ in fresh), default=None)
+        if workers and self._seen and (newest is None or newest - max(self._seen.values()) > STALE_AFTER_S):
+            self._break_off(self._gap_since or max(self._seen.values()))
+        if workers and not fresh:
+            return
+        self._is_partly_unseen = len(fresh) < len(workers)
+        changes = self._find_changes(fresh, seen, snapshot)
         evidence = _Evidence(job, snapshot)
         changes.sort()
         for place, change in enumerate(changes):
@@ -167,13 +198,17 @@ class _JobPhases:
         """Take over what the workers do by Ray's list. It is read so seldom that it shows only a rough phase, and no steps."""
         if read == self._listed:
             return
+        if self._listed is not None and read - self._listed > LISTED_GAP_S:
+            self._break_off(self._listed)
         self._listed, self._seen, self._last = read, {}, {}
         self._titles = {process.key: title for process, title in workers}
         self._running = Counter(self._titles.values())
         self._since = dict.fromkeys(self._titles, read)
         self._gap_since = self._step_began = None
         self._is_from_start = self._has_trained = False
-        self._framework = self._framework or next((name for _, title in workers if (name := framework_of(title.class_))), None)
+        self._find_framework(title for _, title in workers)
+        self._with_gpu = {process.key for process, _ in workers if process.gpus}
+        self._is_partly_unseen = False
         reading = self._read(read, _Evidence(job, snapshot))
         was_idle, self._is_list_idle = self._is_list_idle, reading.is_gap
         if reading.is_gap and not was_idle:
@@ -193,21 +228,37 @@ class _JobPhases:
             self._end_span(self.spans[-1])
         self.has_ended = True
 
-    def _find_changes(self, workers: Sequence[tuple[Process, Title]], snapshot: Snapshot) -> list[Change]:
+    def _break_off(self, moment: float) -> None:
+        """Nobody saw the job from this moment on: its phase and step end there, and no phase is known until it is seen again."""
+        if self.spans and (self.spans[-1].phase is not None or self.spans[-1].method is not None):
+            self.spans[-1] = replace(self.spans[-1], ended=max(moment, self.spans[-1].began))
+            self.spans.append(PhaseSpan(self.key, None, self.spans[-1].ended or moment))
+        for kept in (self._titles, self._since, self._before, self._seen, self._running, self._last):
+            kept.clear()
+        self._mark_of_span, self._also = 0, ()
+        self._gap_since = self._step_began = self._after_training = None
+        self._has_trained = self._is_from_start = False
+
+    def _find_framework(self, titles: Iterable[Title]) -> None:
+        """The framework of most workers whose titles show phases; other classes, such as a buffer, may have the names of another one."""
+        if self._is_framework_sure:
+            return
+        classes = [title.class_ for title in titles]
+        sure = Counter(name for class_ in classes if shows_phases(class_) and (name := framework_of(class_)))
+        self._is_framework_sure = bool(sure)
+        found = sure or Counter(name for class_ in classes if (name := framework_of(class_)))
+        self._framework = max(found, key=lambda name: found[name], default=self._framework)
+
+    def _find_changes(self, workers: Sequence[tuple[Process, Title]], seen: Mapping[str, float], snapshot: Snapshot) -> list[Change]:
+        """The changes of titles since the last snapshot. `seen`: by host of a worker, when its titles were read."""
         changes: list[Change] = []
-        living: set[str] = set()
-        seen: dict[str, float] = {}
+        living = {process.key for process, _ in workers}
+        self._find_framework(title for _, title in workers)
+        self._with_gpu = {process.key for process, _ in workers if process.gpus}
         for process, title in workers:
-            key = process.key
-            living.add(key)
-            if process.host not in seen:
-                host = snapshot.hosts.get(process.host)
-                seen[process.host] = (host.taken if host is not None else None) or snapshot.taken
-            taken = seen[process.host]
-            if self._framework is None:
-                self._framework = framework_of(title.class_)
+            key, taken = process.key, seen[process.host]
             if self._seen.get(process.host) == taken and key in self._titles:
-                continue  # this sample was taken over with an earlier snapshot
+                continue  # these titles were taken over with an earlier snapshot
             for moment, command in process.titles:
                 between = read_title(command, title.class_)
                 if between is not None:
@@ -215,7 +266,7 @@ class _JobPhases:
             last = read_title(process.titles[-1][1], title.class_) if process.titles else self._titles.get(key)
             if last != title:
                 changes.append(Change(taken, key, title))
-        self._seen = seen
+        self._seen = {process.host: seen[process.host] for process, _ in workers}
         changes += [Change(snapshot.taken, key, None) for key in self._titles if key not in living]
         return changes
 
@@ -229,9 +280,11 @@ class _JobPhases:
                 del self._running[before]
                 self._last[before] = change.moment
         if change.title is None:
-            self._titles.pop(change.worker, None)
-            self._since.pop(change.worker, None)
+            for kept in (self._titles, self._since, self._before):
+                kept.pop(change.worker, None)
             return
+        if before is not None:
+            self._before[change.worker] = before
         self._titles[change.worker] = change.title
         self._since[change.worker] = change.moment
         self._running[change.title] += 1
@@ -240,10 +293,14 @@ class _JobPhases:
         """What the job does, by the titles of its workers. If all titles are idle, engines and GPUs decide."""
         self._last = {title: last for title, last in self._last.items() if moment - last <= RECENT_S}
         rows: list[Method] = []
+        loads_trainers = resumes = False
         unknown: Counter[str] = Counter()
         recent: list[Method] = []
         for title, count in [*self._running.items(), *((title, 0) for title in self._last if title not in self._running)]:
             row = find_method(title.class_, title.method) if title.method else None
+            is_loading = (row is not None and row.phase == "loading") or title.method == "__init__"
+            loads_trainers |= bool(count) and is_loading and ends_steps(title.class_)
+            resumes |= bool(count) and title.method.endswith(RESUMES)
             if row is not None and count:
                 rows.append(row)
             elif row is not None and row.kind == "overlapping":
@@ -254,19 +311,33 @@ class _JobPhases:
                 unknown[title.text] += count
         if any(row.needs_gpu for row in rows) and evidence.are_gpus_busy is False:
             rows = [row for row in rows if not row.needs_gpu]
-        phases = [row.phase for row in rows if row.kind != "helper" and row.phase is not None and row.kind != "whole"]
+        phases = [row.phase for row in rows if row.kind != "helper" and row.phase is not None]
         helpers = [row.phase for row in rows if row.kind == "helper" and row.phase is not None]
         calls = [row.phase for row in recent if row.phase is not None]
         found = next((some for names in (phases, calls, helpers) if (some := [phase for phase in _ORDER if phase in names])), [])
         if found:
-            return Reading(found[0], tuple(found[1:]), None, max(row.mark for row in (*rows, *recent) if row.phase == found[0]))
+            mark = max(row.mark for row in (*rows, *recent) if row.phase == found[0])
+            return Reading(found[0], tuple(found[1:]), None, mark, loads_trainers=loads_trainers, resumes=resumes)
         if unknown and not any(row.kind == "brief" for row in rows):
             return Reading(None, (), max(unknown, key=lambda name: unknown[name]))
+        may_train = self._is_method_hidden or any(title.class_ in MAY_TRAIN_IDLE for title in self._running)
         if evidence.are_gpus_busy:
             has_engine = evidence.has_engine_process or any(title.class_ in ENGINE_CLASSES for title in self._running)
-            return Reading("rollout" if has_engine and evidence.do_engines_work else None, is_gap=True)
+            does_generate = evidence.do_only_engines_work if may_train else has_engine and evidence.do_engines_work
+            return Reading("rollout" if does_generate else None, is_gap=True)
         is_idle = evidence.are_gpus_busy is False or all(not title.class_ or is_known_sync(title.class_) for title in self._running)
-        return Reading("waiting" if is_idle and self._titles else None, is_gap=True)
+        is_seen = bool(self._titles) and not self._is_partly_unseen and not self._is_method_hidden
+        return Reading("waiting" if is_idle and is_seen else None, is_gap=True)
+
+    @property
+    def _is_method_hidden(self) -> bool:
+        """Whether a worker with a GPU runs a method that hides what it does: it may train."""
+        for worker in self._with_gpu:
+            title = self._titles.get(worker)
+            row = find_method(title.class_, title.method) if title is not None and title.method else None
+            if title is not None and row is not None and row.kind == "whole" and title.class_ not in ENGINE_CLASSES:
+                return True
+        return False
 
     @property
     def _has_worked(self) -> bool:
@@ -274,6 +345,11 @@ class _JobPhases:
 
     def _advance(self, moment: float, reading: Reading) -> None:
         """Continue the present span, or begin a new one."""
+        if reading.loads_trainers:
+            # Trainers that start again begin where their last checkpoint was, and only the log has that number.
+            self._is_from_start = not self._steps_seen and not self._has_trained
+        if reading.resumes:
+            self._is_from_start = False
         current = self.spans[-1] if self.spans else None
         if current is not None and (reading.phase, reading.method) == (current.phase, current.method):
             self._gap_since = None
@@ -297,8 +373,6 @@ class _JobPhases:
         self._begin_span(self.spans[-1])
 
     def _begin_span(self, span: PhaseSpan) -> None:
-        if span.phase == "loading" and self._steps_seen == 0 and not self._has_trained:
-            self._is_from_start = True
         if span.phase in ("rollout", "scoring"):
             if self._step_began is None and self._is_from_start:
                 self._step_began = span.began
@@ -348,6 +422,7 @@ class _JobPhases:
             step=self._steps_seen + 1 if self._is_from_start and self._step_began is not None else None,
             step_began=self._step_began,
             steps_seen=self._steps_seen,
+            listed=None if is_old else self._listed,
             laggards=() if is_old or self._listed else tuple(self._find_laggards(seen or snapshot.taken)),
         )
         return self._add_log(now)
@@ -386,13 +461,15 @@ class _JobPhases:
             counts = Counter(self._titles[worker] for worker in members)
             for title, count in counts.items():
                 row = find_method(title.class_, title.method) if title.method else None
-                if row is None or row.kind != "work" or count > max(1, len(members) // LAGGARD_SHARE):
+                # Other workers of the class may never run this method: a critic's, or that of rank 0 alone.
+                ended = [worker for worker in members if self._titles[worker] != title and self._before.get(worker) == title]
+                if row is None or row.kind != "work" or not ended or count > max(1, (count + len(ended)) // LAGGARD_SHARE):
                     continue
-                since = max((self._since[worker] for worker in members if self._titles[worker] != title), default=now)
+                since = max(self._since[worker] for worker in ended)
                 if now - since >= LAGGARD_AFTER_S:
                     for worker in members:
                         if self._titles[worker] == title:
-                            yield Laggard(worker, title.text, since, len(members) - count)
+                            yield Laggard(worker, title.text, since, len(ended))
 
 
 _CONSTRUCTOR: Final = Method("Ray", "*", "__init__", "loading", "ray _private/worker.py: the title of a constructor")
@@ -433,6 +510,16 @@ class _Evidence:
         if any((rate or 0.0) > BUSY_PERCENT for rate in rates):
             return True
         return False if rates and None not in rates else None
+
+    @property
+    def do_only_engines_work(self) -> bool:
+        """Whether GPUs work that only engines hold, and no others."""
+        engines = {(self._index.place_of(process), hold.index) for process in self._engines for hold in process.gpus}
+        own = {process.key for process in self._engines}
+        others = [process for process in self._index.processes_by_job.get(self._job, ()) if process.key not in own]
+        shared = engines & {(self._index.place_of(process), hold.index) for process in others for hold in process.gpus}
+        busy = {place for place, rate in self._rates.items() if (rate or 0.0) > BUSY_PERCENT}
+        return bool(busy) and not shared and busy <= engines
 
     @property
     def has_engine_process(self) -> bool:

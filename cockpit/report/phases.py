@@ -31,8 +31,13 @@ class JobPhases(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def usual(self) -> Mapping[Phase | str | None, UsualTime]:
-        """The result of `usual_seconds`."""
-        return usual_seconds(self.steps, self.spans)
+        """The result of `usual_seconds`. Ray's list of workers is read too seldom for times of phases."""
+        return usual_seconds(self.steps, () if self.is_listed else self.spans)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether only Ray's list of workers shows the phase."""
+        return self.activity is not None and self.activity.listed is not None
 
     @cached_property
     def usual_step(self) -> UsualTime | None:
@@ -54,7 +59,7 @@ class JobPhases(msgspec.Struct, frozen=True, dict=True):
     def shares(self) -> Mapping[Phase | None, float]:
         """The share of each phase in the kept steps, from 0 to 1; empty before the first step has ended."""
         sums: Counter[Phase | None] = Counter()
-        for step in self.steps:
+        for step in self.steps if not self.is_listed else ():
             sums.update(seconds_by_phase(self.spans, step.began, step.ended))
         whole = sum(sums.values())
         return {phase: seconds / whole for phase, seconds in sums.items()} if whole > 0 else {}
@@ -62,7 +67,7 @@ class JobPhases(msgspec.Struct, frozen=True, dict=True):
     def running_seconds(self, now: float) -> Mapping[Phase | None, float]:
         """The seconds of each phase in the running step; before the first step, only those of the present phase."""
         activity = self.activity
-        if activity is None or (activity.step_began is None and activity.since is None):
+        if activity is None or self.is_listed or (activity.step_began is None and activity.since is None):
             return {}
         if activity.step_began is None or activity.is_phase_logged:  # spans come only from titles
             return {activity.phase: max(0.0, now - (activity.since or now))}
@@ -108,12 +113,16 @@ def activity_words(phases: JobPhases, now: float) -> str:
     words = phase_words(activity)
     if activity.phase is not None or activity.method:
         seconds = phases.running_seconds(now).get(activity.phase)
-        # The first phase that was seen began before cockpit saw it.
-        mark = ">" if activity.step_began is None and len(phases.spans) < 2 else ""
+        # The first phase that was seen, or seen again, began before cockpit saw it.
+        earlier = phases.spans[-2:-1]
+        is_first = not earlier or (earlier[0].phase is None and earlier[0].method is None)
+        mark = ">" if activity.step_began is None and is_first else ""
         words += f" {mark}{age(seconds)}" if seconds is not None and seconds >= (1 if mark else 0) else ""
         usual = phases.usual.get(activity.phase) if activity.phase is not None and activity.step_began is not None else None
         words += f" (usual {usual_words(usual)})" if usual and not activity.is_phase_logged else ""
         words += " (as its log says)" if activity.is_phase_logged else ""
+        if activity.listed is not None and not activity.is_phase_logged:
+            words += f" (by Ray's list, {age(max(0.0, now - activity.listed))} ago)"
     parts.append(words)
     if (rate := phases.steps_per_hour) is not None:
         parts.append(f"{rate:.{2 if rate < 1 else 1 if rate < 100 else 0}f} steps/h")
@@ -123,8 +132,8 @@ def activity_words(phases: JobPhases, now: float) -> str:
 
 
 def wait_words(job: Job, activity: Activity, snapshot: Snapshot) -> str:
-    """Which workers of the job wait for which, by their titles; empty if the titles don't show it."""
-    ranks = ranks_of(job, snapshot)
+    """Which workers of the job wait for which, by their titles; empty if the titles don't show it. Workers of silent hosts are left out."""
+    ranks = [rank for rank in ranks_of(job, snapshot) if not rank.is_old]
     if activity.laggards:
         return "; ".join(_laggard_words(activity.laggards, ranks, snapshot))
     waiting, working = list[str](), list[str]()
@@ -152,14 +161,14 @@ def _laggard_words(laggards: Sequence[Laggard], ranks: Sequence[Rank], snapshot:
         found = [by_process[one.process] for one in group]
         class_ = found[0].title.class_
         others = [rank for rank in ranks if rank.title.class_ == class_ and rank.title.method != found[0].title.method]
-        total, seconds = len(others) + len(found), max(0.0, snapshot.taken - min(one.since for one in group))
+        ended, seconds = group[0].others, max(0.0, snapshot.taken - min(one.since for one in group))
         name = found[0].title.method or method
-        waited = f"{'have' if len(others) > 1 else 'has'} waited for {age(seconds)}"
+        waited = f"{'have' if ended > 1 else 'has'} waited for {age(seconds)}"
         if any(rank.title.method for rank in others):  # they run another method now
             waited = f"ended {name} {age(seconds)} ago"
         who = join_first([rank_place(rank.process, snapshot) for rank in found], MAX_NAMED)
         verb = "is" if len(found) == 1 else "are"
-        yield clean(f"{len(others)} of {total} {class_} {waited}; {who} {verb} still in {name}")
+        yield clean(f"{ended} of {ended + len(found)} {class_} {waited}; {who} {verb} still in {name}")
 
 
 def rank_place(process: Process, snapshot: Snapshot) -> str:

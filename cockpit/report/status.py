@@ -223,7 +223,7 @@ class RankStatus(msgspec.Struct, frozen=True):
     actor: str | None
     gpus: tuple[int, ...]
     method: str | None
-    """`null`: its title is idle, which does not mean that an asynchronous actor is."""
+    """`null`: its title is idle, which does not mean that an asynchronous actor is; or its host is silent."""
     phase: Phase | None
     behind: float | None
     """Since when it is still in a method that the other workers of its class have ended; `null`: it is not behind."""
@@ -497,7 +497,8 @@ def _seconds(by_phase: Mapping[Phase | None, float]) -> Mapping[str, float]:
 def _rank(rank: Rank, behind: float | None) -> RankStatus:
     process, title = rank.process, rank.title
     gpus = tuple(hold.index for hold in process.gpus)
-    return RankStatus(title.class_, process.host, process.pid, process.actor, gpus, title.method or None, rank.phase, behind)
+    method, phase = (None, None) if rank.is_old else (title.method or None, rank.phase)
+    return RankStatus(title.class_, process.host, process.pid, process.actor, gpus, method, phase, behind)
 
 
 def _node(node: Node, machine: Machine, now: float, not_given: Sequence[Gpu] | None) -> NodeStatus:

@@ -8,6 +8,7 @@ from typing import Final
 from cockpit.model import Phase, PhaseSpan
 from cockpit.phases import Rank
 from cockpit.report.phases import band
+from cockpit.text import UNKNOWN
 from cockpit.ui.marks import Piece, Tone, merge
 from cockpit.ui.section import Cell
 
@@ -42,7 +43,8 @@ def phase_band(spans: Sequence[PhaseSpan], begin: float, end: float, width: int,
 
 
 def rank_marks(ranks: Iterable[Rank], behind: frozenset[str], *, ascii: bool) -> tuple[Piece, ...]:
-    """One cell for each worker: the letter of its phase; a dot for an idle title; `m` for a method without a phase; `!` if it is behind.
+    """One cell for each worker: the letter of its phase; a dot for an idle title; `m` for a method without a phase; `!` if it is behind; `–`
+    if its host is silent.
 
     `behind`: the keys of the processes that are behind.
     """
@@ -50,9 +52,11 @@ def rank_marks(ranks: Iterable[Rank], behind: frozenset[str], *, ascii: bool) ->
 
 
 def _rank_mark(rank: Rank, behind: frozenset[str], *, ascii: bool) -> Piece:
+    tone: Tone = "dim"
+    if rank.is_old:
+        return ("-" if ascii else UNKNOWN, tone)
     if rank.process.key in behind:
         return BEHIND
     if rank.phase is not None:
         return phase_mark(rank.phase, ascii=ascii)
-    tone: Tone = "dim"
     return ("m", tone) if rank.title.method else phase_mark("waiting", ascii=ascii)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cockpit.model import Activity, ListedWorkers, Process, Snapshot
 from cockpit.phases import ActivityTracker, ranks_of
 from cockpit.phases.tracker import LISTED_STALE_S
+from cockpit.report.phases import activity_words, phases_by_job
 from tests.phases.course import JOB
 from tests.world import NOW, node, process, snapshot
 
@@ -88,3 +89,24 @@ def test_a_probe_that_sees_only_the_trainer_leaves_the_phase_to_the_list():
     assert listed.see(0).phase is None
     assert listed.see(2, "actor_rollout_update_actor").phase == "training"
     assert {rank.title.class_ for rank in ranks_of(JOB, listed.last)} == {"TaskRunner", "WorkerDict"}
+
+
+def test_a_list_shows_its_age_and_no_times():
+    listed = Listed()
+    for number in range(5):
+        listed.see(60 * number, "actor_rollout_generate_sequences")
+        listed.see(60 * number + 30, "actor_rollout_update_actor")
+    listed.see(310)
+    phases = phases_by_job(listed.last)[JOB.key]
+    assert activity_words(phases, NOW + 310) == "training (by Ray's list, 40s ago)"
+    assert phases.running_seconds(NOW + 310) == {}
+    assert phases.shares == {}
+    assert set(phases.usual) <= {"step"}
+
+
+def test_between_two_lists_that_are_far_apart_the_phase_is_unknown():
+    listed = Listed()
+    listed.see(0, "actor_rollout_generate_sequences")
+    listed.see(8 * 3600, "actor_rollout_generate_sequences")
+    assert [span.phase for span in listed.last.spans] == ["rollout", None, "rollout"]
+    assert listed.last.spans[0].ended == NOW

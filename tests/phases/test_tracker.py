@@ -304,3 +304,83 @@ def test_the_history_of_a_job_is_bounded():
         course.do(2.0, "actor_rollout_update_actor")
     assert len(course.last.spans) == 600
     assert len(course.last.steps) == 50
+
+
+def test_ranks_that_never_run_a_method_have_not_ended_it():
+    course = Course(*["WorkerDict"] * 36)
+    critics = {place: "WorkerDict.critic_update_critic" for place in range(32, 36)}
+    for _ in range(2):
+        course.do(20.0, "actor_rollout_generate_sequences", *range(32))
+        course.run(critics, 30.0)
+        assert course.activity.laggards == ()
+        course.do(20.0, "actor_rollout_update_actor", *range(32))
+        course.do(1.0)
+
+
+@pytest.mark.parametrize(
+    ("class_", "method"),
+    [("FusedWorker_actor_rollout", "_fuw_execute"), ("RayRPCServer", "call"), ("WorkerDict", "execute_func_rank_zero")],
+)
+def test_while_a_method_hides_what_a_gpu_worker_does_busy_gpus_are_no_rollout(class_, method):
+    course = GpuCourse(class_, "vLLMHttpServer")
+    course.rate = 95.0
+    course.run({0: f"{class_}.{method}"}, 30.0)
+    assert course.activity.phase is None
+
+
+def test_an_idle_title_of_a_trainer_with_a_heartbeat_is_neither_rollout_nor_waiting():
+    course = GpuCourse(*["MegatronTrainRayActor"] * 4, "SGLangEngine")
+    course.do(10.0, "init", 0, 1, 2, 3)
+    course.rate = 90.0
+    course.run({place: "MegatronTrainRayActor.train" for place in range(4)}, 10.0)
+    course.run({place: "MegatronTrainRayActor" for place in range(4)}, 20.0)
+    assert course.activity.phase is None
+    unknown = Course(*["MegatronTrainRayActor"] * 4)
+    unknown.do(10.0, "train")
+    unknown.do(20.0)
+    assert unknown.activity.phase is None
+
+
+def test_the_number_of_a_step_is_known_only_if_the_trainers_were_seen_starting():
+    paused = Course(*WORKERS, "RewardLoopWorker")
+    paused.do(6.0)
+    paused.do(6.0, "__init__", 4)
+    paused.do(20.0, "actor_rollout_generate_sequences", 0, 1, 2, 3)
+    paused.do(20.0, "actor_rollout_update_actor", 0, 1, 2, 3)
+    paused.do(5.0, "actor_rollout_generate_sequences", 0, 1, 2, 3)
+    assert paused.activity.step is None, "only a helper was started"
+    engine = Course("RolloutManager", *["MegatronTrainRayActor"] * 4, "SGLangEngine")
+    engine.do(6.0, "generate", 0)
+    engine.do(8.0, "init", 5)
+    engine.do(20.0, "generate", 0)
+    engine.do(20.0, "train", 1, 2, 3, 4)
+    engine.do(5.0, "update_weights", 1, 2, 3, 4)
+    engine.do(5.0, "generate", 0)
+    assert engine.activity.step is None, "only an engine was started again"
+
+
+def test_after_a_restart_of_the_trainers_or_from_a_checkpoint_the_number_of_a_step_is_unknown():
+    course = Course(*WORKERS)
+    course.do(10.0, "init_model")
+    for _ in range(3):
+        verl_step(course)
+    course.do(4.0, "actor_rollout_generate_sequences")
+    assert course.activity.step == 4
+    course.do(10.0, "init_model")
+    course.do(5.0, "actor_rollout_generate_sequences")
+    assert course.activity.step is None
+    resumed = Course(*WORKERS)
+    resumed.do(10.0, "init_model")
+    resumed.do(5.0, "load_checkpoint")
+    verl_step(resumed)
+    resumed.do(4.0, "actor_rollout_generate_sequences")
+    assert resumed.activity.step is None
+
+
+def test_the_framework_is_that_of_the_workers_whose_titles_show_phases():
+    course = Course("ReplayBuffer", "WorkerDict")
+    course.do(10.0, "actor_rollout_update_actor", 1)
+    assert course.activity.framework == "veRL"
+    alone = Course("RayRPCServer")
+    alone.do(4.0)
+    assert alone.activity.framework == "AReaL"

@@ -166,7 +166,7 @@ def _pack(members: Sequence[Rank], width: int, view: View) -> Sequence[Sequence[
 
 
 def _methods_words(members: Sequence[Rank]) -> str:
-    """`7 idle, 1 fit`: the number of workers in each method, by their titles."""
-    counts = Counter(rank.title.method or "idle" for rank in members)
+    """`7 idle, 1 fit`: the number of workers in each method, by their titles; `2 –` on silent hosts."""
+    counts = Counter(UNKNOWN if rank.is_old else rank.title.method or "idle" for rank in members)
     first = [f"{count} {method}" for method, count in counts.most_common(3)]
     return ", ".join(first) + (f" and {plural(len(counts) - 3, 'other')}" if len(counts) > 3 else "")
