@@ -43,10 +43,9 @@ def phase_band(spans: Sequence[PhaseSpan], begin: float, end: float, width: int,
 
 
 def rank_marks(ranks: Iterable[Rank], behind: frozenset[str], *, ascii: bool) -> tuple[Piece, ...]:
-    """One cell for each worker: the letter of its phase; a dot for an idle title; `m` for a method without a phase; `!` if it is behind; `–`
-    if its host is silent.
+    """One cell for each worker: the letter of its phase, a dot for an idle title, `m` for a method without a phase, `!` if it is behind.
 
-    `behind`: the keys of the processes that are behind.
+    `–`: its host is silent. `behind`: the keys of the processes that are behind.
     """
     return merge(_rank_mark(rank, behind, ascii=ascii) for rank in ranks)
 

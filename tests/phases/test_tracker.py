@@ -308,7 +308,7 @@ def test_the_history_of_a_job_is_bounded():
 
 def test_ranks_that_never_run_a_method_have_not_ended_it():
     course = Course(*["WorkerDict"] * 36)
-    critics = {place: "WorkerDict.critic_update_critic" for place in range(32, 36)}
+    critics = dict.fromkeys(range(32, 36), "WorkerDict.critic_update_critic")
     for _ in range(2):
         course.do(20.0, "actor_rollout_generate_sequences", *range(32))
         course.run(critics, 30.0)
@@ -332,8 +332,8 @@ def test_an_idle_title_of_a_trainer_with_a_heartbeat_is_neither_rollout_nor_wait
     course = GpuCourse(*["MegatronTrainRayActor"] * 4, "SGLangEngine")
     course.do(10.0, "init", 0, 1, 2, 3)
     course.rate = 90.0
-    course.run({place: "MegatronTrainRayActor.train" for place in range(4)}, 10.0)
-    course.run({place: "MegatronTrainRayActor" for place in range(4)}, 20.0)
+    course.run(dict.fromkeys(range(4), "MegatronTrainRayActor.train"), 10.0)
+    course.run(dict.fromkeys(range(4), "MegatronTrainRayActor"), 20.0)
     assert course.activity.phase is None
     unknown = Course(*["MegatronTrainRayActor"] * 4)
     unknown.do(10.0, "train")

@@ -35,7 +35,7 @@ def test_a_silence_of_hours_ends_the_phase_and_the_step_and_makes_neither_longer
         assert seen.activities[0].phase is None
         assert seen.activities[0].step is None
     course.now = before + 8 * 3600.0
-    course.run({place: "WorkerDict.actor_rollout_generate_sequences" for place in range(4)}, 6.0)
+    course.run(dict.fromkeys(range(4), "WorkerDict.actor_rollout_generate_sequences"), 6.0)
     assert words(course.last).startswith("rollout >4s"), "it began before it was seen again"
     course.do(8.0, "actor_rollout_generate_sequences")
     course.do(20.0, "actor_rollout_update_actor")
@@ -50,7 +50,7 @@ def test_the_same_holds_if_the_first_sample_after_the_silence_is_fresh():
     course.do(30.0, "init_model")
     for _ in range(3):
         step(course)
-    course.run({place: "WorkerDict.actor_rollout_update_actor" for place in range(4)}, 4.0)
+    course.run(dict.fromkeys(range(4), "WorkerDict.actor_rollout_update_actor"), 4.0)
     course.now += 8 * 3600.0
     step(course)
     step(course)
