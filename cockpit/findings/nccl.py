@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
-from cockpit.model import CountGap, Gpu, Job, NcclRank, NcclReport, Process, Snapshot
+from cockpit.model import MAX_COMMUNICATORS, Communicator, CountGap, Gpu, Job, NcclRank, NcclReport, Process, Snapshot
 from cockpit.model.titles import whole_name
 from cockpit.text import age, clean, join_first, percent, plural
 
@@ -36,11 +37,6 @@ class NcclWords:
     def __init__(self, report: NcclReport, snapshot: Snapshot) -> None:
         self.report, self._snapshot = report, snapshot
         self._processes = {process.key: process for process in snapshot.processes or ()}
-        self._gpu_processes = [
-            process
-            for process in snapshot.processes or ()
-            if process.gpus and process.job and f"job:{snapshot.index.job_title(process.job)}" == report.job
-        ]
 
     def heading(self, now: float) -> str:
         """`NCCL 2.29.7, asked 3s ago: 5 communicators`."""
@@ -57,6 +53,11 @@ class NcclWords:
         for one in self.report.communicators:
             yield from (f"{self._subject(trouble.ranks, trouble.number)}: {trouble.what}" for trouble in one.troubles)
         yield from self.report.troubles
+
+    def sentences_on(self, one: Communicator) -> Iterator[str]:
+        """Sentences on the differences and troubles of one communicator."""
+        yield from (sentence for gap in one.gaps for sentence in self._gap_sentences(gap))
+        yield from (f"{self._subject(trouble.ranks, trouble.number)}: {trouble.what}" for trouble in one.troubles)
 
     def _gap_sentences(self, gap: CountGap) -> Iterator[str]:
         usual = max(gap.groups, key=lambda group: (group.number, group.launched))
@@ -142,7 +143,10 @@ class NcclWords:
 
     def _titles(self, suspects: Collection[str]) -> str:
         """The titles of the processes that NCCL names, and the most frequent titles of the others: they show the running methods."""
-        others = Counter(whole_name(process) for process in self._gpu_processes if process.key not in suspects)
+        index, named_by_nccl = self._snapshot.index, set(suspects)
+        of_job = (processes for job, processes in index.processes_by_job.items() if f"job:{index.job_title(job)}" == self.report.job)
+        holders = (process for processes in of_job for process in processes if process.gpus)
+        others = Counter(whole_name(process) for process in holders if process.key not in named_by_nccl)
         named = [f"{whole_name(self._processes[key])} (pid {self._processes[key].pid})" for key in suspects if key in self._processes]
         most = [f"{number} of the {'others' if named else 'ranks'} are {title}" for title, number in others.most_common(2) if title]
         return "; ".join([*named[:MAX_NAMED], *most]) or "unknown"
@@ -156,8 +160,8 @@ def _figures(gpu: Gpu) -> str:
 def evidence_lines(report: NcclReport, snapshot: Snapshot, by_power: Collection[str], now: float) -> list[str]:
     """Lines of evidence from NCCL's report, for a finding on a stuck job. `by_power`: the keys of processes whose GPU power differs."""
     words = NcclWords(report, snapshot)
-    said = list(words.sentences())
-    lines = [f"NCCL's RAS, asked {age(max(0.0, now - report.asked))} ago: {sentence}" for sentence in said[:MAX_SENTENCES]]
+    said = list(islice(words.sentences(), MAX_SENTENCES))
+    lines = [f"NCCL's RAS, asked {age(max(0.0, now - report.asked))} ago: {sentence}" for sentence in said]
     if not said and report.versions:
         has_counts = any(one.counts is not None for one in report.communicators)
         lines = [f"{words.heading(now)}, no difference between ranks{'' if has_counts else '; it has no counts'}"]
@@ -174,24 +178,25 @@ def report_lines(report: NcclReport, snapshot: Snapshot, now: float) -> list[str
     """All lines of a report, for the screen and the command."""
     words = NcclWords(report, snapshot)
     communicators: list[str] = []
+    different = [one for one in report.communicators if one.gaps or one.troubles]
     quiet = [one for one in report.communicators if not one.gaps and not one.troubles]
-    for one in report.communicators:
-        if one in quiet and quiet.index(one) >= MAX_QUIET:
-            continue
+    listed = [*different, *quiet[:MAX_QUIET]]
+    for one in listed:
         of = "" if one.size is None else f" of {plural(one.size, 'rank')}"
         answered = "" if one.answered in (None, one.size) else f", {one.answered} answered"
         communicators.append(f"Communicator {one.hash.partition(' ')[0]}{of}{answered}")
-        single = NcclWords(NcclReport(job=report.job, asked=report.asked, communicators=(one,)), snapshot)
-        communicators += [f"  {sentence}" for sentence in single.sentences()]
+        communicators += [f"  {sentence}" for sentence in words.sentences_on(one)]
         if one.counts is not None:
             counts = ", ".join(f"{count:,} {name}" for name, count in one.counts.items() if count)
             communicators.append(f"  launched by each rank: {counts or 'nothing that is counted'}")
         if one.unchanged_since is not None:
             communicators.append(f"  no count has changed for {age(max(0.0, now - one.unchanged_since))}")
-    listed = len(report.communicators) - max(0, len(quiet) - MAX_QUIET)
-    if report.number > listed and report.versions:
-        more = plural(report.number - listed, "more communicator") if listed else plural(report.number, "communicator")
-        communicators.append(f"{more} {'has' if report.number - listed == 1 else 'have'} no difference")
+    if (number := report.number - len(listed)) > 0 and report.versions:
+        more = plural(number, "more communicator" if listed else "communicator")
+        if len(different) >= MAX_COMMUNICATORS:  # some of the others may differ too
+            communicators.append(f"{more} {'is' if number == 1 else 'are'} not listed")
+        else:
+            communicators.append(f"{more} {'has' if number == 1 else 'have'} no difference")
     communicators += report.troubles
 
     witnesses = ["Who says what", *(f"  {line}" for line in words.witnesses())] if report.versions else []

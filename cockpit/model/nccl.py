@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from cockpit.model.value import Value
+
+MAX_COMMUNICATORS: Final = 64
+"""Kept of one report. Those with a difference or a trouble come first."""
 
 
 class NcclRank(Value, frozen=True, kw_only=True):
@@ -74,13 +78,13 @@ class NcclReport(Value, frozen=True, kw_only=True):
     communicators: tuple[Communicator, ...] = ()
     """Those with a difference or a trouble first; the largest of the others."""
     number: int = 0
-    """The number of all communicators. `communicators` has only the first of very many."""
+    """The number of all communicators that were read. `communicators` has only the first of very many."""
     timeouts: int = 0
     """How often a process did not answer another one while NCCL made the report."""
     troubles: tuple[str, ...] = ()
     """Sentences on processes that, by NCCL's report, no longer have a communicator."""
     problems: tuple[str, ...] = ()
-    """Sentences on why a host has given no report, or why its report was refused."""
+    """Sentences on why a host has given no report, or why its report was refused or not read to its end."""
     not_covered: int = 0
     """The number of processes of the job with GPUs that no report covers, as far as that is known."""
 

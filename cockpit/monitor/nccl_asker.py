@@ -88,6 +88,8 @@ class NcclAsker:
             try:
                 parsed = await self._ask_host(host, here, members, even_old=even_old)
                 found.append(parsed)
+                if parsed.cut:
+                    problems.append(f"{titles.of_host(host)}: {parsed.cut}")
                 if parsed.members is not None:
                     covered = {process.key for member in parsed.members if (process := members.find(*member)) is not None} or covered
                 elif (parsed.processes or 0) >= len(processes):
@@ -98,12 +100,12 @@ class NcclAsker:
                 problems.append(f"{titles.of_host(host)}: {error}")
             after = [process for process in left if process.key not in covered]
             left = after if len(after) < len(left) else [process for process in left if process not in here]
-        communicators = _merge(found)
+        communicators = await asyncio.to_thread(lambda: tuple(members.join(one) for one in _merge(found)))
         return NcclReport(
             job=job.key,
             asked=self._poller.clock(),
             versions=tuple(dict.fromkeys(one.version for one in found)),
-            communicators=tuple(map(members.join, communicators)),
+            communicators=communicators,
             number=max([len(communicators), *(one.number for one in found)]),
             timeouts=sum(one.timeouts for one in found),
             troubles=tuple(dict.fromkeys(text for one in found for text in one.troubles)),
@@ -122,7 +124,7 @@ class NcclAsker:
             raise OldNcclError(f"{which} runs on {title}")
         from cockpit.sources.probes.nccl_report import parse_report  # most runs of cockpit never ask
 
-        parsed = parse_report(read.report)
+        parsed = await asyncio.to_thread(parse_report, read.report)  # a long report takes half a second
         if parsed.members and not members.has_any(parsed.members):
             address, pid = min(parsed.members)
             raise SourceError(f"its report is refused: it is about other processes, such as pid {pid} at {address}")
@@ -189,12 +191,17 @@ class _Members:
         self._by_pid: dict[int, list[Process]] = {}
         for process in processes:
             self._by_pid.setdefault(process.ns_pid or process.pid, []).append(process)
-        self._addresses: dict[str, set[str]] = {name: set(host.addresses) for name, host in snapshot.hosts.items()}
+        addresses: dict[str, set[str]] = {name: set(host.addresses) for name, host in snapshot.hosts.items()}
         for process in processes:
             node = snapshot.index.nodes.get(process.node or "")
             if node is not None:
-                self._addresses.setdefault(process.host, set()).add(node.ip)
-        self._all = set().union(*self._addresses.values())
+                addresses.setdefault(process.host, set()).add(node.ip)
+        self._all = set().union(*addresses.values())
+        # Containers of many hosts have the same pids, so a search among all processes with a pid takes too long.
+        self._by_member: dict[Member, list[Process]] = {}
+        for process in processes:
+            for address in addresses.get(process.host, ()):
+                self._by_member.setdefault((address, process.ns_pid or process.pid), []).append(process)
 
     def has_any(self, members: frozenset[Member]) -> bool:
         """Whether one of these members may be a process of the job."""
@@ -202,8 +209,7 @@ class _Members:
 
     def find(self, address: str, pid: int) -> Process | None:
         """The process at an address with a pid. Only the pid counts if the address is unknown, as in a container or a network for NCCL."""
-        same = self._by_pid.get(pid, [])
-        near = [process for process in same if address in self._addresses.get(process.host, ())]
+        near, same = self._by_member.get((address, pid), []), self._by_pid.get(pid, [])
         if near:
             return near[0] if len(near) == 1 else None
         return same[0] if len(same) == 1 and address not in self._all else None

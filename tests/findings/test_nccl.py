@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
 from cockpit.findings.nccl import COUNTS_ONLY_WHERE_DIFFERENT, NcclWords, evidence_lines, report_lines
 from cockpit.findings.stalls import stalled_jobs
-from cockpit.model import Communicator, CountGap, CountGroup, Finding, Hold, Job, NcclRank, NcclReport, Process, RankTrouble, Snapshot
+from cockpit.model import (
+    MAX_COMMUNICATORS,
+    Communicator,
+    CountGap,
+    CountGroup,
+    Finding,
+    Hold,
+    Job,
+    NcclRank,
+    NcclReport,
+    Process,
+    RankTrouble,
+    Snapshot,
+)
 from tests.findings.detection import detect, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot
 
@@ -95,6 +109,33 @@ def test_the_whole_report():
         "",
     ]
     assert COUNTS_ONLY_WHERE_DIFFERENT not in lines
+
+
+class Walked(tuple[Process, ...]):  # noqa: SLOT001 a tuple can't have slots with names
+    """Processes that count how often all of them are visited."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Process]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_many_communicators_do_not_visit_all_processes_more_often_than_one():
+    def visits(number: int) -> int:
+        processes, found = Walked(WORKERS), report(*(Communicator(hash=f"{one:#x}", gaps=(GAP,)) for one in range(number)))
+        lines = report_lines(found, world(found, processes=processes), NOW)
+        assert sum("actor3" in line and "1 AllReduce behind" in line for line in lines) == number + 1, "the first one is a witness too"
+        return processes.times
+
+    assert visits(60) == visits(1) > 0
+
+
+def test_of_very_many_communicators_with_differences_the_others_are_not_said_to_have_none():
+    many = tuple(Communicator(hash=f"{number:#x}", gaps=(GAP,)) for number in range(MAX_COMMUNICATORS))
+    lines = report_lines(report(*many, number=MAX_COMMUNICATORS + 5), world(), NOW)
+    assert "5 more communicators are not listed" in lines
+    assert not any("no difference" in line for line in lines)
 
 
 def test_healthy_text_claims_no_progress():

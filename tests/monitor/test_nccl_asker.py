@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from cockpit.config.settings import Config
 from cockpit.model import Finding, Hold, Host, Job, NcclReport, Process, Snapshot
 from cockpit.monitor.nccl_asker import ASK_EVERY_S, MAX_ASKS, NcclAsker, OldNcclError
+from cockpit.sources.probes import nccl_report
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.source import SourceError
 from tests.nccl_ranks import Rank
@@ -225,6 +227,26 @@ async def test_an_invalid_answer_is_one_sentence(answer: dict[str, Any]):
     assert "can't be read" in report.problems[0]
 
 
+async def test_while_a_report_is_read_the_screen_goes_on(monkeypatch):
+    went_on, parse = threading.Event(), nccl_report.parse_report
+
+    def wait_and_parse(report: str) -> nccl_report.ParsedReport:
+        assert went_on.wait(5), "nothing else ran"
+        return parse(report)
+
+    monkeypatch.setattr(nccl_report, "parse_report", wait_and_parse)
+    asking = asyncio.ensure_future(made(world(worker(0)), {"node1": reported(communicator(rank(0)))})[2].ask(JOB))
+    asyncio.get_running_loop().call_soon(went_on.set)
+    assert (await asking).versions == ("2.29.7",)
+
+
+async def test_a_report_that_was_not_read_to_its_end_says_so_in_one_line():
+    long = {"report": text_report(HEALTHY_ROW, warnings="\n" * nccl_report.MAX_LINES, processes=1)}
+    report = await made(world(worker(0)), {"node1": long})[2].ask(JOB)
+    assert report.problems == ("node1: its report is too long: only its first 50,000 lines were read",)
+    assert (report.versions, report.number) == (("2.27.5",), 0)
+
+
 # By itself
 
 
@@ -233,8 +255,7 @@ STUCK = Finding("job-hung", "critical", "job ppo-7b", "…", about=(JOB.key,))
 
 async def publish(asker: NcclAsker, shown: Snapshot) -> None:
     asker.on_snapshot(shown)
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await asker._asking.finish(20)
 
 
 async def test_without_the_config_nothing_is_asked_by_itself():

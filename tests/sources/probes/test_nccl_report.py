@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import pytest
 
-from cockpit.model import Communicator, CountGap, CountGroup, NcclRank, RankTrouble
-from cockpit.sources.probes.nccl_report import MAX_COMMUNICATORS, MAX_GROUPS, MAX_NAMED, parse_report
+from cockpit.model import MAX_COMMUNICATORS, Communicator, CountGap, CountGroup, NcclRank, RankTrouble
+from cockpit.sources.probes import nccl_report
+from cockpit.sources.probes.nccl_report import MAX_GROUPS, MAX_LINES, MAX_NAMED, MAX_RANKS, parse_report
 from cockpit.sources.source import SourceError
 from tests.nccl_reports import (
     HEALTHY_ROW,
@@ -169,6 +171,43 @@ def test_large_reports_keep_what_differs():
     assert [(group.number, len(group.ranks)) for group in by_name["Broadcast"]] == [(100, MAX_NAMED), (400, MAX_NAMED)]
 
 
+def test_only_ranks_that_are_kept_are_named(monkeypatch):
+    named: list[int] = []
+
+    def count(**facts: Any) -> NcclRank:
+        named.append(facts["rank"])
+        return NcclRank(**facts)
+
+    monkeypatch.setattr(nccl_report, "NcclRank", count)
+    parse_report(json_report(communicator(*(rank(number, AllReduce=number) for number in range(500)))))
+    assert len(named) == MAX_GROUPS
+    lines = "".join(f"  Rank {number} has launched up to operation {number}\n" for number in range(500))
+    only(text_report(MISMATCH_ROW, warnings=f"#0-0 (1) MISMATCH\n  Communicator ranks have different AllReduce operation counts\n{lines}"))
+    assert len(named) == 2 * MAX_GROUPS
+
+
+def test_a_json_with_too_many_ranks_is_read_up_to_a_whole_communicator_and_says_so():
+    small = communicator(rank(0), rank(1, AllReduce=7), name="0x1")
+    large = {"hash": "0x2", "ranks": [{"rank": number, "pid": 9} for number in range(MAX_RANKS)]}
+    parsed = parse_report(json_report(small, large, small))
+    assert (parsed.number, [one.hash[:3] for one in parsed.communicators]) == (1, ["0x1"])
+    assert parsed.members == {("10.0.0.1", 4000), ("10.0.0.1", 4001)}
+    assert parsed.cut == "its report is too long: only 1 of its 3 communicators were read"
+    assert parse_report(json_report(*[small] * 300)).cut == ""
+
+
+def test_a_text_with_too_many_lines_is_read_up_to_a_whole_communicator_and_says_so():
+    """Half a communicator could lack the ranks that most others differ from."""
+    group = MISMATCH.removesuffix("\n")
+    lines = MAX_LINES - len(text_report(HEALTHY_ROW).split("\n")) - len(group.split("\n"))
+    long = text_report(HEALTHY_ROW, warnings=group + "\n" * lines + group.replace("(1", "(2") + group.replace("(1", "(3"))
+    parsed = parse_report(long)
+    assert [one.hash[:3] for one in parsed.communicators] == ["0x1"]
+    assert parsed.number == 1, "what the communicators that were not read have is unknown"
+    assert parsed.cut == "its report is too long: only its first 50,000 lines were read"
+    assert parse_report(text_report(MISMATCH_ROW, warnings=MISMATCH * 1000)).cut == ""
+
+
 @pytest.mark.parametrize(
     "report",
     [
@@ -190,6 +229,10 @@ def test_a_report_of_another_shape_is_refused_in_one_sentence(report: str):
         parse_report(report)
 
 
+OTHER_COLLECTIVE = """  Communicator ranks have different {} operation counts
+  7 ranks have launched up to operation 2
+  Rank 3 has launched up to operation 1
+"""
 HOSTILE = {
     "many names": json_report(communicator(*({**rank(n), "collective_counts": {f"{n}-{i}": i for i in range(200)}} for n in range(300)))),
     "long lines": "NCCL version 2.27.5\n" + "#0-0 (" * 300_000,
@@ -200,16 +243,23 @@ HOSTILE = {
     "columns": "NCCL version 2.27.5\n" + ("1 " * 500_000) + "\n" + "(total)    (total)      (total)\n" * 50_000,
     "json spaces": '{"nvml_dev": 1' + " " * 3_000_000,
     "json devices": '{"nvml_dev": 1 ' * 200_000,
+    "empty lines": "NCCL version 2.27.5\n" + "\n" * (4 << 20),
+    "statuses": "NCCL version 2.27.5\n#0-0 (1) MISMATCH\n" + "Rank 1 has status INIT\n" * 180_000,
+    "other blocks": "NCCL version 2.27.5\n" + "".join(f"#0-0 ({number:x}) X\n" for number in range(230_000)),
+    "other collectives": "NCCL version 2.27.5\n#0-0 (1) MISMATCH\n" + "".join(map(OTHER_COLLECTIVE.format, range(30_000))),
+    "long process": "NCCL version 2.27.5\nDEAD\n  1 job process\n  Process " + "x" * (4 << 20) + "\n",
+    "json communicators": '{"nccl_version": "2.29.7", "communicators": [' + ",".join(['{"hash":""}'] * 340_000) + "]}",
+    "json ranks": '{"nccl_version": "2.29.7", "communicators": [{"hash": "", "ranks": [' + ",".join(['{"rank":1}'] * 380_000) + "]}]}",
 }
 
 
 @pytest.mark.parametrize("report", HOSTILE.values(), ids=HOSTILE)
 def test_no_report_keeps_the_reader_busy(report: str):
-    began = time.process_time()
+    began = time.thread_time()
     try:
         parsed = parse_report(report)
     except SourceError:
         pass
     else:
         assert len(str(parsed)) < 1_000_000
-    assert time.process_time() - began < 2
+    assert time.thread_time() - began < 1
