@@ -51,7 +51,6 @@ NEITHER: Mapping[str, tuple[str, ...]] = {
         "dmesg -T | grep -i xid", "dmesg -T | grep -i …", "dmesg | grep -i -e aer -e pcie", "dmesg | grep -i -e xid -e nvlink",
         "dmesg | grep -i xid", "fuser -v /dev/nvidia*", "lspci | grep -i nvidia",
     ),
-    "changes the training, which its owner decides": ("--colocate_all_models",),
     "changes the whole machine, which the lab's hosts share": ("sysctl -w …=…",),
     "changes what new processes may have: the finding is about those that run": ("prlimit --pid … --nproc=…", "ulimit -u …",
     "ulimit -l unlimited"),
