@@ -54,6 +54,16 @@ def test_every_key_of_an_action_is_documented():
     assert {KEY_NAMES.get(key, key) for key in ACTION_KEYS} - named == set()
 
 
+def test_every_key_that_newcomers_are_told_is_one_of_ours():
+    """In the last column of the tables of `coming-from.md`: a word is a key, several words are a command."""
+    documented = {word for code in re.findall(r"`([^`]+)`", text_of("keys.md")) for word in code.split()}
+    rows = re.findall(r"^\|.*\| ([^|]+) \|$", text_of("coming-from.md"), re.MULTILINE)
+    spans = {span for row in rows for span in re.findall(r"`([^`]+)`", row)}
+    keys = {span for span in spans if " " not in span} - {"cockpit"}
+    assert len(keys) > 25
+    assert keys - documented - {*"1234567"} == {"ctrl+c"}, "of ctrl+c it says that nothing is signalled"
+
+
 def test_every_command_is_in_the_table_and_in_the_reference_with_its_options():
     table, reference = text_of("commands.md"), commands_page()
     commands = dict(walk_commands(main))

@@ -398,6 +398,13 @@ def test_the_reason_for_no_screen_names_the_stream_that_is_no_terminal(name):
     assert done.stderr.startswith(f"cockpit: the demo draws a screen, and {name} is not a terminal")
 
 
+def test_a_demo_that_ends_by_itself_needs_no_terminal_and_fails_if_ray_does_not_answer(monkeypatch):
+    monkeypatch.setattr("cockpit.cli.demo.run_demo", lambda screen: screen(CLOSED))
+    result = cockpit("demo", "--seconds", "1")
+    assert result.exit_code == 3
+    assert "q and Enter quits." in result.stdout
+
+
 def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
     shown = []
 
