@@ -107,7 +107,7 @@ $(VENV)/.docs: $(READY)
 findings-page: $(READY) ## docs/findings.md, from the tests of the findings
 	@$(BIN)/python -m manual.findings
 
-man: $(READY) ## man/cockpit.1, from the commands
+man: $(READY) ## man/ray-cockpit.1, from the commands
 	@$(BIN)/python -m manual.man_page
 
 screenshots: $(READY) ## the pictures in screenshots/, from the demo cluster
@@ -122,16 +122,15 @@ wheel: $(VENV)/.release ## the package, in dist/
 	@$(BIN)/python -m build --outdir dist . >/dev/null
 	@ls dist/*
 
-release: wheel ## the package, checked and tried in a fresh environment of each Python on PATH; nothing is uploaded
+# Ten minutes: most of it is what each Python needs of Ray. Other Pythons than those on PATH: `make release PYTHONS="python3.13 /opt/python3.14/bin/python3"`.
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13 python3.14
+
+release: wheel ## the package, checked and tried in a fresh environment of each Python on PATH, with the demo; nothing is uploaded
 	@$(BIN)/python -m twine check --strict dist/*
-	@for python in python3.10 python3.11 python3.12 python3.13 python3.14; do \
+	@for python in $(PYTHONS); do \
 		$$python -c 'import venv, ensurepip' >/dev/null 2>&1 || { echo "$$python: not here, not tried"; continue; }; \
-		rm -rf build/fresh && $$python -m venv build/fresh && \
-		build/fresh/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl && \
-		build/fresh/bin/cockpit --version && build/fresh/bin/cockpit presets >/dev/null && build/fresh/bin/cockpit schema >/dev/null && \
-		build/fresh/bin/cockpit --theme daylight config print >/dev/null && echo "$$python: installed and tried" || exit 1; \
+		packaging/try_wheel.sh $$python dist/*.whl || exit 1; \
 	done
-	@rm -rf build/fresh
 
 clean: ## remove what tools leave behind; the environment stays (rm -r .venv)
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage

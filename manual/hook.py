@@ -30,7 +30,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name in COPIED:
         text = _links_in_docs((ROOT / name).read_text(encoding="utf-8"))
         files.append(File.generated(config, name.lower(), content=text))
-    for picture in sorted((ROOT / "screenshots").glob("*.svg")):
+    for picture in sorted((ROOT / "screenshots").glob("*.*g")):  # svg, and png of the browser
         files.append(File.generated(config, f"screenshots/{picture.name}", abs_src_path=str(picture)))
     return files
 

@@ -1,4 +1,4 @@
-"""man/cockpit.1, from the commands themselves."""
+"""man/ray-cockpit.1, from the commands themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from cockpit.cli.main import main
 from cockpit.cli.options import EXIT_CODES
 from manual.reference import context_of, walk_commands
 
-PATH = Path(__file__).parents[1] / "man" / "cockpit.1"
+PATH = Path(__file__).parents[1] / "man" / "ray-cockpit.1"
+NAMES = (
+    "cockpit and ray-cockpit are the same program. This page has the longer name because cockpit(1) belongs to another program, "
+    "the web console of the same name."
+)
 FILES = {
     "~/.config/cockpit/config.yaml": "settings and thresholds; cockpit config init writes one with every default",
     "~/.config/cockpit/presets/": "your presets",
@@ -37,11 +41,20 @@ def man_page() -> str:
 def _lines() -> Iterator[str]:
     yield '.\\" Made by `make man` from the commands.'
     yield from (
-        '.TH COCKPIT 1 "" "cockpit" "User Commands"',
+        '.TH RAY\\-COCKPIT 1 "" "cockpit" "User Commands"',
         ".SH NAME",
-        "cockpit \\- a terminal monitor for LLM reinforcement learning on Ray",
+        "ray\\-cockpit \\- a terminal monitor for LLM reinforcement learning on Ray",
     )
-    yield from (".SH SYNOPSIS", ".B cockpit", "[OPTIONS] [COMMAND] [ARGS]...", ".SH DESCRIPTION", _text(_description(main)), ".SH OPTIONS")
+    yield from (
+        ".SH SYNOPSIS",
+        ".B cockpit",
+        "[OPTIONS] [COMMAND] [ARGS]...",
+        ".SH DESCRIPTION",
+        _text(_description(main)),
+        ".PP",
+        _text(NAMES),
+    )
+    yield ".SH OPTIONS"
     yield from _options(main, "cockpit")
     yield from (".PP", "They hold for a command too, before its name; for those that look at a cluster also behind it.")
     yield ".SH COMMANDS"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -69,3 +71,51 @@ def test_the_role_for_kubernetes_allows_what_the_stand_in_of_its_api_server_is_a
     assert sorted(rights) == sorted([*EVERYTHING, "create pods/exec"])
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert (role["kind"], binding["kind"]) == ("Role", "RoleBinding"), "of one namespace"
+
+
+def test_the_citation_is_of_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == __version__
+    assert citation["license"] == PROJECT["project"]["license"]
+
+
+def test_both_names_start_the_program_and_the_man_page_is_not_that_of_debians_cockpit():
+    assert set(PROJECT["project"]["scripts"]) == {"cockpit", PROJECT["project"]["name"]}
+    assert len(set(PROJECT["project"]["scripts"].values())) == 1
+    assert [*PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"].values()] == ["share/man/man1/ray-cockpit.1"]
+
+
+WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+
+
+def test_a_release_is_tried_with_every_python_that_the_project_names():
+    prefix = "Programming Language :: Python :: "
+    named = [one.removeprefix(prefix) for one in PROJECT["project"]["classifiers"] if re.fullmatch(rf"{prefix}\d\.\d+", one)]
+    assert PROJECT["project"]["requires-python"] == f">={named[0]}"
+    assert WORKFLOW["jobs"]["try"]["strategy"]["matrix"]["python"] == named
+    pythons = re.search(r"^PYTHONS \?= (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert pythons is not None
+    assert pythons[1].split() == [f"python{one}" for one in named]
+
+
+def test_only_a_tag_is_published_after_all_trials_and_only_that_job_may_sign_in():
+    jobs = WORKFLOW["jobs"]
+    assert (jobs["publish"]["needs"], jobs["try"]["needs"]) == ("try", "build")
+    assert jobs["publish"]["if"] == "github.event_name == 'push' && startsWith(github.ref, 'refs/tags/v')"
+    assert (jobs["publish"]["environment"], jobs["publish"]["permissions"]) == ("pypi", {"id-token": "write"})
+    assert WORKFLOW["permissions"] == {"contents": "read"}
+    assert [name for name, job in jobs.items() if "permissions" in job] == ["publish"]
+    assert "secrets." not in (ROOT / ".github/workflows/release.yml").read_text()
+
+
+def tag_check(tag: str) -> int:
+    """The exit code of the workflow's own step, run in this checkout."""
+    step = next(step for step in WORKFLOW["jobs"]["build"]["steps"] if step.get("name") == "The tag is the version")
+    env = {**os.environ, "TAG": tag, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return subprocess.run(["bash", "-e", "-c", step["run"]], cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=False).returncode
+
+
+@pytest.mark.process
+def test_a_tag_that_is_not_the_version_ends_the_release():
+    assert tag_check(f"v{__version__}") == 0
+    assert tag_check("v0.0.1") == tag_check(__version__) == 1

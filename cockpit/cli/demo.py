@@ -27,23 +27,30 @@ from cockpit.text import output
 @cluster_options
 @screen_options
 @plain_option
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Quit by itself after S seconds, for scripts; without a terminal as --plain. It fails if Ray has not answered until then.",
+)
 @with_config
-def demo(config: Config) -> None:
+def demo(config: Config, seconds: float | None) -> None:
     """Try cockpit on a local Ray with simulated GPUs.
 
     It starts a real Ray cluster on this host, with simulated GPUs and some faults, opens the screen on it, and stops it on quit.
     It needs gcc, and Ray in the same environment as cockpit.
     """
-    if not config.plain and (reason := why_no_screen()) is not None:
+    reason = why_no_screen()
+    plain = config.plain or (seconds is not None and reason is not None)
+    if not plain and reason is not None:
         sys.exit(print_error(f"the demo draws a screen, and {reason}; `cockpit demo --plain` prints lines of text", BAD_USAGE))
 
-    def show_demo(address: str) -> None:
+    def show_demo(address: str) -> int:
         on_demo = replace(config, address=address)
         greeting = f"Demo cluster at {address}; q stops it and its jobs. To try recover: 7, then R on the preset demo"
-        if config.plain:
+        if plain:
             output.print_note(greeting)
-            show_plain(on_demo)
-        else:
-            show(on_demo, greeting=greeting)
+            return show_plain(on_demo, seconds)
+        return show(on_demo, greeting=greeting, seconds=seconds)
 
     sys.exit(run_demo(show_demo))

@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any, Final, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from cockpit.cli.completion import complete_themes
 from cockpit.config.document import InputError
@@ -51,6 +52,8 @@ def print_error(text: str, code: int) -> int:
 
 def why_no_screen() -> str | None:
     """The reason why no screen can be drawn here; `None`: it can be drawn."""
+    if output.is_in_browser():
+        return None
     for stream, name in ((sys.stdin, "stdin"), (sys.stdout, "stdout")):
         if not (stream and stream.isatty()):
             return f"{name} is not a terminal"
@@ -181,6 +184,8 @@ def with_config(function: Callable[..., Any]) -> Callable[..., Any]:
                 config = with_slurm_names(config)
         except InputError as error:
             sys.exit(print_error(str(error), BAD_USAGE))
+        if output.is_in_browser():  # the page asks nobody for a name or a password
+            config = replace(config, readonly=True, origins={**config.origins, "readonly": "it is shown in a browser"})
         output.print_ascii(on=config.ascii)
         return function(config, **flags)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import select
 import sys
 import time
+from functools import partial
 
 from cockpit.cli.notify import SETTLING_S, attach_notifier
-from cockpit.cli.options import DONE, run_until_interrupted
+from cockpit.cli.options import DONE, NO_ANSWER, run_until_interrupted
 from cockpit.cli.record import attach_recorder
 from cockpit.cli.service import PollStep, serve
 from cockpit.config.settings import Config
@@ -19,12 +20,12 @@ from cockpit.text import output
 KEYS = "Enter prints the state again, q and Enter quits."
 
 
-def show_plain(config: Config) -> int:
-    """Print until the user quits; return the exit code."""
-    return run_until_interrupted(serve(config, _attach))
+def show_plain(config: Config, seconds: float | None = None) -> int:
+    """Print until the user quits, or for so many seconds; return the exit code: after that time, whether Ray answers."""
+    return run_until_interrupted(serve(config, partial(_attach, seconds=seconds)))
 
 
-def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
+def _attach(config: Config, monitor: ClusterMonitor, seconds: float | None) -> PollStep:
     attach_recorder(config, monitor)
     attach_notifier(config, monitor)
     begun = time.monotonic()
@@ -47,6 +48,8 @@ def _attach(config: Config, monitor: ClusterMonitor) -> PollStep:
             for line in plain_changes(printed, snapshot):
                 output.print_line(line)
         printed = snapshot
+        if seconds is not None and time.monotonic() - begun >= seconds:
+            return DONE if snapshot.cluster.reachable else NO_ANSWER
         return None
 
     return print_news

@@ -13,6 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from cockpit.cli.options import DONE, NO_ANSWER
 from cockpit.config.settings import Config
 from cockpit.monitor.monitor import ClusterMonitor
 
@@ -26,12 +27,15 @@ FULL_COLLECTION_AFTER: Final = 100
 """Collections of the middle generation before a full one, which takes 50 ms at 1,000 nodes; Python's default is 10."""
 
 
-def show(config: Config, *, greeting: str | None = None) -> int:
-    """Run the screen until it is quit; its exit code. `greeting`: a sentence that the screen begins with."""
-    return asyncio.run(_show(config, greeting))
+def show(config: Config, *, greeting: str | None = None, seconds: float | None = None) -> int:
+    """Run the screen until it is quit; its exit code. `greeting`: a sentence that the screen begins with.
+
+    `seconds`: the screen quits by itself after that time; the exit code is then whether Ray answers.
+    """
+    return asyncio.run(_show(config, greeting, seconds))
 
 
-async def _show(config: Config, greeting: str | None) -> int:
+async def _show(config: Config, greeting: str | None, seconds: float | None) -> int:
     """Ray and this host are asked first: their answers come while a thread imports Textual."""
     monitor = ClusterMonitor(config, lambda _: None)
     monitor.start()
@@ -40,7 +44,10 @@ async def _show(config: Config, greeting: str | None) -> int:
         made_by = await asyncio.to_thread(import_module, "cockpit.cli.app")
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        return await run_until_quit(made_by.make_app(config, monitor, greeting))
+        app = made_by.make_app(config, monitor, greeting)
+        if seconds is not None:
+            asyncio.get_running_loop().call_later(seconds, _quit, app)
+        return await run_until_quit(app)
     finally:
         monitor.close()
 
@@ -54,6 +61,11 @@ async def run_until_quit(app: Cockpit) -> int:
     threading.Thread(target=_wait_for_hangup, name="terminal", daemon=True).start()
     await app.run_async()
     return app.return_code or 0
+
+
+def _quit(app: Cockpit) -> None:
+    """The time of a screen that quits by itself is over."""
+    app.exit(return_code=DONE if app.monitor.poller.snapshot.cluster.reachable else NO_ANSWER)
 
 
 def _leave(monitor: ClusterMonitor, number: int, _: object) -> None:

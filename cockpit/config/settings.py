@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 from cockpit.config import kubernetes, slurm
 from cockpit.config.address import dashboard_url
 from cockpit.config.document import Document, InputError, abbreviate_home
+from cockpit.config.editor import EditorSchema
 from cockpit.config.kubernetes import KubernetesPlace
 from cockpit.config.notify import NOTIFY_WORDS, NotifyTarget, check_targets, shown_targets
 from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
@@ -118,6 +119,9 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     notify: Annotated[list[NotifyTarget] | UnsetType, Meta(description="Where to send a notification when a finding starts or clears.")] = (
         UNSET
     )
+
+
+EDITOR_SCHEMA: Final = EditorSchema("config", ConfigFile, "cockpit config file")
 
 
 def _metadata(of: type) -> dict[str, tuple[Meta, ...]]:
@@ -259,6 +263,7 @@ def _default_limits(of: type[Limits | RecordingLimits]) -> str:
 def default_file() -> str:
     """Return the text of a config file with every key and its default, commented out."""
     return f"""\
+{EDITOR_SCHEMA.modeline("")}\
 # cockpit's config file. Lines that are commented out show the defaults. Flags and COCKPIT_* variables override this file.
 
 # address: http://head:8265        # Ray's dashboard; default: RAY_API_SERVER_ADDRESS, RAY_ADDRESS, this host's live session
@@ -294,6 +299,7 @@ def init(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(default_file())
+        EDITOR_SCHEMA.write_if_possible(path.parent)
     except FileExistsError as error:
         raise InputError(f"{abbreviate_home(path)}: already exists; not overwritten") from error
     except PermissionError as error:
@@ -303,13 +309,14 @@ def init(path: Path) -> None:
 
 
 def config_text(config: Config) -> str:
-    """Return the current settings as YAML, each line with its origin."""
-    lines = []
+    """Return the current settings as a config file, each line with its origin. What is not set is a comment."""
+    lines = [EDITOR_SCHEMA.modeline("")]
     for name in _TYPED:
         value = msgspec.to_builtins(getattr(config, name))
         if name == "hosts":
             value = [{key: text for key, text in host.items() if text not in ("", "python3")} for host in value]
-        lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}  # {config.origins.get(name, 'default')}\n")
+        line = f"{name}: {json.dumps(value, ensure_ascii=False)}  # {config.origins.get(name, 'default')}\n"
+        lines.append(line if value is not None else f"# {line}")
     targets = json.dumps(shown_targets(config.notify), ensure_ascii=False)
     lines.append(f"notify: {targets}  # {config.origins.get('notify', 'default')}\n")
     for key, field in (("recording", "recording"), ("findings", "limits")):

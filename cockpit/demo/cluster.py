@@ -91,8 +91,8 @@ def demo_cluster(on_step: Callable[[str], None] = lambda _: None) -> Iterator[De
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_demo(open_screen: Callable[[str], object]) -> int:
-    """Start a demo, open the screen on its dashboard, and end it. Return the exit status.
+def run_demo(open_screen: Callable[[str], int]) -> int:
+    """Start a demo, open the screen on its dashboard, and end it. Return the exit status, which is the screen's.
 
     While it runs, the environment of this process points to the demo, so that programs that the screen starts see its simulated GPUs.
     """
@@ -100,14 +100,13 @@ def run_demo(open_screen: Callable[[str], object]) -> int:
     try:
         with ending_on_signals(), demo_cluster(lambda text: output.print_line(f"demo: {text}", err=True)) as demo:
             os.environ.update(demo.env)
-            open_screen(demo.address)
+            return open_screen(demo.address)
     except DemoError as error:
         output.print_note(f"demo: {error}")
         return 3
     finally:
         os.environ.clear()
         os.environ.update(before)
-    return 0
 
 
 @contextmanager

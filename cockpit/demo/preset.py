@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cockpit.files.atomic import write_new
+from cockpit.presets.schema import EDITOR_SCHEMA
 
 NAME = "demo"
 ENTRYPOINT = (
@@ -49,4 +50,6 @@ def write_preset(folder: Path, python: str, gcs: str, dashboard_port: int, free_
         "job": {"entrypoint": ENTRYPOINT.format(script=folder / "jobs" / "train_ppo_ray.py")},
     }
     (folder / "presets").mkdir()
-    write_new(folder / "presets" / f"{NAME}.yaml", json.dumps(preset, indent=2) + "\n")  # JSON is YAML
+    text = json.dumps(preset, indent=2)  # JSON is YAML
+    write_new(folder / "presets" / f"{NAME}.yaml", f"{EDITOR_SCHEMA.modeline('../')}{text}\n")
+    EDITOR_SCHEMA.write_if_possible(folder)

@@ -15,6 +15,7 @@ import platformdirs
 
 from cockpit.config.document import InputError, abbreviate_home, expand_home, read_text
 from cockpit.presets.preset import ENDINGS, Preset, read_preset
+from cockpit.presets.schema import EDITOR_SCHEMA
 from cockpit.presets.script import explain_script, find_script
 from cockpit.text import explain_os_error
 from cockpit.trust import why_not_ours
@@ -121,7 +122,10 @@ def copy_preset(name: str) -> Path:
 
 
 def write_preset(text: str, name: str) -> Path:
-    """Write a new file into the user's folder, atomically and readable only by its owner. Raises `InputError`, also if it exists."""
+    """Write a new file into the user's folder, atomically and readable only by its owner. Raises `InputError`, also if it exists.
+
+    Its first line names the schema of presets, which is written into the folder above.
+    """
     if not re.fullmatch(_NAME, name):
         raise InputError(f"{name!r} can't be the name of a preset; use letters, digits and . _ -")
     path = presets_folder() / f"{name}.yaml"
@@ -132,11 +136,12 @@ def write_preset(text: str, name: str) -> Path:
     except OSError as error:
         raise InputError(f"{abbreviate_home(path)}: can't create its folder: {explain_os_error(error)}") from error
     try:
-        _write(path, text)
+        _write(path, f"{EDITOR_SCHEMA.modeline('../')}{text}")
     except FileExistsError as error:
         raise InputError(f"{abbreviate_home(path)}: already exists; not overwritten") from error
     except OSError as error:
         raise InputError(f"{abbreviate_home(path)}: {explain_os_error(error)}") from error
+    EDITOR_SCHEMA.write_if_possible(path.parent.parent)
     return path
 
 

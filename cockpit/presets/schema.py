@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from cockpit.config.editor import EditorSchema
 from cockpit.placement import Strategy
 from cockpit.presets.ray_flags import flags_schema
 
@@ -92,6 +93,8 @@ class PresetFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     job: JobFile | None = None
     needs: NeedsFile = NeedsFile()
 
+
+EDITOR_SCHEMA: Final = EditorSchema("preset", PresetFile, "cockpit preset")
 
 WORDS: Final = {
     "about": "one line of text",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -20,6 +21,11 @@ from cockpit.text import UNSAFE, clean, to_ascii
 def _json_escapes() -> dict[int, str]:
     """Return the JSON escape of each character that JSON allows, but that could control a terminal or hide a part of a line."""
     return {code: json.dumps(chr(code))[1:-1] for code in UNSAFE if code >= 0x7F}
+
+
+def is_in_browser() -> bool:
+    """Return whether textual-serve shows the screen in a browser. It says so in this variable; stdin and stdout are its pipes."""
+    return os.environ.get("TEXTUAL_DRIVER") == "textual.drivers.web_driver:WebDriver"
 
 
 _is_ascii = False

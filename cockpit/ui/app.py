@@ -22,6 +22,7 @@ from cockpit.model import Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.text import clean
 from cockpit.text.bug import bug
+from cockpit.text.output import is_in_browser
 from cockpit.times.clock import CLOCK
 from cockpit.ui.alarm import Alarm, alarm_sequence
 from cockpit.ui.notices import show_notice
@@ -80,7 +81,7 @@ class Cockpit(TonedApp):
         self._theme_name, self._theme_mistake = register_theme(self, config.theme or DEFAULT_THEME)
         apply_before_start(self, self._theme_name)
         choose_signs(self, ascii=config.ascii)
-        if config.ascii:
+        if config.ascii and not is_in_browser():
             self.driver_class = AsciiDriver
         self.monitor = monitor(self.take)
         self.services = Services(config, self.monitor, clock, make_executor, runbook)

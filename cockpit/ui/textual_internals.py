@@ -14,9 +14,11 @@ from rich.text import Text
 from textual import work
 from textual.app import App
 from textual.command import CommandPalette
+from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 
 from cockpit.text import to_ascii
+from cockpit.text.output import is_in_browser
 
 
 class TerminalDriver(LinuxDriver):
@@ -52,8 +54,9 @@ class AsciiDriver(TerminalDriver):
 class PatchedApp(App[None]):
     """An App that can be stopped and continued, and that prints no values of variables when it fails."""
 
-    def get_driver_class(self) -> type[TerminalDriver]:
-        return TerminalDriver
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's own driver of a browser if textual-serve shows the screen, else ours."""
+        return super().get_driver_class() if is_in_browser() else TerminalDriver
 
     def handle_stop_signals(self) -> None:
         """Have the event loop handle SIGTSTP and SIGCONT, which Textual handles inside the signal handler.

@@ -18,6 +18,8 @@ from click.testing import CliRunner
 
 from cockpit import __version__
 from cockpit.cli.main import main
+from cockpit.config.document import abbreviate_home
+from cockpit.config.settings import config_path
 from cockpit.monitor.monitor import Address
 from cockpit.monitor.poller import Poller
 from tests.cli.programs import PROGRAM
@@ -157,12 +159,28 @@ def test_a_flag_before_the_command_counts_and_one_after_it_counts_more():
     assert "interval: 3.0" in cockpit("config", "print", "--interval", "3").stdout
 
 
-@pytest.mark.parametrize("what", ["status", "config"])
-def test_a_schema_is_json(what):
+@pytest.mark.parametrize(
+    ("what", "draft"),
+    [
+        *((name, "https://json-schema.org/draft/2020-12/schema") for name in ("status", "check", "report")),
+        *((name, "http://json-schema.org/draft-07/schema#") for name in ("preset", "config")),
+    ],
+)
+def test_a_schema_is_json_and_that_of_a_file_is_of_the_draft_that_editors_know(what, draft):
     result = cockpit("schema", what)
     assert result.exit_code == 0
-    assert json.loads(result.stdout)["$schema"].startswith("https://json-schema.org")
+    assert json.loads(result.stdout)["$schema"] == draft
     assert cockpit("schema").stdout == cockpit("schema", "status").stdout
+
+
+def test_schemas_of_files_are_written_for_an_editor_and_not_by_a_read_only_cockpit():
+    written = cockpit("schema", "--write")
+    assert written.exit_code == 0
+    folder = config_path().parent / "schema"
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "preset.json"]
+    assert written.stdout.splitlines() == [f"Written: {abbreviate_home(folder / name)}" for name in ("preset.json", "config.json")]
+    assert cockpit("schema", "status", "--write").exit_code == 3
+    assert cockpit("schema", "--write", "--readonly").exit_code == 1
 
 
 # A look
@@ -380,19 +398,25 @@ def test_the_reason_for_no_screen_names_the_stream_that_is_no_terminal(name):
     assert done.stderr.startswith(f"cockpit: the demo draws a screen, and {name} is not a terminal")
 
 
+def test_a_demo_that_ends_by_itself_needs_no_terminal_and_fails_if_ray_does_not_answer(monkeypatch):
+    monkeypatch.setattr("cockpit.cli.demo.run_demo", lambda screen: screen(CLOSED))
+    result = cockpit("demo", "--seconds", "1")
+    assert result.exit_code == 3
+    assert "q and Enter quits." in result.stdout
+
+
 def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
     shown = []
 
     def run_demo(screen):
-        screen("http://127.0.0.1:8299")
-        return 0
+        return screen("http://127.0.0.1:8299")
 
     monkeypatch.setattr("cockpit.cli.demo.run_demo", run_demo)
     monkeypatch.setattr("cockpit.cli.demo.why_no_screen", lambda: None)
-    monkeypatch.setattr("cockpit.cli.demo.show", lambda config, greeting: shown.append((config.address, config.theme, greeting)))
-    assert cockpit("--theme", "nord", "demo").exit_code == 0
+    monkeypatch.setattr("cockpit.cli.demo.show", lambda config, **more: shown.append((config.address, config.theme, more)) or 0)
+    assert cockpit("--theme", "nord", "demo", "--seconds", "20").exit_code == 0
     greeting = "Demo cluster at http://127.0.0.1:8299; q stops it and its jobs. To try recover: 7, then R on the preset demo"
-    assert shown == [("http://127.0.0.1:8299", "nord", greeting)]
+    assert shown == [("http://127.0.0.1:8299", "nord", {"greeting": greeting, "seconds": 20.0})]
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("statusx", "status"), ("launchit", "launch"), ("kill-orphan", "kill-orphans")])

@@ -84,4 +84,4 @@ def test_without_presets_of_yours_the_table_says_so(folder):
 
 def test_the_schema_of_a_preset_is_printed():
     result = CliRunner().invoke(main, ["schema", "preset"])
-    assert json.loads(result.stdout)["$ref"] == "#/$defs/PresetFile"
+    assert json.loads(result.stdout)["title"] == "cockpit preset"

@@ -139,7 +139,7 @@ def test_nothing_remains_of_an_interrupted_start(demo: DemoCluster, end: signal.
 def test_a_start_that_fails_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
     before = folders()
     monkeypatch.setattr(sys, "executable", shutil.which("true"))
-    assert run_demo(lambda address: None) == 3
+    assert run_demo(lambda address: 0) == 3
     assert "Ray did not start" in capfd.readouterr().err
     assert folders() == before
 
@@ -154,7 +154,12 @@ def test_the_screen_opens_in_an_environment_that_points_to_the_demo(
 
     monkeypatch.setattr(cluster, "demo_cluster", ready)
     opened: list[tuple[str, str]] = []
-    assert run_demo(lambda address: opened.append((address, os.environ[nvml.STATE]))) == 0
+
+    def open_screen(address: str) -> int:
+        opened.append((address, os.environ[nvml.STATE]))
+        return 7
+
+    assert run_demo(open_screen) == 7, "the screen's own exit code"
     assert opened == [("http://127.0.0.1:1", "/gpus")]
     assert "demo: starting Ray\n" in capfd.readouterr().err, "each step is said while it begins"
     assert nvml.STATE not in os.environ

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
@@ -131,9 +132,12 @@ def test_another_script_is_no_preset_either(tmp_path):
     )
 
 
+MODELINE = "# yaml-language-server: $schema=../schema/preset.json\n"
+
+
 def test_a_ready_made_one_is_copied_with_its_comments(folder):
     assert copy_preset("verl-ppo") == folder / "verl-ppo.yaml"
-    assert (folder / "verl-ppo.yaml").read_text() == (READY_MADE / "verl-ppo.yaml").read_text()
+    assert (folder / "verl-ppo.yaml").read_text() == f"{MODELINE}{(READY_MADE / 'verl-ppo.yaml').read_text()}"
     with pytest.raises(InputError, match="no ready-made preset is named nope; ready-made: openrlhf-grpo, "):
         copy_preset("nope")
     with pytest.raises(InputError, match="no ready-made preset"):
@@ -146,8 +150,17 @@ def test_what_is_written_is_its_owners_alone_and_goes_over_no_file(folder):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(InputError, match=r"^~/config/cockpit/presets/new\.yaml: already exists; not overwritten$"):
         write_preset("other", "new")
-    assert path.read_text() == JOB
+    assert path.read_text() == f"{MODELINE}{JOB}"
     assert [one.name for one in folder.iterdir()] == ["new.yaml"]
+
+
+def test_the_first_line_of_a_preset_leads_to_the_schema_and_a_preset_is_written_also_without_one(folder):
+    path = write_preset(JOB, "new")
+    schema = (path.parent / MODELINE.strip().rpartition("=")[2]).resolve()
+    assert json.loads(schema.read_text())["title"] == "cockpit preset"
+    schema.unlink()
+    schema.mkdir()
+    assert write_preset(JOB, "other").read_text() == f"{MODELINE}{JOB}"
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "-x", "a b", "x" * 65, "ü"])

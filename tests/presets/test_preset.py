@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema import Draft7Validator, Draft202012Validator
 
 from cockpit.config.document import InputError, json_schema
 from cockpit.presets import Needs, RayNode, RayStart, SlurmStart, read_preset
 from cockpit.presets.amounts import byte_count, version_matches
 from cockpit.presets.folder import READY_MADE
 from cockpit.presets.ray_flags import FLAGS, NOT_SETTABLE, flag_name
-from cockpit.presets.schema import WORDS, PresetFile
+from cockpit.presets.schema import EDITOR_SCHEMA, WORDS, PresetFile
 
 WHOLE = """
 about: PPO on a 7B model, two nodes
@@ -318,12 +318,16 @@ def test_rays_own_command_reads_the_flags_of_a_preset(file, ray_start):
             assert read[name] == value, name
 
 
-def test_the_schema_knows_what_the_reader_knows():
-    schema = json_schema(PresetFile)
-    check = Draft202012Validator(schema)
-    check.check_schema(schema)
-    names = {field for made in schema["$defs"].values() for field in made["properties"]}
+def test_the_schema_has_every_key_that_the_reader_knows():
+    names = {field for made in json_schema(PresetFile)["$defs"].values() for field in made["properties"]}
     assert names == {place.rpartition(".")[2] for place in WORDS if "[]" not in place}
+
+
+@pytest.mark.parametrize(
+    "check", [Draft202012Validator(json_schema(PresetFile)), Draft7Validator(EDITOR_SCHEMA.document())], ids=["2020-12", "draft-07"]
+)
+def test_the_schema_refuses_what_the_reader_refuses(check):
+    check.check_schema(check.schema)
     for broken in (
         {"job": {}},
         {"job": {"entrypoint": 7}},
@@ -364,6 +368,7 @@ def test_a_ready_made_preset_is_valid_and_so_says_the_schema(path):
     assert isinstance(preset.ray, RayStart)
     assert preset.job is not None
     Draft202012Validator(json_schema(PresetFile)).validate(yaml.safe_load(path.read_text()))
+    Draft7Validator(EDITOR_SCHEMA.document()).validate(yaml.safe_load(path.read_text()))
     for node in preset.ray.nodes:
         assert len(preset.ray.env["CUDA_VISIBLE_DEVICES"].split(",")) == node.flags["num_gpus"]
     assert float(preset.ray.env["RAY_memory_usage_threshold"]) < 1
