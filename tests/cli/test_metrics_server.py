@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
 
 import httpx
 import pytest
@@ -12,26 +11,13 @@ import pytest
 from cockpit.cli import metrics_server
 from cockpit.cli.metrics_server import Tls, open_metrics_server
 from cockpit.report.metrics import NewestMetrics
+from tests.cli.certificates import make_certificates
 from tests.world import NOW, snapshot
-
-KEYS = ("req", "-newkey", "rsa:2048", "-nodes")
-SUBJECT = ("-subj", "/CN=cockpit-test", "-addext", "subjectAltName=IP:127.0.0.1")
-
-
-def openssl(*words):
-    subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
 def pems(tmp_path_factory):
-    """A certificate of the server, an authority, and one certificate that it has signed and one that it has not."""
-    folder = tmp_path_factory.mktemp("pems")
-    for name in ("server", "ca", "stranger"):
-        openssl(*KEYS, "-x509", "-days", "2", "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem", *SUBJECT)
-    openssl(*KEYS, "-keyout", folder / "client.key", "-out", folder / "client.csr", "-subj", "/CN=prometheus")
-    signing = ("-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-CAcreateserial", "-days", "2")
-    openssl("x509", "-req", "-in", folder / "client.csr", *signing, "-out", folder / "client.pem")
-    return folder
+    return make_certificates(tmp_path_factory.mktemp("pems"))
 
 
 @pytest.fixture

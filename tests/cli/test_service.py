@@ -109,6 +109,7 @@ def until(what):
     deadline = time.monotonic() + 60
     while not (found := what()):
         assert time.monotonic() < deadline
+        time.sleep(0.1)
     return found
 
 
