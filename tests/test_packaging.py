@@ -29,7 +29,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RECIPE = yaml.safe_load((PACKAGING / "conda/recipe.yaml").read_text())
 CONDA_NAMES = {"prometheus-client": "prometheus_client"}
 """Where conda-forge calls a package otherwise."""
-DOES = {"record": "records a Ray cluster", "watch": "sends notifications about findings of a Ray cluster"}
+DOES = {
+    "record": "records a Ray cluster",
+    "watch": "sends notifications about findings of a Ray cluster",
+    "metrics --listen 127.0.0.1:9265": "answers Prometheus about a Ray cluster",
+}
 
 
 def conda_words(requirement):
@@ -51,11 +55,12 @@ def test_the_recipe_is_of_this_version_and_has_the_same_commands():
     assert RECIPE["about"]["summary"] == PROJECT["project"]["description"]
 
 
-@pytest.mark.parametrize("name", DOES)
-def test_a_unit_is_the_one_that_the_command_prints(name):
+@pytest.mark.parametrize("words", DOES)
+def test_a_unit_is_the_one_that_the_command_prints(words):
+    name = words.split()[0]
     unit = (PACKAGING / f"systemd/cockpit-{name}.service").read_text()
-    assert unit.strip() == UNIT.format(name=name, does=DOES[name], command=f"%h/.local/bin/cockpit {name}")
-    assert f'"{DOES[name]}"' in "".join(path.read_text() for path in (ROOT / "cockpit/cli").glob("*.py"))
+    assert unit.strip() == UNIT.format(name=name, does=DOES[words], words=words, command=f"%h/.local/bin/cockpit {words}")
+    assert f'"{DOES[words]}"' in "".join(path.read_text() for path in (ROOT / "cockpit/cli").glob("*.py"))
 
 
 def test_the_sidecar_runs_a_command_that_there_is():

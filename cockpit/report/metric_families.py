@@ -9,6 +9,7 @@ from typing import TypeVar, get_args
 import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S
+from cockpit.findings.sources import SourceTimes, without_old_facts
 from cockpit.model import ENGINE_FRESH_S, LEFT_OVER, LEVELS, Engine, Machine, Node, NodeState, Quantity, Snapshot, Wait
 from cockpit.report.phases import phases_by_job
 from cockpit.report.status import NO_ANSWER
@@ -38,7 +39,8 @@ class MetricFacts(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, snapshot: Snapshot, code: int) -> MetricFacts:
-        """`code`: the exit code of `cockpit status` for this snapshot."""
+        """`code`: the exit code of `cockpit status` for this snapshot. Facts that are too old are left out."""
+        snapshot = without_old_facts(snapshot, SourceTimes(snapshot))
         nodes = _name_nodes(snapshot.nodes or ())
         living = [(name, node, snapshot.index.machine(node)) for name, node in nodes.items() if node.state != "DEAD"]
         fresh = [row for row in living if (seen := row[2].seen) is not None and snapshot.taken - seen <= STALE_AFTER_S]
@@ -173,6 +175,12 @@ def _ages(facts: MetricFacts) -> Iterator[Sample]:
     return (((name,), max(0.0, facts.snapshot.taken - machine.seen)) for name, _, machine in facts.living if machine.seen is not None)
 
 
+def _source_ages(facts: MetricFacts) -> Iterator[Sample]:
+    """Of a probe, `cockpit_node_age_seconds` is the age."""
+    ages = ((source, facts.snapshot.taken - at) for source, at in facts.snapshot.as_of.items() if not source.startswith("probe:"))
+    return (((source,), max(0.0, age)) for source, age in ages)
+
+
 def _up(facts: MetricFacts) -> Iterator[Sample]:
     states = {"ALIVE": 1, "DEAD": 0}
     return (((name,), states.get(node.state)) for name, node in facts.nodes.items() if node.id is not None)
@@ -228,6 +236,12 @@ FAMILIES = (
     Family("cockpit_nodes", "Nodes by state in Ray.", ("state",), _of_counts(_count_nodes)),
     Family("cockpit_node_up", "Whether Ray reports the node as alive.", ("node",), _up),
     Family("cockpit_node_age_seconds", "Age of the node's figures; figures that are too old are left out.", ("node",), _ages),
+    Family(
+        "cockpit_source_age_seconds",
+        "Age of the last answer of Ray, Slurm or Kubernetes, by source; facts that are too old are left out.",
+        ("source",),
+        _source_ages,
+    ),
     _of_machine("cpu_ratio", "CPU in use, 0 to 1.", lambda machine: _percent(machine.cpu)),
     _of_machine("memory_used_bytes", "Host memory in use, as Ray's memory monitor counts it.", lambda machine: machine.memory.used),
     _of_machine("memory_total_bytes", "Host memory.", lambda machine: machine.memory.total),

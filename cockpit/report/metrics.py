@@ -6,22 +6,25 @@ Unknown values have no sample; 0 is a counted number. All families are gauges: e
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Snapshot
 from cockpit.report.metric_families import FAMILIES, MetricFacts
 from cockpit.report.status import exit_code
 from cockpit.text import clean
+from cockpit.times.clock import CLOCK
 
 MAX_SERIES = 10_000
 """Series of one family: 1,000 nodes have 8,000 GPUs."""
 MAX_LABEL = 128
 """Characters of one label."""
 LEFT_OUT = "cockpit_series_left_out"
+AGE = "cockpit_look_age_seconds"
 
 
 def metrics_text(snapshot: Snapshot, named: Collection[str] = ()) -> str:
@@ -60,3 +63,28 @@ class _Look(Collector):
                 left_out.add_metric([family.name], missing)
         if left_out.samples:
             yield left_out
+
+
+class NewestMetrics(Collector):
+    """Collects the newest snapshot at each scrape: nothing before the first, and only the age of one that is too old.
+
+    Prometheus gives each value the time of the scrape, so an old value would look new.
+    """
+
+    def __init__(self, named: Collection[str] = (), clock: Callable[[], float] = CLOCK) -> None:
+        """`named`: as for `exit_code`."""
+        self._named, self._clock = named, clock
+        self._snapshot: Snapshot | None = None
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Take a new snapshot. Scrapes are answered in other threads."""
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The families for one scrape."""
+        if (snapshot := self._snapshot) is None:
+            return
+        age = max(0.0, self._clock() - snapshot.taken)
+        if age <= STALE_AFTER_S:
+            yield from _Look(MetricFacts.of(snapshot, exit_code(snapshot, self._named))).collect()
+        yield GaugeMetricFamily(AGE, "Age of this sample when Prometheus asked; only with --listen.", value=age)

@@ -6,13 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cockpit.config.thresholds import STALE_AFTER_S
 from cockpit.model import Amount, Cluster, Disk, Fault, Gpu, Host, HostMemory, Job, Snapshot
 from cockpit.report import metrics
 from cockpit.report.metric_families import FAMILIES
-from cockpit.report.metrics import LEFT_OUT, metrics_text
+from cockpit.report.metrics import AGE, LEFT_OUT, NewestMetrics, metrics_text
 from tests.fakes.shapes import HOSTILE
 from tests.report.phase_worlds import JOB, phased
 from tests.world import GIB, NOW, actor, engine, finding, gpu, node, process, snapshot
@@ -42,7 +43,7 @@ def of(found, name):
 
 
 def test_every_family_has_a_help_text_and_a_unique_name():
-    hosts = {"node1": Host("node1", processes=())}
+    hosts = {"node1": Host("node1", taken=NOW, processes=())}
     watched = phased()
     more = {"activities": watched.activities, "spans": watched.spans, "steps": watched.steps, "engines": (engine(),)}
     text = metrics_text(snapshot(findings=(finding(),), faults=(Fault("ray.oom", "late", NOW),), hosts=hosts, **more))
@@ -87,7 +88,7 @@ def test_waiting_things_are_counted_by_reason():
 
 
 def test_orphans_are_counted_on_probed_hosts():
-    hosts = {"node1": Host("node1", processes=(process(2, kind="unknown"),)), "node2": Host("node2", processes=None)}
+    hosts = {"node1": Host("node1", taken=NOW, processes=(process(2, kind="unknown"),)), "node2": Host("node2", taken=NOW, processes=None)}
     judged = (
         process(1, kind="orphan"),
         process(2, kind="orphan"),
@@ -202,3 +203,42 @@ def test_engines_have_numbers_only_while_these_are_true():
     assert of(found, "cockpit_engine_requests_waiting") == {labels: 12}
     assert of(found, "cockpit_engine_tokens_per_second") == {labels: 800}
     assert of(found, "cockpit_engine_kv_cache_ratio") == {labels: 0.4}
+
+
+# Answers to scrapes
+
+
+def scraped(collector):
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return generate_latest(registry).decode()
+
+
+def test_before_the_first_snapshot_a_scrape_gets_nothing():
+    assert scraped(NewestMetrics()) == ""
+
+
+def test_a_scrape_gets_what_a_text_file_has_and_the_age():
+    newest = NewestMetrics(clock=lambda: NOW + 3)
+    newest.on_snapshot(Snapshot(taken=1.0))
+    newest.on_snapshot(snapshot())
+    text = scraped(newest)
+    assert text.startswith(metrics_text(snapshot()))
+    assert of(parse(text), AGE) == {(): 3}
+
+
+def test_of_a_snapshot_that_is_too_old_only_its_age_is_left():
+    newest = NewestMetrics(clock=lambda: NOW + STALE_AFTER_S + 1)
+    newest.on_snapshot(snapshot())
+    assert parse(scraped(newest)) == {(AGE,): STALE_AFTER_S + 1}
+
+
+def test_facts_of_a_source_that_is_silent_for_long_are_left_out_and_their_age_stays():
+    silent = ("ray.nodes", "ray.status", "ray.jobs", "ray.actors", "ray.placement_groups")
+    found = told(as_of=dict.fromkeys(silent, NOW - 600))
+    assert of(found, "cockpit_source_age_seconds") == {(source,): 600 for source in silent}
+    for name in ("jobs", "job_state", "job_gpus_reserved", "actors", "waiting", "node_gpus_reserved"):
+        assert of(told(), f"cockpit_{name}"), name
+        assert of(found, f"cockpit_{name}") == {}, name
+    assert of(found, "cockpit_node_up") == {("node1",): 1}, "a probe sees its raylet"
+    assert of(found, "cockpit_nodes") == {("ALIVE",): 1, ("DEAD",): 0, ("UNKNOWN",): 2}
