@@ -95,14 +95,13 @@ class AgreementListener:
 
     async def start(self) -> None:
         """Listen from now on; without a private folder nobody can ask here."""
-        folder = next(iter(self._folders()), None)
-        if folder is None:
-            return
-        path = Path(folder) / f"{os.getpid()}{_SUFFIX}"
-        with suppress(OSError):
-            path.unlink(missing_ok=True)  # of a process that had this pid before
-            self._server = await asyncio.start_unix_server(self._answer, path, limit=MAX_BYTES)
-            self._path = path
+        for folder in self._folders():
+            path = Path(folder) / f"{os.getpid()}{_SUFFIX}"
+            with suppress(OSError):  # the path is too long for a socket
+                path.unlink(missing_ok=True)  # of a process that had this pid before
+                self._server = await asyncio.start_unix_server(self._answer, path, limit=MAX_BYTES)
+                self._path = path
+                return
 
     def close(self) -> None:
         """Stop listening."""

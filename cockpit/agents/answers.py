@@ -22,6 +22,7 @@ _MAX_READ_CHARS: Final = 20_000
 """Characters of one text that are searched for secrets: a text of megabytes would take seconds."""
 _LIMITS: Final = ((1_000, 40), (400, 20), (160, 12), (60, 6), (24, 3))
 """Characters of a text and items of a list, from generous to narrow: an answer has the first that fit."""
+_MAX_FIELDS: Final = 40
 _ESCAPES: Final = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]"
 """Terminal sequences. They are removed before secrets are searched: the colour in front of a key would hide that it is one."""
 
@@ -50,8 +51,10 @@ def safe_text(text: str, max_chars: int = _LIMITS[0][0]) -> str:
 
 
 def without_escapes(text: str) -> str:
-    """Return the text without terminal sequences; single control characters stay."""
-    return re.sub(_ESCAPES, "", text) if "\x1b" in text or "\x9b" in text else text
+    """Return the text without terminal sequences; single control characters stay. Two words stay two words."""
+    if "\x1b" not in text and "\x9b" not in text:
+        return text
+    return re.sub(_ESCAPES, "", re.sub(f"(?<=[A-Za-z0-9])(?:{_ESCAPES})+(?=[A-Za-z0-9])", " ", text))
 
 
 def make_safe(value: Any, max_chars: int, max_items: int) -> Any:
@@ -59,10 +62,11 @@ def make_safe(value: Any, max_chars: int, max_items: int) -> Any:
     if isinstance(value, str):
         return safe_text(value, max_chars)
     if isinstance(value, Mapping):
-        return {str(key): make_safe(item, max_chars, max_items) for key, item in value.items() if item is not None}
+        items = [(key, item) for key, item in value.items() if item is not None][:_MAX_FIELDS]  # some keys are names in the cluster
+        return {safe_text(str(key), max_chars): make_safe(item, max_chars, max_items) for key, item in items}
     if isinstance(value, (list, tuple)):
-        items = [make_safe(item, max_chars, max_items) for item in value[:max_items]]
-        return items if len(value) <= max_items else [*items, f"… {len(value) - max_items} more"]
+        shown = [make_safe(item, max_chars, max_items) for item in value[:max_items]]
+        return shown if len(value) <= max_items else [*shown, f"… {len(value) - max_items} more"]
     if isinstance(value, float):
         return int(value) if value.is_integer() else round(value, 3 if abs(value) < 10 else 1)
     return value
