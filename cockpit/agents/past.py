@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -16,9 +17,10 @@ from cockpit.recording.events import Event
 from cockpit.recording.recorder import Recorder
 from cockpit.recording.recording import Recording, RecordingError
 from cockpit.sources.source import SourceError, run_in_thread
-from cockpit.times.moments import parse_moment
+from cockpit.times.moments import ALMOST_A_SECOND, parse_moment
 
 READ_TIMEOUT_S: Final = 30.0
+_ISO_SECOND: Final = r"[^T]+T\d\d:\d\d:\d\d(?:Z|[+-]\d\d:?\d\d)"
 DEFAULT_SPAN: Final = "-1h"
 
 
@@ -90,6 +92,7 @@ def iso(moment: float) -> str:
 
 def _moment(text: str, now: float) -> float:
     try:
-        return parse_moment(text, now, at_its_end=True)
+        moment = parse_moment(text, now, at_its_end=True)
+        return moment + ALMOST_A_SECOND if re.fullmatch(_ISO_SECOND, text.strip()) else moment  # `iso` has cut it to a second
     except ValueError as error:
         raise SourceError(str(error)) from None

@@ -57,7 +57,15 @@ def hostile_texts():
 def world_of(texts):
     """A cluster in which everything that its users may name has such a name; the same things in every world."""
     jobs = tuple(
-        Job(f"job{number} {text}", f"{number:08x}", f"job{number} {text}", "FAILED" if number % 2 else "RUNNING", text, NOW - 90, message=text)
+        Job(
+            f"job{number} {text}",
+            f"{number:08x}",
+            f"job{number} {text}",
+            "FAILED" if number % 2 else "RUNNING",
+            text,
+            NOW - 90,
+            message=text,
+        )
         for number, text in enumerate(texts, 1)
     )
     actors = tuple(

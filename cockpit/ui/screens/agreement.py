@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import ClassVar, Final
 
@@ -31,6 +32,9 @@ class AgreementScreen(ActionDialog):
 
     async def _make_plan(self) -> None:
         """Show the plan as it has come: nothing was planned here. The agent's words stand last, each line marked as a quotation."""
+        laid_out = asyncio.Event()
+        self.call_after_refresh(laid_out.set)
+        await laid_out.wait()  # before that, the text would be folded to a dialog without a width
         question = self._asked.question
         self.plan = plan = question.plan
         title, _, *lines = plan_lines(plan, self._clock())
