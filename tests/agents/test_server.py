@@ -33,8 +33,10 @@ async def test_each_tool_answers_over_stdio_and_stays_small(tmp_path, more):
             assert waiting["count"] >= 1
             findings = (await call(client, "findings"))["findings"]
             asked = {
-                "status": {}, "findings": {}, "explain": {"finding": findings[0]["id"] if findings else "none"}, "job": {"job": "01000000"},
-                "why_waiting": {}, "processes": {}, "node": {"node": "nobody"}, "logs": {"target": "nobody"}, "stacks": {"target": "nobody"},
+                "status": {}, "findings": {},
+                "explain": {"finding": findings[0]["id"]}, "job": {"job": "01000000"},
+                "why_waiting": {}, "processes": {}, "node": {"node": "nobody"}, "logs": {"target": "nobody"},
+                "stacks": {"target": "nobody"},
                 "history": {}, "check": {"command": "python train.py"}, "plan": {"action": "kill-orphans"},
             }  # fmt: skip
             assert set(asked) == {tool.name for tool in TOOLS}

@@ -167,7 +167,8 @@ async def test_plan_shows_targets_refusals_and_what_ends():
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("status", {"verbose": True}), ("job", {}), ("plan", {"action": "rm"}), ("plan", {"action": "recover"}), ("logs", {"target": "x" * 301}),
+    [("status", {"verbose": True}), ("job", {}), ("plan", {"action": "rm"}), ("plan", {"action": "recover"}),
+     ("logs", {"target": "x" * 301}),
      ("processes", {"start": -1}), ("plan", {"action": "kill", "pids": [1]}), ("shell", {})],
 )  # fmt: skip
 async def test_wrong_arguments_are_refused_with_a_sentence(name, arguments):

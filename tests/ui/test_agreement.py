@@ -97,10 +97,10 @@ async def test_a_yes_lets_the_agent_perform_it_and_its_receipt_is_shown_here(mak
 
 
 async def test_where_live_work_ends_its_word_must_be_typed(make):
-    async with asked(make, LIVE) as (app, pilot, deciding):
+    async with asked(make, LIVE) as (_, pilot, deciding):
         await pilot.press("tab", "enter")
         assert not (deciding.done() and deciding.result().agreed)
-    async with asked(make, LIVE) as (app, pilot, deciding):
+    async with asked(make, LIVE) as (_, pilot, deciding):
         await pilot.press(*"ppo-7b", "enter")
         assert (await decided(pilot, deciding)).agreed
 

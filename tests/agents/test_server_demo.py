@@ -64,11 +64,13 @@ async def test_an_incident_from_the_first_call_to_the_receipt(demo, tmp_path):
 
         # What the failed job has left behind, until a person has agreed to its end.
         deadline = time.monotonic() + 120
-        while not (left := (await call("processes", kind="left_over"))["processes"]):
+        while not (left := (await call("processes", kind="left_over", job="eval-gsm8k"))["processes"]):
             assert time.monotonic() < deadline
         (orphan,) = left
         assert psutil.pid_exists(orphan["pid"])
-        plan = await call("plan", action="kill-orphans")
+        plan = await call(
+            "plan", action="kill-orphans", hosts=["head"], pids=[orphan["pid"]]
+        )  # other Rays of this machine may have orphans too
         assert [target["target"] for target in plan["targets"]] == [f"pid {orphan['pid']}"]
         receipt = await call("perform", plan=plan["plan"], reason="it holds GPU memory of a job that has ended")
         assert [done["target"] for done in receipt["done"]] == [f"pid {orphan['pid']}"]
