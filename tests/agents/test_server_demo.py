@@ -37,6 +37,14 @@ class Calls:
         return json.loads(written)
 
 
+def has_ended(pid):
+    """Also if its parent has not read its exit code yet."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 @pytest.fixture
 def demo():
     with demo_cluster() as running:
@@ -67,14 +75,14 @@ async def test_an_incident_from_the_first_call_to_the_receipt(demo, tmp_path):
         while not (left := (await call("processes", kind="left_over", job="eval-gsm8k"))["processes"]):
             assert time.monotonic() < deadline
         (orphan,) = left
-        assert psutil.pid_exists(orphan["pid"])
+        assert not has_ended(orphan["pid"])
         plan = await call(
             "plan", action="kill-orphans", hosts=["head"], pids=[orphan["pid"]]
         )  # other Rays of this machine may have orphans too
         assert [target["target"] for target in plan["targets"]] == [f"pid {orphan['pid']}"]
         receipt = await call("perform", plan=plan["plan"], reason="it holds GPU memory of a job that has ended")
         assert [done["target"] for done in receipt["done"]] == [f"pid {orphan['pid']}"]
-        assert not psutil.pid_exists(orphan["pid"])
+        assert has_ended(orphan["pid"])
 
         # The action log is that of the command line.
         lines = [json.loads(line) for line in (tmp_path / "state/cockpit/acts.jsonl").read_text().splitlines()]
