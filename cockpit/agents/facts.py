@@ -17,7 +17,7 @@ from cockpit.report.commands import remedy_command
 from cockpit.report.faults import also_down, by_cause
 from cockpit.report.grouping import alike_groups, bundles_words
 from cockpit.report.phases import activity_words, phases_by_job, wait_words
-from cockpit.report.snapshot_text import node_state
+from cockpit.report.snapshot_text import hosts_probed, node_state
 from cockpit.report.status import JobStatus, RankStatus, job_status
 from cockpit.report.usage import usage_pairs
 from cockpit.sources.source import SourceError
@@ -50,7 +50,6 @@ def state(snapshot: Snapshot) -> Row:
     """The whole cluster at one moment, worst things first."""
     cluster, now = snapshot.cluster, snapshot.taken
     running = [job for job in snapshot.jobs or () if job.running]
-    waiting = len([actor for actor in snapshot.actors or () if actor.pending])
     left_over = [process for process in snapshot.processes or () if process.left_over]
     phases = phases_by_job(snapshot)
 
@@ -69,16 +68,17 @@ def state(snapshot: Snapshot) -> Row:
         "cluster": {name: getattr(cluster, name) for name in ("address", "ray_version", "session", "reachable")},
         "findings": [brief_finding(finding, now) for finding in snapshot.findings[:STATUS_FINDINGS]],
         "more_findings": max(0, len(snapshot.findings) - STATUS_FINDINGS) or None,
-        "jobs_running": [running_job(job) for job in running[:STATUS_JOBS]],
+        "jobs_running": None if snapshot.jobs is None else [running_job(job) for job in running[:STATUS_JOBS]],
         "jobs": None if snapshot.jobs is None else dict(Counter(job.status for job in snapshot.jobs)),
         "nodes": None if snapshot.nodes is None else dict(Counter(node_state(node, snapshot) for node in snapshot.nodes)),
         "gpus": _gpu_sums(snapshot),
         "actors": None if snapshot.actor_counts is None else {key: value for key, value in snapshot.actor_counts.items() if value},
-        "waiting": {"actors": waiting, "placement_groups": len([one for one in snapshot.placement_groups or () if one.pending])},
+        "waiting": {"actors": _count_pending(snapshot.actors), "placement_groups": _count_pending(snapshot.placement_groups)},
         "left_over": {
             "processes": None if snapshot.processes is None else len(left_over),
+            "looked_at": hosts_probed(snapshot),
             "gpu_memory": sum(process.gpu_memory or 0 for process in left_over) or None,
-            "dead_sessions": len([session for session in snapshot.sessions or () if session.live is False]),
+            "dead_sessions": None if snapshot.sessions is None else sum(session.live is False for session in snapshot.sessions),
         },
         "failing_sources": [
             {
@@ -92,17 +92,22 @@ def state(snapshot: Snapshot) -> Row:
     }
 
 
+def _count_pending(things: Sequence[Actor | PlacementGroup] | None) -> int | None:
+    return None if things is None else sum(thing.pending for thing in things)
+
+
 def _gpu_sums(snapshot: Snapshot) -> Row | None:
     """How many GPUs Ray has and has reserved, and how busy they are. Reserved is what Ray has promised, not what is used."""
-    nodes = [node for node in snapshot.nodes or () if node.state != "DEAD"]
     if snapshot.nodes is None:
         return None
-    resources = [node.resources.get("GPU", Quantity()) for node in nodes]
+    nodes = [node for node in snapshot.nodes if node.state != "DEAD"]
+    # A node without this resource has no GPU; a node without any resource has not reported them.
+    reported = [node.resources.get("GPU", Quantity(0, 0)) for node in nodes if node.id is not None and node.resources]
     gpus = [gpu for node in nodes for gpu in snapshot.index.machine(node).current_gpus or ()]
     busy = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
     return {
-        "total": sum(one.total or 0 for one in resources),
-        "reserved": sum(one.used or 0 for one in resources),
+        "total": sum(one.total or 0 for one in reported) if reported else None,
+        "reserved": sum(one.used or 0 for one in reported) if reported else None,
         "seen": len(gpus),
         "busy_percent": round(sum(busy) / len(busy)) if busy else None,
     }
@@ -331,6 +336,13 @@ def waiting_rows(snapshot: Snapshot) -> list[Row]:
         if demand.why:
             rows.append({"what": "tasks", "count": demand.count, "needs": needs_words(demand.needs), "why": demand.why})
     return rows
+
+
+def unknown_waits(snapshot: Snapshot) -> list[str]:
+    """What may wait too: kinds of things that Ray has not listed."""
+    listed = {"actors": snapshot.actors, "placement groups": snapshot.placement_groups, "jobs": snapshot.jobs}
+    incomplete = ["some actors: Ray lists at most 10,000"] if snapshot.actors_complete is False else []
+    return [*(f"{name}: Ray has not listed them" for name, things in listed.items() if things is None), *incomplete]
 
 
 # Processes

@@ -26,6 +26,7 @@ from cockpit.agents.facts import (
     ranks_in_order,
     seconds_since,
     state,
+    unknown_waits,
     waiting_rows,
 )
 from cockpit.agents.logs import LogReader, real_name
@@ -39,6 +40,7 @@ from cockpit.model import LEVELS, Actor, Job, Kind, Process, Snapshot
 from cockpit.model.about import find_things
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import PresetError, presets
+from cockpit.report.snapshot_text import hosts_probed
 from cockpit.report.stacks import is_idle
 from cockpit.sources.probes.decode import StackThread
 from cockpit.sources.source import SourceError
@@ -307,7 +309,8 @@ class Toolbox:
 
     async def _why_waiting(self, asked: WaitingArguments) -> str:
         rows = waiting_rows(self._snapshot)
-        return write_answer({**self._age(), "count": len(rows)}, Page("waiting", rows, dict, asked.start))
+        head = {**self._age(), "count": len(rows), "unknown": unknown_waits(self._snapshot) or None}
+        return write_answer(head, Page("waiting", rows, dict, asked.start))
 
     async def _processes(self, asked: ProcessesArguments) -> str:
         snapshot = self._snapshot
@@ -326,7 +329,7 @@ class Toolbox:
 
         found = sorted(filter(is_meant, snapshot.processes), key=lambda process: -(process.gpu_memory or 0))
         page = Page("processes", found, lambda process: process_row(process, snapshot), asked.start)
-        return write_answer({**self._age(), "count": len(found)}, page)
+        return write_answer({**self._age(), "count": len(found), "looked_at": hosts_probed(snapshot)}, page)
 
     async def _node(self, asked: NodeArguments) -> str:
         snapshot = self._snapshot

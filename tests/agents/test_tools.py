@@ -57,9 +57,15 @@ async def test_status_begins_with_findings_and_counts_the_rest():
 
 
 async def test_unknown_facts_have_no_field():
-    answer = await ask("status", Stage(world=snapshot(nodes=None, jobs=None, processes=None)))
-    assert not {"nodes", "jobs", "gpus"} & set(answer)
-    assert "processes" not in answer["left_over"]
+    silent = snapshot(nodes=None, jobs=None, processes=None, sessions=None, actors=None, placement_groups=None, actor_counts=None)
+    answer = await ask("status", Stage(world=silent))
+    assert not {"nodes", "jobs", "jobs_running", "gpus", "actors"} & set(answer)
+    assert (answer["left_over"], answer["waiting"]) == ({"looked_at": "0 of 0 hosts probed"}, {})
+    assert (await ask("why_waiting", Stage(world=silent)))["unknown"] == [
+        "actors: Ray has not listed them",
+        "placement groups: Ray has not listed them",
+        "jobs: Ray has not listed them",
+    ]
 
 
 async def test_a_finding_is_explained_with_its_evidence_and_the_calls_to_make_next():
