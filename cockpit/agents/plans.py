@@ -174,7 +174,7 @@ class Plans:
             raise SourceError("no action of cockpit mends this finding; its `remedy` says what a person can do")
         action = find_action_or_runbook(found.remedy.action)
         if isinstance(action, Runbook):
-            raise SourceError(f"`cockpit {action.id} PRESET` is many actions in a row, and only a person can start it")
+            raise SourceError(f"{action.id} is many actions in a row, and only a person can start it")
         choice = choose_action((action,), Selection((found,), snapshot=snapshot, in_pods=self._monitor.kubernetes is not None))
         if isinstance(choice, str):
             raise SourceError(choice)
