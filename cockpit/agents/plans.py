@@ -162,6 +162,8 @@ class Plans:
             "older_than": request.older_than_s,
         }
         flags = {flag.field for flag in action.flags}
+        if request.everything and request.session:
+            raise SourceError("`everything` and `session` exclude each other")
         if request.pids and not hosts:
             raise SourceError("a pid means one process on one host: give `hosts` with that host")
         fields: dict[str, Any] = {name: value for name, value in chosen.items() if name in flags}

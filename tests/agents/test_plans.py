@@ -231,3 +231,21 @@ async def test_nothing_to_do_is_not_asked():
     async with agent(stage, yes()) as client:
         assert "nothing to do" in (await call(client, "perform", plan=await planned(client), reason="x"))["error"]
     assert stage.executor.performed == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"action": "stop", "everything": True, "session": "session_1"}, "exclude each other"),
+        ({"action": "kill-orphans", "pids": [1200]}, "give `hosts`"),
+        ({"action": "kill", "pids": [1200]}, "expected one host"),
+        ({"action": "stop-job"}, "expected `id`"),
+        ({"action": "launch", "preset": "/tmp/evil.yaml"}, "expected `preset`"),
+        ({"action": "kill-actor", "id": "nobody"}, "no actor"),
+    ],
+)
+async def test_an_unclear_request_is_refused_before_any_host_is_asked(arguments, why):
+    stage = Stage()
+    async with agent(stage) as client:
+        assert why in (await call(client, "plan", **arguments))["error"]
+    assert stage.executor.asked == []
