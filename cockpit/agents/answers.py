@@ -18,6 +18,8 @@ _ROOM_BYTES: Final = MAX_BYTES - 200
 """Bytes of the facts; the rest is for the line that says what was left out."""
 _MAX_HEAD_BYTES: Final = 5_500
 """Bytes of the facts before the rows, so that at least one row fits."""
+_MAX_ROW_BYTES: Final = _ROOM_BYTES - _MAX_HEAD_BYTES - 100
+"""Bytes of one row: what is left beside the largest head."""
 _MAX_READ_CHARS: Final = 20_000
 """Characters of one text that are searched for secrets: a text of megabytes would take seconds."""
 _LIMITS: Final = ((1_000, 40), (400, 20), (160, 12), (60, 6), (24, 3))
@@ -85,8 +87,9 @@ def write_answer(head: Mapping[str, Any], page: Page | None = None) -> str:
     used = len(encode({**answer, page.name: []}).encode())
     for thing in page.things[page.start :]:
         room = _ROOM_BYTES - used - 1
-        row = _fit(partial(make_safe, page.make_row(thing)), min(room, 2_500))
-        if row is None:
+        row = _fit(partial(make_safe, page.make_row(thing)), _MAX_ROW_BYTES)
+        row = "… too large to be shown" if row is None else row
+        if len(encode(row).encode()) > room:
             break
         rows.append(row)
         used += len(encode(row).encode()) + 1
