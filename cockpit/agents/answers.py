@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +20,7 @@ _MAX_HEAD_BYTES: Final = 5_500
 """Bytes of the facts before the rows, so that at least one row fits."""
 _MAX_ROW_BYTES: Final = _ROOM_BYTES - _MAX_HEAD_BYTES - 100
 """Bytes of one row: what is left beside the largest head."""
-_MAX_READ_CHARS: Final = 20_000
+_MAX_READ_CHARS: Final = 6_000
 """Characters of one text that are searched for secrets: a text of megabytes would take seconds."""
 _LIMITS: Final = ((1_000, 40), (400, 20), (160, 12), (60, 6), (24, 3))
 """Characters of a text and items of a list, from generous to narrow: an answer has the first that fit."""
@@ -44,12 +44,18 @@ class Page(msgspec.Struct):
 
 def safe_text(text: str, max_chars: int = _LIMITS[0][0]) -> str:
     """Return a foreign text as one line that can do nothing, without secrets, at most so long."""
-    shown = clean(redact(without_escapes(text[:_MAX_READ_CHARS])))
+    shown = _clean_and_redact(text[:_MAX_READ_CHARS])
     unread = max(0, len(text) - _MAX_READ_CHARS)
     if len(shown) + unread <= max_chars:
         return shown
     more = len(shown) + unread - max_chars
     return f"{shown[:max_chars]}… ({more} more characters)"
+
+
+@lru_cache(512)
+def _clean_and_redact(text: str) -> str:
+    """Kept, as an answer that is too large is made again with narrower limits."""
+    return clean(redact(without_escapes(text)))
 
 
 def without_escapes(text: str) -> str:
