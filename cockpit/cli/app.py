@@ -27,7 +27,7 @@ def make_app(config: Config, monitor: ClusterMonitor, greeting: str | None) -> C
         runbook=partial(_begin_recovery, config),
     )
     app.greeting = greeting
-    app.after_first_frame = partial(_attach_writers, app.services, config)
+    app.after_first_frame = partial(_attach, app, config)
     app.services.recorded = RecordedPast(partial(_open_recording, app.services), recordings_path())
     monitor.poller.prepare_with(app.services.look_up)
     return app
@@ -42,10 +42,12 @@ def make_replay(config: Config, recording: Recording, begins_at: float | None) -
 # Imported when they are called, as the first frame needs none of it: docs/decisions/0005-start-of-the-screen.md
 
 
-def _attach_writers(services: Services, config: Config) -> None:
-    from cockpit.cli.writers import attach_writers
+def _attach(app: Cockpit, config: Config) -> None:
+    from cockpit.cli.writers import attach_writers, listen_for_agents
 
-    attach_writers(services, config)
+    attach_writers(app.services, config)
+    if not config.readonly:
+        listen_for_agents(app)
 
 
 def _open_recording(services: Services) -> Recording:

@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "doctor": "status.doctor",
     "launch": "launch.launch",
     "logs": "logs.logs",
+    "mcp": "mcp.mcp",
     "metrics": "metrics.metrics",
     "nccl": "nccl.nccl",
     "notify": "notify.notify_command",
@@ -44,6 +45,7 @@ _COMMANDS: Final = {
     "replay": "replay.replay",
     "report": "report.report",
     "schema": "schema.print_schema",
+    "skill": "skill.skill",
     "status": "status.status",
     "watch": "notify.watch_command",
 }

@@ -1,4 +1,4 @@
-"""Attaches the recorder, the notifier and the writer of the status line to a screen, and opens the recording.
+"""Attaches the recorder, the notifier, the writer of the status line and the questions of agents to a screen, and opens the recording.
 
 The screen imports this once its first frame is drawn: docs/decisions/0005-start-of-the-screen.md
 """
@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import socket
 
+from cockpit.actions.agreement import AgreementListener, Asked
+from cockpit.actions.table import find_action
 from cockpit.cli.notify import attach_notifier
 from cockpit.cli.record import attach_recorder, folders_at
 from cockpit.cli.service import attach_line_writer
 from cockpit.config.settings import Config
 from cockpit.recording.recording import Recording, RecordingError
 from cockpit.sources.source import SourceError
+from cockpit.ui.app import Cockpit
+from cockpit.ui.screens.agreement import AgreementScreen
+from cockpit.ui.screens.plan import ActionDialog
 from cockpit.ui.services import Services
 
 
@@ -21,6 +26,20 @@ def attach_writers(services: Services, config: Config) -> None:
     services.recorder = attach_recorder(config, services.monitor)
     attach_notifier(config, services.monitor)
     attach_line_writer(config, services.monitor)
+
+
+def listen_for_agents(app: Cockpit) -> None:
+    """From now on, show the plans for which a coding agent of this user needs an agreement."""
+
+    def show(asked: Asked) -> str | None:
+        if isinstance(app.screen, ActionDialog):
+            return "another dialog of an action is open on the screen"
+        app.push_screen(AgreementScreen(asked, find_action(asked.question.plan.action), app.services.clock))
+        return None
+
+    listener = AgreementListener(show)
+    app.monitor.ending.append(listener.close)
+    app.run_worker(listener.start(), name="agreements")
 
 
 def open_recording(services: Services) -> Recording:

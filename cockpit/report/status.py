@@ -432,6 +432,11 @@ def status_of(snapshot: Snapshot) -> Status:
     )
 
 
+def job_status(job: Job, snapshot: Snapshot) -> JobStatus:
+    """One job in the shape of the contract."""
+    return _job(job, phases_by_job(snapshot).get(job.key), snapshot)
+
+
 def _age(moment: float | None, now: float) -> float | None:
     return None if moment is None else max(0.0, round(now - moment, 1))
 

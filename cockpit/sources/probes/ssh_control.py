@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-import stat
 import struct
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from cockpit.trust import why_not_ours
+from cockpit.trust.private_folder import private_folders
 
 _MAX_PREFIX_BYTES: Final = 107 - 17 - 40
 """The bytes of a socket's path, without the suffix that ssh adds while it creates one, and without the digest of a host (`%C`)."""
@@ -51,26 +49,5 @@ class SshControlSockets:
 
 def _find_prefix() -> str:
     """The start of the sockets' paths; empty if all folders are too long or reachable for other users."""
-    runtime, user = os.environ.get("XDG_RUNTIME_DIR"), f"cockpit-{os.geteuid()}"
-    for folder in ([f"{runtime}/cockpit"] if runtime else []) + [f"{place}/{user}" for place in (tempfile.gettempdir(), "/tmp")]:  # noqa: S108
-        prefix = f"{folder}/{os.getpid()}-"
-        if len(os.fsencode(prefix)) <= _MAX_PREFIX_BYTES and "%" not in prefix and _is_private(folder):
-            return prefix
-    return ""
-
-
-def _is_private(folder: str) -> bool:
-    """Create the folder if needed; return whether it is ours and closed to all other users.
-
-    In /tmp, another user may have created it first. In a folder that another user can write to, it could be replaced later.
-    """
-    try:
-        above = os.stat(os.path.dirname(folder))
-        if why_not_ours(Path(folder)) is not None or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
-            return False
-        with suppress(FileExistsError):
-            os.mkdir(folder, 0o700)
-        found = os.lstat(folder)
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    prefixes = (f"{folder}/{os.getpid()}-" for folder in private_folders())
+    return next((prefix for prefix in prefixes if len(os.fsencode(prefix)) <= _MAX_PREFIX_BYTES and "%" not in prefix), "")

@@ -78,6 +78,8 @@ class ActionDialog(ModalScreen["Receipt | None"]):
     ActionDialog #hint { color: $text-muted; }
     """
     AUTO_FOCUS = "#leave"
+    reading_s: ClassVar[float] = READING_S
+    """Seconds for which a new text can't be answered."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel"),
         Binding("n", "decline", "Cancel"),
@@ -102,8 +104,8 @@ class ActionDialog(ModalScreen["Receipt | None"]):
         """The newest progress of each host."""
         self._hint = ""
         self._is_answerable = False
-        """Whether the text has been on the screen for `READING_S`."""
-        self._reading = Timer(self, READING_S, pause=True)
+        """Whether the text has been on the screen for `reading_s`."""
+        self._reading = Timer(self, self.reading_s, pause=True)
 
     def compose(self) -> ComposeResult:
         with Vertical(id="dialog"):
@@ -177,7 +179,7 @@ class ActionDialog(ModalScreen["Receipt | None"]):
 
         self.query_one("#title").refresh(layout=True)  # Textual 8.2.8 keeps the title's old height if the dialog's height stays the same
         self._reading.stop()  # the timer of the stage before
-        self._reading = self.set_timer(READING_S, allow_answer)
+        self._reading = self.set_timer(self.reading_s, allow_answer)
 
     def _update_button(self) -> None:
         """Enable the action's button if there is a plan that could be read, and its word has been typed."""

@@ -13,6 +13,7 @@ from rich.cells import set_cell_size
 from cockpit.model import Actor, Finding, Job, Process, Snapshot
 from cockpit.model.about import find_things
 from cockpit.model.titles import whole_name
+from cockpit.report.stacks import is_idle
 from cockpit.sources.probes.decode import StackFrame, StackThread
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
@@ -27,11 +28,6 @@ STACK_HANG = 2
 """Cells by which the rest of a folded line is indented."""
 MAX_TITLES = 6
 """Processes of a group whose titles are listed; the others are counted."""
-IDLE_FILES = (
-    "threading.py", "queue.py", "selectors.py", "socket.py", "asyncio/", "concurrent/futures/", "multiprocessing/", "ray/_private/",
-    "ray/_raylet", "ray/util/", "runpy.py", "default_worker.py", "uvloop/", "tqdm/_monitor.py",
-)  # fmt: skip
-"""Files with code that waits for work or starts threads. A thread with calls in these files only is idle."""
 MAX_REQUESTS = 64
 """Requests at the same time: each starts a program on its host."""
 Calls = tuple[StackFrame, ...]
@@ -48,12 +44,7 @@ class Stack(msgspec.Struct, frozen=True):
     @property
     def busy_threads(self) -> frozenset[Calls]:
         """The threads that are not idle."""
-        return frozenset(thread for thread in self.threads if not all(map(_is_idle, thread)))
-
-
-def _is_idle(frame: StackFrame) -> bool:
-    """Whether the call only waits for work or starts a thread."""
-    return frame.file.startswith(IDLE_FILES) or any(f"/{part}" in frame.file for part in IDLE_FILES)
+        return frozenset(thread for thread in self.threads if not all(map(is_idle, thread)))
 
 
 async def read_stacks(ask: Callable[[Process], Awaitable[Sequence[StackThread]]], processes: Iterable[Process], view: View) -> list[Stack]:
@@ -151,7 +142,7 @@ def _group_lines(group: Sequence[Stack], total: int, calls_of_others: set[StackF
     for thread in threads:
         yield ""
         for frame in thread:
-            is_odd = calls_of_others and frame not in calls_of_others and not _is_idle(frame)
+            is_odd = calls_of_others and frame not in calls_of_others and not is_idle(frame)
             yield f"  {'>' if is_odd else ' '} {frame.name} ({frame.file}:{frame.line})"
     idle = len(group[0].threads) - len(threads)
     if idle:
