@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 import msgspec
 
+from cockpit.budget.config_files import MAX_DEPTH, Read, load_yaml
 from cockpit.budget.demand import Budget, Group, Level, Line
 from cockpit.budget.scripts import UNKNOWN
-from cockpit.budget.yaml_values import load_yaml
 from cockpit.placement import Strategy
 
-Read = Callable[[str], "str | None"]
 MAX_COUNT = 100_000
 """No cluster has more of anything, so a larger count is a typing error."""
 MAX_NODES = 4096
-MAX_DEPTH = 8
 MAX_SHOWN = 200
 """A sentence quotes a value of at most so many characters."""
 _KEY = re.compile(r"(\+\+|\+|~)?([A-Za-z_][\w./-]*)(@[\w.:$-]*)?(?:=(.*))?", re.DOTALL)

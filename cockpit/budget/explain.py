@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cockpit.budget.command import Gap, Read
+from cockpit.budget.command import Gap
+from cockpit.budget.config_files import Read
 
 _MAX_STEPS = 6
 

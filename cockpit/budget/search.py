@@ -12,7 +12,8 @@ from functools import partial
 
 import msgspec
 
-from cockpit.budget.command import Read, TrainingCommand
+from cockpit.budget.command import TrainingCommand
+from cockpit.budget.config_files import Read
 from cockpit.budget.demand import Budget, Group, Line
 from cockpit.budget.frameworks import budget_of_command
 from cockpit.budget.ray_submit import SubmitCommand, submission

@@ -9,7 +9,7 @@ from functools import partial
 from cockpit.budget.scripts.batch import slurm_variables
 from cockpit.budget.scripts.evaluate import holds
 from cockpit.budget.scripts.run import LeftError, ScriptRun, Status, StopError
-from cockpit.budget.scripts.scope import UNKNOWN, Scope
+from cockpit.budget.scripts.scope import UNKNOWN, UNKNOWN_VALUE, Scope
 
 _SUCCEEDS = {
     ":", "true", "trap", "wait", "umask", "ulimit", "shopt", "alias", "sleep", "mkdir", "popd", "hash", "chmod", "touch",
@@ -75,7 +75,7 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
             run.write(None)
             if name != "printf" or words[:1] == ["-v"]:
                 names = [found[0] for word in words if (found := re.match(r"[A-Za-z_]\w*", word, re.ASCII))]
-                scope.variables |= dict.fromkeys([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], UNKNOWN)
+                scope.variables |= dict.fromkeys([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], UNKNOWN_VALUE)
             return None
         case "echo":
             end = "" if words[:1] == ["-n"] else "\n"
@@ -150,9 +150,9 @@ def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> Status:
     place = next((place for place, word in enumerate(argv) if place and _PROGRAMS.fullmatch(word)), len(argv))
     inner = scope.copy()
     if name == "sudo" or (name == "env" and any(word.startswith("-") for word in argv[1:place])):
-        inner.variables |= dict.fromkeys(inner.exported, UNKNOWN)  # their flags may remove variables
+        inner.variables |= dict.fromkeys(inner.exported, UNKNOWN_VALUE)  # their flags may remove variables
     for found in filter(None, map(_VARIABLE.fullmatch, argv[1:place])):
-        inner.assign(found[1], found[2])
+        inner.variables[found[1]] = (found[2],)
         inner.exported.add(found[1])
     status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else lambda _: run.emit(argv, inner), inner)
     if name == "exec" and len(argv) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
@@ -13,13 +14,14 @@ import msgspec
 
 from cockpit.budget.scripts.evaluate import holds
 from cockpit.budget.scripts.expand import count, fields, pattern, text
-from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, SOMEWHERE, START, UNKNOWN, Scope, Value, from_start
+from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, SET_ELSEWHERE, SOMEWHERE, START, UNKNOWN, UNKNOWN_VALUE, Scope, Value, from_start
 from cockpit.budget.scripts.syntax import ASSIGNMENT, Node, ShellError, parse, split_words
 
 MAX_STEPS, MAX_DEPTH = 20_000, 60
 MAX_TURNS, MAX_WHILE_TURNS = 500, 60
 _DECLARATIONS = {"export", "local", "declare", "typeset", "readonly"}
 _GUARD = "as written the script ends with an error before the training command: counted as if it went on"
+_KEYED_ITEM = re.compile(r"\[[^]]*\]=.*", re.DOTALL)
 Leaving = Literal["exit", "return", "break", "continue"]
 Status = bool | None
 """Whether a command succeeds; `None`: unknown."""
@@ -84,7 +86,7 @@ class ScriptRun:
 
     def emit(self, argv: list[str], scope: Scope) -> None:
         """Record a command that the shell would start. Its output is unknown."""
-        known = {name: value for name, value in scope.variables.items() if name in scope.exported and isinstance(value, str)}
+        known = {name: " ".join(value) for name, value in scope.variables.items() if name in scope.exported}
         env = {name: value for name, value in {**scope.shell, **known}.items() if UNKNOWN not in value}
         self.found.append(ScriptCommand(tuple(argv), bool(self.unsure), scope.folder, env))
         self.write(None)
@@ -249,13 +251,13 @@ class ScriptRun:
         items = [item for word in node.words[1:] for item in fields(word, scope, lists_files=True)]
         is_known = not any(UNKNOWN in item for item in items)
         for item in items[:MAX_TURNS] if is_known else ():
-            scope.assign(name, item)
+            scope.variables[name] = (item,)
             left, _, is_known = self._until_left(body, scope, "break", "continue")
             if left == "break" or not is_known:
                 break
         if is_known:
             return True
-        scope.assign(name, UNKNOWN)
+        scope.variables[name] = UNKNOWN_VALUE
         return self._follow_unknown_turns(body, scope)
 
     def _while(self, node: Node, scope: Scope) -> Status:
@@ -323,10 +325,15 @@ class ScriptRun:
         """Apply `name=value`, and return the name."""
         said, _, right = word.partition("=")
         name, _, place = said.rstrip("+").partition("[")
-        value: Value = text(right, scope) if right[:1] != "(" else ()
+        value: Value = (text(right, scope),) if right[:1] != "(" else ()
         if right[:1] == "(":
             value = tuple(item for each in split_words(right[1:]) for item in fields(each, scope, lists_files=True))
-        scope.assign(name, UNKNOWN if place else value, more=said.endswith("+") and not place)
+            has_keys = any(map(_KEYED_ITEM.fullmatch, value))
+            value = UNKNOWN_VALUE if has_keys else value
+        if said.endswith("+"):
+            old = scope.variables.get(name, UNKNOWN_VALUE if SET_ELSEWHERE.fullmatch(name) else ())
+            value = (*old, *value) if right[:1] == "(" else (("".join(old[:1]) + value[0])[:MAX_TEXT_CHARS], *old[1:])
+        scope.variables[name] = UNKNOWN_VALUE if place else value
         return name
 
     def _declare(self, words: tuple[str, ...], scope: Scope) -> Status:
@@ -340,13 +347,13 @@ class ScriptRun:
             for name in [name for name, _, _ in pairs] + left_sides:
                 self._locals[-1].setdefault(name.rstrip("+"), scope.variables.get(name.rstrip("+")))
                 if name not in left_sides or name.endswith("+"):  # `local A=$A` reads the value that A has outside
-                    scope.variables[name.rstrip("+")] = ""
+                    scope.variables[name.rstrip("+")] = ("",)
         names = {self._assign(word, scope) for word in assigns} | {name for name, _, _ in pairs}
         for name, sign, value in pairs:
             if sign:
-                scope.assign(name, value)
+                scope.variables[name] = (value,)
         if flags & set("Ailnu") and words[0] != "export":  # arrays with keys, integers and references are not evaluated
-            scope.variables |= dict.fromkeys(names, UNKNOWN)
+            scope.variables |= dict.fromkeys(names, UNKNOWN_VALUE)
         scope.exported |= names if (words[0] == "export" and "n" not in flags) or "x" in flags else set()
         return True
 
