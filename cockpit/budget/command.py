@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 
 import msgspec
 
@@ -55,6 +56,11 @@ class TrainingCommand(msgspec.Struct, frozen=True):
         name = self.program.replace(UNKNOWN, "")
         return posixpath.normpath(name).removesuffix(".py").lstrip("./").replace("/", ".") if name.endswith(".py") else name
 
+    @property
+    def words(self) -> Words:
+        """The words after the program, sorted."""
+        return read_words(self.argv)
+
     def source(self) -> tuple[str, str] | None:
         """The path and the text of the program's own file, if the tree has it."""
         path = self.program if self.program.endswith(".py") else self.program.replace(".", "/") + ".py"
@@ -92,7 +98,8 @@ class Words(msgspec.Struct, frozen=True):
         return next((self.flags[name][0] for name in names if self.flags.get(name)), None)
 
 
-def read_words(argv: Sequence[str]) -> Words:
+@lru_cache(maxsize=8)
+def read_words(argv: tuple[str, ...]) -> Words:
     """Sort the words after a program. A word that is wholly unknown is the value of the flag before it, if that flag has none yet."""
     values: dict[str, object] = {}
     flags: dict[str, list[str]] = {}
@@ -143,9 +150,13 @@ def flatten(value: object, prefix: str = "") -> dict[str, object]:
 class Settings:
     """The settings of a command, of its files, and of its framework's defaults. Notes missing counts and reasons for doubt."""
 
-    def __init__(self, command: TrainingCommand, *layers: Mapping[str, object], open_because: str | None = None) -> None:
-        self.layers = layers
-        """If several layers have a key, the first of them counts."""
+    def __init__(
+        self,
+        command: TrainingCommand,
+        *layers: Mapping[str, object],
+        open_because: str | None = None,
+        defaults: Mapping[str, object] = {},
+    ) -> None:
         self.missing: dict[str, None] = {}
         self.doubts: dict[str, None] = {}
         self._too_small: dict[str, int] = {}
@@ -153,18 +164,13 @@ class Settings:
         self.spelled: Mapping[str, str] = {}
         """By key: the name that the command uses for it, where that differs."""
         self._env = command.env
+        if command.words.loose:
+            self.doubts["some words of the command are known only at run time, and may set what counts"] = None
+            open_because = open_because or "and may be among the words that are known only at run time"
         self._open_because = open_because
-        """Why a missing count may be set where it was not read; then its default does not count. `None`: it can't be."""
-
-    @classmethod
-    def of_words(cls, command: TrainingCommand, words: Words, *layers: Mapping[str, object], open_because: str | None = None) -> Settings:
-        """The settings of a command's words above lower layers. If some words are known only at run time, no default counts."""
-        if words.loose and open_because is None:
-            open_because = "and may be among the words that are known only at run time"
-        settings = cls(command, *layers, open_because=open_because)
-        if words.loose:
-            settings.doubts["some words of the command are known only at run time, and may set what counts"] = None
-        return settings
+        """Why a missing count may be set where it was not read; then no default counts. `None`: it can't be."""
+        self.layers = (*layers, {} if open_because else defaults)
+        """If several layers have a key, the first of them counts."""
 
     def value(self, key: str, depth: int = 0) -> object:
         """A value, or a `Gap`."""
@@ -189,17 +195,17 @@ class Settings:
         found = self.value(key)
         if found is Gap.ABSENT and default is not None and self._open_because is None:
             return default
-        number = whole(found)
+        number, name = whole(found), self.spelled.get(key, key)
         if number is not None and number < 1:
-            self._too_small[self.spelled.get(key, key)] = number
+            self._too_small[name] = number
         if number is None:
-            shown = "null" if found is None else repr(found)
             # A cut value could be the beginning of a secret that no longer looks like one.
-            shown = shown if len(shown) <= MAX_SHOWN else f"a value of {len(shown):,} characters"
+            shown = (
+                "null" if found is None else repr(found) if len(repr(found)) <= MAX_SHOWN else f"a value of {len(repr(found)):,} characters"
+            )
             why = found.value if isinstance(found, Gap) else f"is {shown}, not a number"
-            self.missing[
-                f"{self.spelled.get(key, key)} {why}{f', {self._open_because}' if found is Gap.ABSENT and self._open_because else ''}"
-            ] = None
+            because = f", {self._open_because}" if found is Gap.ABSENT and self._open_because else ""
+            self.missing[f"{name} {why}{because}"] = None
         return number
 
     def switch(self, key: str, default: bool = False) -> bool:

@@ -16,7 +16,6 @@ from cockpit.budget.command import (
     flatten,
     node_groups,
     product,
-    read_words,
     whole,
 )
 from cockpit.budget.config_files import read_yaml
@@ -32,23 +31,21 @@ def is_mine(command: TrainingCommand) -> bool:
     """Whether it is AReaL's launcher, or a program whose settings file has AReaL's keys."""
     if _LAUNCHER.fullmatch(command.module):
         return True
-    words = read_words(command.argv)
-    if any(key in words.values for key in _KEYS):
+    if any(key in command.words.values for key in _KEYS):
         return True
-    path = words.flag("--config")
+    path = command.words.flag("--config")
     tree = flatten(read_yaml(command.read, path) or {}) if path else {}
     return "allocation_mode" in tree or ("rollout.backend" in tree and "actor.backend" in tree)
 
 
 def budget_of(command: TrainingCommand) -> Budget:
     """All train engines share one group; each rollout engine has a group."""
-    words = read_words(command.argv)
-    path = words.flag("--config")
+    path = command.words.flag("--config")
     tree = read_yaml(command.read, path) if path else {}
     because = f"and {str(path).replace(chr(0), '…')} can't be read" if tree is None else None
-    settings = Settings.of_words(command, words, words.values, flatten(tree or {}), open_because=because)
-    release = command.release("areal", None)
-    groups = tuple(_launched(settings) if _LAUNCHER.fullmatch(command.module) else _engines(settings, words))
+    settings = Settings(command, command.words.values, flatten(tree or {}), open_because=because)
+    release = command.release("areal")
+    groups = tuple(_launched(settings) if _LAUNCHER.fullmatch(command.module) else _engines(settings, command.words))
     return settings.budget("AReaL", groups, dialect=release)
 
 

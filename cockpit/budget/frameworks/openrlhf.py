@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from packaging.version import InvalidVersion, Version
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, node_groups, one_each, product, read_words, whole_nodes
+from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, node_groups, one_each, product, whole_nodes
 from cockpit.budget.demand import Budget, Group, Line
 from cockpit.budget.python_file import read_assignments
 
@@ -66,13 +66,13 @@ def is_mine(command: TrainingCommand) -> bool:
 
 def budget_of(command: TrainingCommand) -> Budget:
     """The groups that the release, or the fork in the tree, makes from the flags."""
-    words = read_words(command.argv)
+    words = command.words
     if not _PROGRAM.fullmatch(command.module) and (found := command.source()) and "actor_num_gpus_per_node" in found[1]:
         return _from_python_file(command, *found)
     tree = command.find(_SOURCE) or (_SOURCE if command.read(_SOURCE) else None)
     text = (command.read(tree) if tree else None) or ""
     version = command.read(posixpath.normpath(posixpath.join(posixpath.dirname(tree), "../../version.txt"))) if tree else None
-    settings = Settings.of_words(command, words, _values(words))
+    settings = Settings(command, _values(words))
     name = "simpleRL-reason" if command.module.endswith("_box") else "OpenRLHF"
     dotted = any(f"--{new}" in words.flags for new in DOTTED.values())
     settings.spelled = {old: f"--{new if dotted else old}" for old, new in DOTTED.items()}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from cockpit.budget.command import Settings, TrainingCommand, one_each, product, read_words, whole_nodes, without_gpu
+from cockpit.budget.command import Settings, TrainingCommand, one_each, product, whole_nodes, without_gpu
 from cockpit.budget.demand import Budget, Group, Line
 
 _KEY = re.compile(r"\+{0,2}(?:trainer\.placement\.|generator\.inference_engine|generator\.num_inference_engines=).*", re.DOTALL)
@@ -28,10 +28,9 @@ def is_mine(command: TrainingCommand) -> bool:
 
 def budget_of(command: TrainingCommand) -> Budget:
     """The groups in the order in which it makes them."""
-    words = read_words(command.argv)
     release, earlier = command.release("skyrl"), command.release("skyrl-train")
     is_first = release is None and earlier is not None and Version(earlier) < Version("0.1.1")
-    settings = Settings.of_words(command, words, words.values, _FIRST_DEFAULTS if is_first and not words.loose else {})
+    settings = Settings(command, command.words.values, defaults=_FIRST_DEFAULTS if is_first else {})
     groups = [without_gpu("entrypoint"), *_groups(settings)]
     shown, lines = (f"{_ENGINE}.gpu_memory_utilization", "trainer.ckpt_path"), tuple(_contradictions(settings))
     return settings.budget("SkyRL", groups, *shown, dialect=release or earlier, lines=lines)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from packaging.version import Version
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, flatten, node_groups, product, read_words, whole, without_gpu
+from cockpit.budget.command import Gap, Settings, TrainingCommand, flatten, node_groups, product, whole, without_gpu
 from cockpit.budget.config_files import Tree, compose
 from cockpit.budget.demand import Budget, Group, Line
 
@@ -59,16 +59,14 @@ def is_mine(command: TrainingCommand) -> bool:
 
 def budget_of(command: TrainingCommand) -> Budget:
     """The pools of this kind of program. Counts in the command overwrite those of its configuration."""
-    words = read_words(command.argv)
+    words, source = command.words, command.source()
     if printing := next((flag for flag in _ONLY_PRINT if flag in words.flags), None):
         return Budget("veRL", unread=(f"with {printing} the command only prints something: nothing is trained",))
-    source = command.source()
-    config, open_because = _configuration(command, words, source[1] if source else "")
+    config, open_because = _configuration(command, source[1] if source else "")
     own = {**_DEFAULTS, **_own_defaults(command.module)}
-    is_open = open_because is not None or words.loose
-    settings = Settings.of_words(command, words, words.values, config, {} if is_open else own, open_because=open_because)
+    settings = Settings(command, words.values, config, open_because=open_because, defaults=own)
     release = _release(command)
-    settings.doubts |= dict.fromkeys(_doubts(command, words, source))
+    settings.doubts |= dict.fromkeys(_doubts(command, source))
     is_simplerl = any(key in words.values for key in _SIMPLERL)
     maker = _Pools(settings, "0.2" if is_simplerl else release)
     groups = tuple(maker.groups(command.module))
@@ -89,8 +87,9 @@ def _release(command: TrainingCommand) -> str | None:
     return match[0] if match else None
 
 
-def _configuration(command: TrainingCommand, words: Words, source: str) -> tuple[Tree, str | None]:
+def _configuration(command: TrainingCommand, source: str) -> tuple[Tree, str | None]:
     """What the program's YAML files set; and, if one can't be read, a clause that names it: it may set a missing count."""
+    words = command.words
     if words.loose:
         return {}, None
     main = _MAIN.search(source)
@@ -131,9 +130,9 @@ def _own_defaults(module: str) -> dict[str, object]:
     return {"trainer.n_gpus_per_node": 1} if module.endswith("sft_trainer_ray") else {}
 
 
-def _doubts(command: TrainingCommand, words: Words, source: tuple[str, str] | None) -> Iterator[str]:
+def _doubts(command: TrainingCommand, source: tuple[str, str] | None) -> Iterator[str]:
     """Reasons why the command may reserve more or other groups than one pool."""
-    path, text = source or ("", "")
+    words, (path, text) = command.words, source or ("", "")
     if words.stray:
         yield f"`{words.stray[0]}` is not an override: Hydra rejects the command as written"
     if not _OFFICIAL.fullmatch(command.module) and not _POOL.search(text):

@@ -35,7 +35,7 @@ def evaluate_sum(expression: str, value: Callable[[str], str]) -> str:
 
 
 def evaluate(node: ast.expr, value: Callable[[str], object], call: Callable[[str, list[object]], object] | None = None) -> object:
-    """The value of a Python expression; `value` and `call` give those of its names and calls. Raises `ValueError` if it is not evaluated."""
+    """The value of a Python expression, in which `value` and `call` know the names and the calls. Raises `ValueError` if it has none."""
     match node:
         case ast.Constant() if not isinstance(node.value, int) or node.value < _LARGEST:
             return node.value

@@ -131,12 +131,12 @@ def _source(run: ScriptRun, words: list[str], scope: Scope) -> Status:
                 run.unread[f"{_show(words[0])} can't be read, so what it sets is unknown"] = None
             scope.is_complete = False
         return None
-    arguments, source = scope.arguments, scope.variables.get("BASH_SOURCE")
-    scope.arguments = tuple(words[1:]) or arguments
+    outside = scope.copy()
+    scope.arguments = tuple(words[1:]) or scope.arguments
     scope.variables["BASH_SOURCE"] = (words[0],)
     status = run.script(said, scope)
-    scope.arguments = arguments
-    scope.restore({"BASH_SOURCE": source})
+    scope.arguments = outside.arguments
+    scope.restore({"BASH_SOURCE"}, outside)
     return status
 
 

@@ -72,7 +72,8 @@ class ScriptRun:
         """What is printed into each `$(…)` or pipe around the current command, with `unsure` at its beginning."""
         self._left: list[tuple[Leaving, Scope]] = []
         """The states of branches that may have left a loop or a function."""
-        self._locals: list[dict[str, Value | None]] = []
+        self._locals: list[set[str]] = []
+        """The names that each function around the current command has declared as its own."""
         self._depth = self._steps = 0
 
     def script(self, said: str, scope: Scope) -> Status:
@@ -96,13 +97,13 @@ class ScriptRun:
         body = scope.functions.get(argv[0])
         if body is None:
             return self._program(self, argv, scope)
-        kept, scope.arguments = scope.arguments, tuple(argv[1:])
-        self._locals.append({})
+        outside, scope.arguments = scope.copy(), tuple(argv[1:])
+        self._locals.append(set())
         try:
             return self._until_left(partial(self.node, body), scope, "return")[1]
         finally:
-            scope.arguments = kept
-            scope.restore(self._locals.pop())
+            scope.arguments = outside.arguments
+            scope.restore(self._locals.pop(), outside)
 
     def output(self, said: str, scope: Scope) -> str:
         """The output of a command substitution. Commands within it are recorded."""
@@ -182,7 +183,7 @@ class ScriptRun:
                 return self._if(node, scope)
             case "for":
                 return self._for(node, scope)
-            case "while" | "until":
+            case "while":
                 return self._while(node, scope)
             case "case":
                 return self._case(node, scope)
@@ -261,11 +262,11 @@ class ScriptRun:
         return self._follow_unknown_turns(body, scope)
 
     def _while(self, node: Node, scope: Scope) -> Status:
-        """Follow `while` and `until` one iteration after the other. Once the condition is unknown, so is the number of iterations."""
+        """Follow `while` one iteration after the other. Once the condition is unknown, so is the number of iterations."""
         condition, body = node.parts
         for _ in range(MAX_WHILE_TURNS):
             status = self.node(condition, scope)
-            if status is (node.kind == "until"):
+            if status is False:
                 return True
             if status is None:
                 break
@@ -312,14 +313,13 @@ class ScriptRun:
             for word in assigns:
                 self._assign(word, scope)
             return True
-        kept, exported = dict(scope.variables), set(scope.exported)
+        outside = scope.copy()
         names = {self._assign(word, scope) for word in assigns}
         scope.exported |= names
         try:
             return self.call(argv, scope)
         finally:
-            scope.restore({name: kept.get(name) for name in names})
-            scope.exported = (scope.exported - names) | (exported & names)
+            scope.restore(names, outside)
 
     def _assign(self, word: str, scope: Scope) -> str:
         """Apply `name=value`, and return the name."""
@@ -343,15 +343,12 @@ class ScriptRun:
         flags = {sign for word in said if word.startswith("-") for sign in word[1:]}
         pairs = [word.partition("=") for word in said if not word.startswith("-")]
         if words[0] != "export" and self._locals and "g" not in flags:
-            left_sides = [word.partition("=")[0] for word in assigns]
-            for name in [name for name, _, _ in pairs] + left_sides:
-                self._locals[-1].setdefault(name.rstrip("+"), scope.variables.get(name.rstrip("+")))
-                if name not in left_sides or name.endswith("+"):  # `local A=$A` reads the value that A has outside
-                    scope.variables[name.rstrip("+")] = ("",)
+            lefts = [word.partition("=")[0] for word in assigns]
+            emptied = [*(name for name, _, _ in pairs), *(left[:-1] for left in lefts if left.endswith("+"))]
+            self._locals[-1].update(emptied, lefts)
+            scope.variables |= dict.fromkeys(emptied, ("",))  # but `local A=$A` reads the value that A has outside
         names = {self._assign(word, scope) for word in assigns} | {name for name, _, _ in pairs}
-        for name, sign, value in pairs:
-            if sign:
-                scope.variables[name] = (value,)
+        scope.variables |= {name: (value,) for name, sign, value in pairs if sign}
         if flags & set("Ailnu") and words[0] != "export":  # arrays with keys, integers and references are not evaluated
             scope.variables |= dict.fromkeys(names, UNKNOWN_VALUE)
         scope.exported |= names if (words[0] == "export" and "n" not in flags) or "x" in flags else set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -74,12 +74,13 @@ class Scope(msgspec.Struct):
         self.arguments = first.arguments if all(each.arguments == first.arguments for each in more) else (UNKNOWN,)
         self.folder = first.folder if all(each.folder == first.folder for each in more) else None
 
-    def restore(self, before: Mapping[str, Value | None]) -> None:
-        """Give variables the values that they had before; `None`: they were not set."""
-        for name, value in before.items():
+    def restore(self, names: Collection[str], before: Scope) -> None:
+        """Give variables the values that they had before."""
+        for name in names:
             self.variables.pop(name, None)
-            if value is not None:
-                self.variables[name] = value
+            if name in before.variables:
+                self.variables[name] = before.variables[name]
+        self.exported = (self.exported - {*names}) | (before.exported & {*names})
 
     def value(self, name: str) -> Value | None:
         """The value of a variable or an argument; `None`: nothing here sets it."""

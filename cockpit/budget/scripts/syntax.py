@@ -27,6 +27,9 @@ _SETS = re.compile(r"(?<!\\)(?:\$\{\w+:?=|\$\(\([^)\n]{0,200}(?:\+\+|--|(?<![=!<
 """Expansions that also set a variable."""
 
 
+Kind = Literal["simple", "test", "sum", "list", "pipe", "not", "background", "subshell", "if", "for", "while", "case", "branch", "function"]
+
+
 class ShellError(Exception):
     """The text is no shell code. The message has the line."""
 
@@ -34,27 +37,11 @@ class ShellError(Exception):
 class Node(msgspec.Struct, frozen=True):
     """A part of a script. Its words are kept as they are written, with their quotes."""
 
-    kind: Literal[
-        "simple",
-        "test",
-        "sum",
-        "list",
-        "pipe",
-        "not",
-        "background",
-        "subshell",
-        "if",
-        "for",
-        "while",
-        "until",
-        "case",
-        "branch",
-        "function",
-    ]
+    kind: Kind
     words: tuple[str, ...] = ()
     """Of a `list`: the operator before each part; of `for`: the variable and the items; of `branch`: the patterns."""
     parts: tuple[Node, ...] = ()
-    """Of `if`, `while` and `until`: each condition before its body. An `else` comes last, without a condition."""
+    """Of `if` and `while`: each condition before its body. An `else` comes last, without a condition."""
     redirects: tuple[tuple[str, str], ...] = ()
     """Each with its operator (`2>`) and its word."""
 
@@ -90,7 +77,7 @@ def skip(text: str, at: int, depth: int = 0, *, quoted: bool = False) -> int:
     if text[at] == '"' or text.startswith("${", at):
         return _skip_to_end(text, at, depth)
     if text[at] in "'`" and not quoted:
-        raise _unclosed(text, at, text[at])
+        raise _error(text, at, f"a {text[at]} has no end")
     return at + 1
 
 
@@ -106,11 +93,11 @@ def _skip_to_end(text: str, start: int, depth: int) -> int:
         else:
             level += text[at] == "{" and closing == "}"
             at = skip(text, at, depth, quoted=True)
-    raise _unclosed(text, start, opening)
+    raise _error(text, start, f"a {opening} has no end")
 
 
-def _unclosed(text: str, at: int, opening: str) -> ShellError:
-    return ShellError(f"line {text.count(chr(10), 0, at) + 1}: a {opening} has no end")
+def _error(text: str, at: int, what: str) -> ShellError:
+    return ShellError(f"line {text.count(chr(10), 0, at) + 1}: {what}")
 
 
 def end_of_sum(text: str, at: int) -> int | None:
@@ -134,8 +121,7 @@ class _Parser:
         """The heredocs of this line. Their texts begin in the next line."""
 
     def error(self, what: str = "") -> ShellError:
-        what = what or f"{self.text[self.at : self.at + 10]!r} was not expected"
-        return ShellError(f"line {self.text.count(chr(10), 0, self.at) + 1}: {what}")
+        return _error(self.text, self.at, what or f"{self.text[self.at : self.at + 10]!r} was not expected")
 
     def newlines(self) -> None:
         """Go to the next command. The texts of heredocs are skipped."""
@@ -304,9 +290,10 @@ class _Parser:
         return Node("if", parts=tuple(parts))
 
     def loop(self) -> Node:
-        until = self.expect("while", "until") == "until"
+        word = self.expect("while", "until")
         condition = self.sequence(frozenset({"do"}))
-        return Node("until" if until else "while", parts=(condition, self.block("do", "done")))
+        condition = Node("not", parts=(condition,)) if word == "until" else condition
+        return Node("while", parts=(condition, self.block("do", "done")))
 
     def each(self) -> Node:
         self.expect("for")
