@@ -16,6 +16,8 @@ from cockpit.budget.demand import Budget, Group, Level, Line
 from cockpit.budget.scripts import UNKNOWN
 from cockpit.placement import Strategy
 
+Values = Mapping[str, object]
+"""Settings by their dotted keys or their flags."""
 MAX_COUNT = 100_000
 """No cluster has more of anything, so a larger count is a typing error."""
 MAX_NODES = 4096
@@ -80,7 +82,7 @@ class TrainingCommand(msgspec.Struct, frozen=True):
 class Words(msgspec.Struct, frozen=True):
     """The words of a command, sorted into settings and flags."""
 
-    values: Mapping[str, object]
+    values: Values
     """`key=value`, as Hydra and OmegaConf write it. If a key is given several times, the last value counts."""
     flags: Mapping[str, tuple[str, ...]]
     """Each flag (`--flag`, also `-cn`) with the words up to the next flag."""
@@ -150,13 +152,7 @@ def flatten(value: object, prefix: str = "") -> dict[str, object]:
 class Settings:
     """The settings of a command, of its files, and of its framework's defaults. Notes missing counts and reasons for doubt."""
 
-    def __init__(
-        self,
-        command: TrainingCommand,
-        *layers: Mapping[str, object],
-        open_because: str | None = None,
-        defaults: Mapping[str, object] = {},
-    ) -> None:
+    def __init__(self, command: TrainingCommand, *layers: Values, open_because: str | None = None, defaults: Values | None = None) -> None:
         self.missing: dict[str, None] = {}
         self.doubts: dict[str, None] = {}
         self._too_small: dict[str, int] = {}
@@ -169,7 +165,7 @@ class Settings:
             open_because = open_because or "and may be among the words that are known only at run time"
         self._open_because = open_because
         """Why a missing count may be set where it was not read; then no default counts. `None`: it can't be."""
-        self.layers = (*layers, {} if open_because else defaults)
+        self.layers = (*layers, (not open_because and defaults) or {})
         """If several layers have a key, the first of them counts."""
 
     def value(self, key: str, depth: int = 0) -> object:

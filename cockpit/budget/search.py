@@ -19,7 +19,7 @@ from cockpit.budget.frameworks import budget_of_command
 from cockpit.budget.ray_submit import SubmitCommand, submission
 from cockpit.budget.scripts import UNKNOWN, ScriptCommand, commands
 from cockpit.budget.scripts.scope import START, from_start
-from cockpit.budget.stop_commands import BY_NAME, RAY_STOP, stop_lines
+from cockpit.budget.stop_commands import BY_NAME, broad_stop, stop_lines
 from cockpit.text import clean
 
 _MENTIONED = re.compile(r"train_ppo_ray|main_ppo|trainer\.n(?:nodes|_gpus_per_node)=|--actor[-_.]num[-_]")
@@ -91,7 +91,7 @@ class Search:
         self.unread: dict[str, None] = {}
         self.assumed: dict[str, None] = {}
         self.lines: dict[Line, None] = {}
-        self._stops: dict[Line, None] = {}
+        self._stops: dict[str, None] = {}
         self._starts_ray = False
         self._pins = dict(pins)
         self._installed = installed
@@ -105,15 +105,8 @@ class Search:
             self._command(command, place, maybe=maybe or command.maybe)
 
     def stop_lines(self) -> tuple[Line, ...]:
-        """Commands that end processes of other people. A script that starts its own Ray may stop it, so that is not listed."""
-        by_name = [line for line in self._stops if line is not RAY_STOP]
-        lines = [RAY_STOP] if RAY_STOP in self._stops and not self._starts_ray else []
-        if by_name:
-            commands = ", ".join(line.text.partition(" in the command ")[0] for line in by_name)
-            lines.append(
-                msgspec.structs.replace(by_name[0], text=f"{commands} in the command {by_name[0].text.partition(' in the command ')[2]}")
-            )
-        return tuple(lines)
+        """Lines on commands that end processes of other people."""
+        return tuple(stop_lines(self._stops, starts_ray=self._starts_ray))
 
     def _command(self, command: ScriptCommand, place: Place, *, maybe: bool) -> None:
         argv = command.argv
@@ -122,7 +115,8 @@ class Search:
         name = argv[0].rpartition("/")[2]
         if name in _ONLY_SHOW or place.depth > _MAX_DEPTH:
             return
-        self._stops |= dict.fromkeys(stop_lines(argv))
+        if stop := broad_stop(argv):
+            self._stops[stop] = None
         if name == "kill" or any(word.rpartition("/")[2] in BY_NAME for word in argv):
             return  # its words name the processes that it ends
         mentioned = any(_MENTIONED.search(word) for word in argv[1:])

@@ -6,18 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from cockpit.budget.command import (
-    MAX_COUNT,
-    MAX_NODES,
-    Gap,
-    Settings,
-    TrainingCommand,
-    Words,
-    flatten,
-    node_groups,
-    product,
-    whole,
-)
+from cockpit.budget.command import MAX_COUNT, MAX_NODES, Gap, Settings, TrainingCommand, Words, flatten, node_groups, product, whole
 from cockpit.budget.config_files import read_yaml
 from cockpit.budget.demand import Budget, Group
 

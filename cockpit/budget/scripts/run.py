@@ -17,7 +17,7 @@ from cockpit.budget.scripts.expand import count, fields, pattern, text
 from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, SET_ELSEWHERE, SOMEWHERE, START, UNKNOWN, UNKNOWN_VALUE, Scope, Value, from_start
 from cockpit.budget.scripts.syntax import ASSIGNMENT, Node, ShellError, parse, split_words
 
-MAX_STEPS, MAX_DEPTH = 20_000, 60
+MAX_STEPS = 20_000
 MAX_TURNS, MAX_WHILE_TURNS = 500, 60
 _DECLARATIONS = {"export", "local", "declare", "typeset", "readonly"}
 _GUARD = "as written the script ends with an error before the training command: counted as if it went on"
@@ -50,7 +50,7 @@ class LeftError(Exception):
 
 
 class StopError(Exception):
-    """The script has too many steps or levels, or leaves several loops at once."""
+    """The script has too many steps, or leaves several loops at once."""
 
 
 class ScriptRun:
@@ -74,7 +74,7 @@ class ScriptRun:
         """The states of branches that may have left a loop or a function."""
         self._locals: list[set[str]] = []
         """The names that each function around the current command has declared as its own."""
-        self._depth = self._steps = 0
+        self._steps = 0
 
     def script(self, said: str, scope: Scope) -> Status:
         """Follow a script in this scope. If its text is no shell code, that is noted."""
@@ -107,8 +107,8 @@ class ScriptRun:
 
     def output(self, said: str, scope: Scope) -> str:
         """The output of a command substitution. Commands within it are recorded."""
-        told, _ = self.capture(partial(self.script, said), scope)
-        return UNKNOWN if told is None else told.rstrip("\n")
+        printed = self.capture(partial(self.script, said), scope)
+        return UNKNOWN if printed is None else printed.rstrip("\n")
 
     def write(self, said: str | None) -> None:
         """Print a text; `None`: an unknown one."""
@@ -116,16 +116,15 @@ class ScriptRun:
             unsure, texts = self._outputs[-1]
             texts.append(said if unsure == self.unsure else None)
 
-    def capture(self, body: Branch, scope: Scope) -> tuple[str | None, Status]:
-        """Follow a part in a subshell, and return what it prints (`None`: a part of it is unknown) and its status."""
+    def capture(self, body: Branch, scope: Scope) -> str | None:
+        """Follow a part in a subshell, and return what it prints; `None`: a part of it is unknown."""
         texts: list[str | None] = []
         self._outputs.append((self.unsure, texts))
         try:
-            status = self.run_in_subshell(body, scope)
+            self.run_in_subshell(body, scope)
         finally:
             self._outputs.pop()
-        known = [said for said in texts if said is not None]
-        return "".join(known)[:MAX_TEXT_CHARS] if len(known) == len(texts) else None, status
+        return None if None in texts else "".join(filter(None, texts))[:MAX_TEXT_CHARS]
 
     def run_in_subshell(self, body: Branch, scope: Scope) -> Status:
         """Follow a part in a subshell: its variables, folder and `exit` do not affect the shell around it."""
@@ -162,34 +161,19 @@ class ScriptRun:
 
     def _follow(self, node: Node, scope: Scope) -> Status:
         match node.kind:
-            case "simple":
-                return self._simple(node, scope)
-            case "test":
-                return self._test(node, scope)
             case "sum":
                 result = count(node.words[0], scope)
                 return None if result == UNKNOWN else result != "0"
-            case "list":
-                return self._list(node, scope)
-            case "pipe":
-                return self._pipe(node, scope)
             case "not":
                 status = self.node(node.parts[0], scope)
                 return None if status is None else not status
             case "background" | "subshell":
                 status = self.run_in_subshell(partial(self.node, node.parts[0]), scope)
                 return True if node.kind == "background" else status
-            case "if":
-                return self._if(node, scope)
-            case "for":
-                return self._for(node, scope)
-            case "while":
-                return self._while(node, scope)
-            case "case":
-                return self._case(node, scope)
-            case _:
+            case "function":
                 scope.functions[node.words[0]] = node.parts[0]
                 return True
+        return _FOLLOW[node.kind](self, node, scope)
 
     def _list(self, node: Node, scope: Scope) -> Status:
         """Follow commands that are joined by `;`, `&&` or `||`."""
@@ -210,7 +194,7 @@ class ScriptRun:
     def _pipe(self, node: Node, scope: Scope) -> Status:
         """Follow each part of a pipeline in a subshell."""
         for part in node.parts[:-1]:
-            self.input, _ = self.capture(partial(self.node, part), scope)
+            self.input = self.capture(partial(self.node, part), scope)
         status = self.run_in_subshell(partial(self.node, node.parts[-1]), scope)
         self.input = None
         return status
@@ -361,9 +345,6 @@ class ScriptRun:
         """
         kept, self._left = self._left, []
         left, status = None, None
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise StopError
         try:
             status = body(scope)
         except LeftError as error:
@@ -371,7 +352,6 @@ class ScriptRun:
                 raise
             left, status = error.kind, error.status
         finally:
-            self._depth -= 1
             here = [(kind, state) for kind, state in self._left if kind in kinds]
             self._left = [*kept, *(each for each in self._left if each[0] not in kinds)]
         if here:
@@ -421,3 +401,9 @@ def _matches(value: str, word: str, scope: Scope) -> Status:
     """Whether a value matches a pattern of `case`."""
     wanted = pattern(word, scope)
     return None if {UNKNOWN, SOMEWHERE} & {*value, *wanted} or "(" in wanted else fnmatchcase(value, wanted)
+
+
+_FOLLOW: dict[str, Callable[[ScriptRun, Node, Scope], Status]] = {
+    "simple": ScriptRun._simple, "test": ScriptRun._test, "list": ScriptRun._list, "pipe": ScriptRun._pipe,
+    "if": ScriptRun._if, "for": ScriptRun._for, "while": ScriptRun._while, "case": ScriptRun._case,
+}  # fmt: skip

@@ -8,7 +8,6 @@ from typing import Literal
 
 import msgspec
 
-MAX_DEPTH = 40
 MAX_SUM_CHARS = 2000
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[([^]]*)\])?(\+?)=", re.ASCII)
 _STOPS = {"then", "do", "done", "fi", "elif", "else", "esac", "}", ")"}
@@ -60,7 +59,7 @@ def split_words(text: str) -> list[str]:
     return _Parser(text).words()
 
 
-def skip(text: str, at: int, depth: int = 0, *, quoted: bool = False) -> int:
+def skip(text: str, at: int, *, quoted: bool = False) -> int:
     """The position after the escape, quote, expansion or single character that begins at this position."""
     if text[at] == "\\":
         return at + 2
@@ -71,17 +70,17 @@ def skip(text: str, at: int, depth: int = 0, *, quoted: bool = False) -> int:
     if text.startswith("$((", at) and (end := end_of_sum(text, at + 1)) is not None:
         return end
     if text.startswith("$(", at) or (not quoted and text.startswith(("<(", ">("), at)):
-        parser = _Parser(text, at + 1, depth + 1)
+        parser = _Parser(text, at + 1)
         parser.block("(", ")")
         return parser.at
     if text[at] == '"' or text.startswith("${", at):
-        return _skip_to_end(text, at, depth)
+        return _skip_to_end(text, at)
     if text[at] in "'`" and not quoted:
         raise _error(text, at, f"a {text[at]} has no end")
     return at + 1
 
 
-def _skip_to_end(text: str, start: int, depth: int) -> int:
+def _skip_to_end(text: str, start: int) -> int:
     """The position after the `"…"` or `${…}` that begins at this position."""
     opening, closing = ('"', '"') if text[start] == '"' else ("${", "}")
     at, level = start + len(opening), 1
@@ -92,7 +91,7 @@ def _skip_to_end(text: str, start: int, depth: int) -> int:
                 return at
         else:
             level += text[at] == "{" and closing == "}"
-            at = skip(text, at, depth, quoted=True)
+            at = skip(text, at, quoted=True)
     raise _error(text, start, f"a {opening} has no end")
 
 
@@ -113,10 +112,9 @@ def end_of_sum(text: str, at: int) -> int | None:
 class _Parser:
     """A text, and the position at which it is read."""
 
-    def __init__(self, text: str, at: int = 0, depth: int = 0) -> None:
+    def __init__(self, text: str, at: int = 0) -> None:
         self.text = text
         self.at = at
-        self.depth = depth
         self.heredocs: list[tuple[str, str]] = []
         """The heredocs of this line. Their texts begin in the next line."""
 
@@ -168,7 +166,7 @@ class _Parser:
             self.at += 1
         while self.at < len(self.text) and (self.text[self.at] not in ends or self.text.startswith(("<(", ">("), self.at)):
             plain = _PLAIN.match(self.text, self.at)
-            self.at = plain.end() if plain else skip(self.text, self.at, self.depth)
+            self.at = plain.end() if plain else skip(self.text, self.at)
         if needed and self.at == start:
             raise self.error()
         return self.text[start : self.at]
@@ -197,9 +195,6 @@ class _Parser:
                 self.heredocs.append(found[-1])
 
     def sequence(self, stops: frozenset[str]) -> Node:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self.error("too deep")
         parts: list[Node] = []
         operators: list[str] = []
         sign = ""
@@ -213,7 +208,6 @@ class _Parser:
             if not sign or sign == ";;":
                 break
             self.at += len(sign) if sign != "\n" else 0
-        self.depth -= 1
         return Node("list", tuple(operators), tuple(parts))
 
     def pipeline(self) -> Node:
