@@ -6,10 +6,12 @@ import math
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
 
 import msgspec
+from packaging.version import InvalidVersion, Version
 
 from cockpit.budget.config_files import MAX_DEPTH, Read, load_yaml
 from cockpit.budget.demand import Budget, Group, Level, Line
@@ -71,11 +73,11 @@ class TrainingCommand(msgspec.Struct, frozen=True):
                 return place, text
         return None
 
-    def release(self, package: str, own: str | None = None) -> str | None:
+    def release(self, package: str, own: str | None = None) -> Version | None:
         """The release of a package that the command uses: that of its tree, else the pinned one, else the one beside Ray."""
         for said in (self.pins.get(package), own, self.installed.get(package)):
-            if said and re.match(r"[0-9]+(\.[0-9]+)+", said.strip()):
-                return said.strip()
+            with suppress(InvalidVersion):
+                return Version(said or "")
         return None
 
 
@@ -218,9 +220,7 @@ class Settings:
             self.doubts[f"{self.spelled.get(key, key)} {found.value}: counted as {default}"] = None
         return default if isinstance(found, Gap) or found is None else str(found)
 
-    def budget(
-        self, framework: str, groups: Sequence[Group], *shown: str, dialect: str | None = None, lines: Sequence[Line] = ()
-    ) -> Budget:
+    def budget(self, framework: str, groups: Sequence[Group], *shown: str, dialect: object = None, lines: Sequence[Line] = ()) -> Budget:
         """The budget. It names what is missing only if a group has no number. `shown`: keys that matter beside counts."""
         is_known = all(group.bundles is not None for group in groups)
         missing = () if is_known else tuple(self.missing) or ("these counts give no valid placement group",)
@@ -230,7 +230,7 @@ class Settings:
         settings = {
             self.spelled.get(key, key): str(found) for key in shown if not isinstance(found := self.value(key), Gap) and found is not None
         }
-        return Budget(framework, dialect, tuple(groups), missing, tuple(lines), settings, tuple(self.doubts))
+        return Budget(framework, str(dialect) if dialect else None, tuple(groups), missing, tuple(lines), settings, tuple(self.doubts))
 
 
 def whole(value: object) -> int | None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, node_groups, one_each, product, whole_nodes
 from cockpit.budget.demand import Budget, Group, Line
@@ -20,21 +20,16 @@ _NEWEST = "0.11"
 _DOTTED_SINCE = "0.10.2"
 DOTTED: Mapping[str, str] = {
     **{f"{role}_num_{what}": f"{role}.num_{what}" for role in ("actor", "ref", "critic", "reward") for what in ("nodes", "gpus_per_node")},
-    "colocate_actor_ref": "train.colocate_actor_ref",
-    "colocate_critic_reward": "train.colocate_critic_reward",
+    **{name: f"train.{name}" for name in ("colocate_actor_ref", "colocate_critic_reward", "agent_func_path")},
+    **{f"vllm_{name}": f"vllm.{name}" for name in ("num_engines", "tensor_parallel_size", "gpu_memory_utilization", "enable_sleep")},
     "colocate_all_models": "train.colocate_all",
     "async_train": "train.async_enable",
-    "vllm_num_engines": "vllm.num_engines",
-    "vllm_tensor_parallel_size": "vllm.tensor_parallel_size",
     "init_kl_coef": "algo.kl.init_coef",
     "advantage_estimator": "algo.advantage.estimator",
     "remote_rm_url": "reward.remote_url",
-    "agent_func_path": "train.agent_func_path",
     "pretrain": "actor.model_name_or_path",
     "reward_pretrain": "reward.model_name_or_path",
     "critic_pretrain": "critic.model_name_or_path",
-    "vllm_gpu_memory_utilization": "vllm.gpu_memory_utilization",
-    "vllm_enable_sleep": "vllm.enable_sleep",
     "deepspeed_enable_sleep": "ds.enable_sleep",
     "adam_offload": "ds.adam_offload",
     "save_path": "ckpt.output_dir",
@@ -76,7 +71,8 @@ def budget_of(command: TrainingCommand) -> Budget:
     name = "simpleRL-reason" if command.module.endswith("_box") else "OpenRLHF"
     dotted = any(f"--{new}" in words.flags for new in DOTTED.values())
     settings.spelled = {old: f"--{new if dotted else old}" for old, new in DOTTED.items()}
-    release = _valid(command.release("openrlhf", version))
+    found_release = command.release("openrlhf", version)
+    release = str(found_release) if found_release else None
     if name == "simpleRL-reason":
         release = "0.5.1"
     elif not _PROGRAM.fullmatch(command.module):
@@ -141,13 +137,6 @@ def _misspelled(words: Words) -> Iterator[str]:
         near = difflib.get_close_matches(flag, known, 1, 0.93)
         if near and near[0] != flag:
             yield f"no release of OpenRLHF has {flag} (is {near[0]} meant?): it is ignored here; a fork may read it"
-
-
-def _valid(release: str | None) -> str | None:
-    try:
-        return release and str(Version(release))
-    except InvalidVersion:
-        return None
 
 
 class _Placement:

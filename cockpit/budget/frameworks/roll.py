@@ -41,7 +41,7 @@ def budget_of(command: TrainingCommand) -> Budget:
         return settings.budget("ROLL", [Group("nodes", None)])
     release = command.release("roll")
     gpus = _USUAL
-    if release and Version(release) < Version("0.1.3"):
+    if release and release < Version("0.1.3"):
         gpus = whole(settings.value("num_gpus_per_node")) or _USUAL
     else:
         settings.doubts[f"ROLL takes whole nodes, each with all GPUs of the driver's host: counted with {gpus} on each"] = None

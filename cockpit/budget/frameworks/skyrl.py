@@ -29,7 +29,7 @@ def is_mine(command: TrainingCommand) -> bool:
 def budget_of(command: TrainingCommand) -> Budget:
     """The groups in the order in which it makes them."""
     release, earlier = command.release("skyrl"), command.release("skyrl-train")
-    is_first = release is None and earlier is not None and Version(earlier) < Version("0.1.1")
+    is_first = release is None and earlier is not None and earlier < Version("0.1.1")
     settings = Settings(command, command.words.values, defaults=_FIRST_DEFAULTS if is_first else {})
     groups = [without_gpu("entrypoint"), *_groups(settings)]
     shown, lines = (f"{_ENGINE}.gpu_memory_utilization", "trainer.ckpt_path"), tuple(_contradictions(settings))

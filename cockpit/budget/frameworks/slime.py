@@ -30,7 +30,7 @@ def budget_of(command: TrainingCommand) -> Budget:
         )
         if release is None:
             settings.doubts[f"slime 0.2 reserves {critic} more GPUs for the critic; counted as 0.3 and later"] = None
-        elif Version(release) < Version("0.3") and gpus is not None and critic is not None:
+        elif release < Version("0.3") and gpus is not None and critic is not None:
             name, gpus = f"{name} + critic", gpus + critic
     groups = [] if gpus == 0 else [one_each(name, gpus)]
     return settings.budget("miles" if is_miles else "slime", [*groups, without_gpu("RolloutManager")], dialect=release)
