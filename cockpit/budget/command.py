@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
@@ -231,6 +231,13 @@ class Settings:
             self.spelled.get(key, key): str(found) for key in shown if not isinstance(found := self.value(key), Gap) and found is not None
         }
         return Budget(framework, str(dialect) if dialect else None, tuple(groups), missing, tuple(lines), settings, tuple(self.doubts))
+
+
+def different_sizes(because: str, one: str, other: str, *sizes: tuple[int | None, int | None]) -> Iterator[Line]:
+    """A line on two models that share GPUs, but with different nodes and GPUs on each. Unknown sizes may agree."""
+    if sizes[0] != sizes[1] and None not in (*sizes[0], *sizes[1]):
+        told = " and ".join(f"{nodes} × {gpus}" for nodes, gpus in sizes)
+        yield Line("never", f"With {because} {one} and {other} must have the same nodes and GPUs per node: {told}")
 
 
 def whole(value: object) -> int | None:

@@ -73,7 +73,6 @@ class Place(msgspec.Struct, frozen=True):
 class Found(msgspec.Struct, frozen=True):
     """A training command and its budget."""
 
-    command: TrainingCommand
     budget: Budget
     around: tuple[Group, ...]
     maybe: bool
@@ -137,7 +136,7 @@ class Search:
             budget = budget_of_command(program)
             if budget is not None:
                 self.lines |= dict.fromkeys((*_copies_lines(argv, at), *_placeholder_lines(program.argv)))
-                self.found.append(Found(program, budget, place.groups, maybe))
+                self.found.append(Found(budget, place.groups, maybe))
                 return
         at = programs[0]
         if any(" " in word and _MENTIONED.search(word) for word in argv[1:]):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from packaging.version import Version
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, node_groups, one_each, product, whole_nodes
+from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, different_sizes, node_groups, one_each, product, whole_nodes
 from cockpit.budget.demand import Budget, Group, Line
 from cockpit.budget.python_file import read_assignments
 
@@ -238,15 +238,11 @@ def _contradictions(made: _Placement) -> Iterator[Line]:
     everything, gpus = settings.switch("colocate_all_models"), product(*made.size("actor"))
     why = flag["colocate_all_models" if everything else "colocate_actor_ref"]
     is_compared = made.coefficient > 0 or not made.since("0.6.1")
-    together = [("actor", "ref", why)] if is_compared and (everything or settings.switch("colocate_actor_ref")) else []
+    if is_compared and (everything or settings.switch("colocate_actor_ref")):
+        yield from different_sizes(why, "actor", "ref", made.size("actor"), made.size("ref"))
     are_late_together = made.has_critic and settings.switch("colocate_critic_reward")
     if are_late_together and made.has_reward:
-        together.append(("critic", "reward", flag["colocate_critic_reward"]))
-    for one, other, because in together:
-        sizes = made.size(one), made.size(other)
-        if None not in (*sizes[0], *sizes[1]) and sizes[0] != sizes[1]:
-            told = " and ".join(f"{nodes} × {each}" for nodes, each in sizes)
-            yield Line("never", f"With {because} {one} and {other} must have the same nodes and GPUs per node: {told}")
+        yield from different_sizes(flag["colocate_critic_reward"], "critic", "reward", made.size("critic"), made.size("reward"))
     if made.has_reward and not settings.is_set("reward_pretrain"):
         yield Line("doubt", f"{product(*made.size('reward')) or 'Some'} GPUs are reserved for a reward model, and no flag names one")
     if not everything or not gpus:
