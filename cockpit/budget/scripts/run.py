@@ -161,6 +161,12 @@ class ScriptRun:
 
     def _follow(self, node: Node, scope: Scope) -> Status:
         match node.kind:
+            case "test":
+                return holds([text(word, scope.for_condition()) for word in node.words])
+            case "match":
+                value = text(node.words[0], scope.for_condition())
+                told = [_matches(value, word, scope.for_condition()) for word in node.words[1:]]
+                return True if True in told else None if None in told else False
             case "sum":
                 result = count(node.words[0], scope)
                 return None if result == UNKNOWN else result != "0"
@@ -260,27 +266,6 @@ class ScriptRun:
             if not is_known:
                 break
         return self._follow_unknown_turns(lambda inner: (self.node(body, inner), self.node(condition, inner))[1], scope)
-
-    def _case(self, node: Node, scope: Scope) -> Status:
-        """Follow the branch of `case` that matches, or all that may match."""
-        value = text(node.words[0], scope.for_condition())
-        for number, branch in enumerate(node.parts):
-            told = [each == "*" or _matches(value, each, scope) for each in branch.words]
-            body = branch.parts[0]
-            if any(told):
-                return self.node(body, scope)
-            if None in told:
-                rest = Node("case", node.words, node.parts[number + 1 :])
-                self._follow_any([partial(self.node, body), partial(self.node, rest)], scope)
-                return None
-        return True
-
-    def _test(self, node: Node, scope: Scope) -> Status:
-        scope = scope.for_condition()
-        if len(node.words) == 3 and node.words[1] in {"=", "==", "!="}:
-            same = _matches(text(node.words[0], scope), node.words[2], scope)
-            return None if same is None else same == (node.words[1] != "!=")
-        return holds([text(word, scope) for word in node.words])
 
     def _simple(self, node: Node, scope: Scope) -> Status:
         """Follow one command: first its assignments, then its words."""
@@ -400,10 +385,10 @@ def _nothing(_: Scope) -> Status:
 def _matches(value: str, word: str, scope: Scope) -> Status:
     """Whether a value matches a pattern of `case`."""
     wanted = pattern(word, scope)
-    return None if {UNKNOWN, SOMEWHERE} & {*value, *wanted} or "(" in wanted else fnmatchcase(value, wanted)
+    return wanted == "*" or (None if {UNKNOWN, SOMEWHERE} & {*value, *wanted} or "(" in wanted else fnmatchcase(value, wanted))
 
 
 _FOLLOW: dict[str, Callable[[ScriptRun, Node, Scope], Status]] = {
-    "simple": ScriptRun._simple, "test": ScriptRun._test, "list": ScriptRun._list, "pipe": ScriptRun._pipe,
-    "if": ScriptRun._if, "for": ScriptRun._for, "while": ScriptRun._while, "case": ScriptRun._case,
+    "simple": ScriptRun._simple, "list": ScriptRun._list, "pipe": ScriptRun._pipe,
+    "if": ScriptRun._if, "for": ScriptRun._for, "while": ScriptRun._while,
 }  # fmt: skip

@@ -26,7 +26,7 @@ _SETS = re.compile(r"(?<!\\)(?:\$\{\w+:?=|\$\(\([^)\n]{0,200}(?:\+\+|--|(?<![=!<
 """Expansions that also set a variable."""
 
 
-Kind = Literal["simple", "test", "sum", "list", "pipe", "not", "background", "subshell", "if", "for", "while", "case", "branch", "function"]
+Kind = Literal["simple", "test", "sum", "list", "pipe", "not", "background", "subshell", "if", "for", "while", "match", "function"]
 
 
 class ShellError(Exception):
@@ -38,7 +38,7 @@ class Node(msgspec.Struct, frozen=True):
 
     kind: Kind
     words: tuple[str, ...] = ()
-    """Of a `list`: the operator before each part; of `for`: the variable and the items; of `branch`: the patterns."""
+    """Of a `list`: the operator before each part; of `for`: the variable and the items; of `match`: the value and the patterns."""
     parts: tuple[Node, ...] = ()
     """Of `if` and `while`: each condition before its body. An `else` comes last, without a condition."""
     redirects: tuple[tuple[str, str], ...] = ()
@@ -257,6 +257,9 @@ class _Parser:
                 self.at = found.end()
             else:
                 words.append(self.word(_ENDS - {"|", "(", ")"} if words[-1] == "=~" else _ENDS))
+        if len(words) == 5 and words[2] in {"=", "==", "!="}:
+            matches = Node("match", (words[1], words[3]))
+            return Node("not", parts=(matches,)) if words[2] == "!=" else matches
         return Node("test", tuple(words[1:-1]))
 
     def block(self, opening: str, closing: str) -> Node:
@@ -308,11 +311,12 @@ class _Parser:
         return Node("for", tuple(words), (self.block("do", "done"),))
 
     def case(self) -> Node:
+        """Read `case`, which is an `if` with a match for each branch."""
         self.expect("case")
         self.blanks()
         word = self.word()
         self.expect("in")
-        branches: list[Node] = []
+        parts: list[Node] = []
         self.newlines()
         while self.keyword() != "esac":
             patterns: list[str] = []
@@ -326,11 +330,11 @@ class _Parser:
                 if sign not in {"|", ")"}:
                     raise self.error("a pattern has no )")
                 self.at += 1
-            branches.append(Node("branch", tuple(patterns), (self.sequence(frozenset({"esac"})),)))
+            parts += [Node("match", (word, *patterns)), self.sequence(frozenset({"esac"}))]
             self.at += 2 if self.operator() == ";;" else 0
             self.newlines()
         self.expect("esac")
-        return Node("case", (word,), tuple(branches))
+        return Node("if", parts=tuple(parts))
 
 
 _COMPOUNDS: dict[str, Callable[[_Parser], Node]] = {
