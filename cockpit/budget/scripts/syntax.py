@@ -48,9 +48,9 @@ class Node(msgspec.Struct, frozen=True):
 def parse(text: str) -> Node:
     """The commands of a script. Raises `ShellError` if the text is no shell code."""
     parser = _Parser(text.replace("\r\n", "\n"))
-    found = parser.sequence(frozenset())
+    found = parser.sequence()
     if parser.at < len(parser.text):
-        raise parser.error()
+        raise parser.error(f"{parser.keyword() or ';;'} was not expected")
     return found
 
 
@@ -194,13 +194,14 @@ class _Parser:
             if sign[1] in {"<<", "<<-"}:
                 self.heredocs.append(found[-1])
 
-    def sequence(self, stops: frozenset[str]) -> Node:
+    def sequence(self) -> Node:
+        """Read commands up to a word that ends them."""
         parts: list[Node] = []
         operators: list[str] = []
         sign = ""
         while True:
             self.newlines()
-            if self.at >= len(self.text) or self.keyword() in stops or (stops and self.operator() == ";;"):
+            if self.at >= len(self.text) or self.keyword() in _STOPS or self.operator() == ";;":
                 break
             operators.append(sign if sign in {"&&", "||"} else "")
             node, sign = self.pipeline(), self.operator()
@@ -227,8 +228,6 @@ class _Parser:
         if word in _COMPOUNDS:
             node = _COMPOUNDS[word](self)
             return msgspec.structs.replace(node, redirects=self.redirects())
-        if word in _STOPS:
-            raise self.error(f"{word} was not expected")
         if defined := _FUNCTION.match(self.text, self.at):
             self.at = defined.end()
             self.newlines()
@@ -264,7 +263,7 @@ class _Parser:
 
     def block(self, opening: str, closing: str) -> Node:
         self.expect(opening)
-        body = self.sequence(frozenset({closing}))
+        body = self.sequence()
         self.expect(closing)
         return body
 
@@ -280,15 +279,15 @@ class _Parser:
         word = self.expect("if")
         while word != "fi":
             if word != "else":
-                parts.append(self.sequence(frozenset({"then"})))
+                parts.append(self.sequence())
                 self.expect("then")
-            parts.append(self.sequence(frozenset({"elif", "else", "fi"})))
+            parts.append(self.sequence())
             word = self.expect("elif", "else", "fi")
         return Node("if", parts=tuple(parts))
 
     def loop(self) -> Node:
         word = self.expect("while", "until")
-        condition = self.sequence(frozenset({"do"}))
+        condition = self.sequence()
         condition = Node("not", parts=(condition,)) if word == "until" else condition
         return Node("while", parts=(condition, self.block("do", "done")))
 
@@ -330,7 +329,7 @@ class _Parser:
                 if sign not in {"|", ")"}:
                     raise self.error("a pattern has no )")
                 self.at += 1
-            parts += [Node("match", (word, *patterns)), self.sequence(frozenset({"esac"}))]
+            parts += [Node("match", (word, *patterns)), self.sequence()]
             self.at += 2 if self.operator() == ";;" else 0
             self.newlines()
         self.expect("esac")
