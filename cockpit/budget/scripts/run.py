@@ -237,35 +237,36 @@ class ScriptRun:
         return False, status
 
     def _for(self, node: Node, scope: Scope) -> Status:
-        """Follow `for`, one iteration after the other."""
         name, body = node.words[0], partial(self.node, node.parts[0])
         items = [item for word in node.words[1:] for item in fields(word, scope, lists_files=True)]
-        is_known = not any(UNKNOWN in item for item in items)
-        for item in items[:MAX_TURNS] if is_known else ():
-            scope.variables[name] = (item,)
-            left, _, is_known = self._until_left(body, scope, "break", "continue")
-            if left == "break" or not is_known:
-                break
-        if is_known:
+        rest = iter(items)
+
+        def take(inner: Scope) -> Status:
+            item = next(rest, None)
+            inner.variables |= {} if item is None else {name: (item,)}
+            return item is not None
+
+        if not any(UNKNOWN in item for item in items) and self._turns(take, body, scope, MAX_TURNS):
             return True
         scope.variables[name] = UNKNOWN_VALUE
         return self._follow_unknown_turns(body, scope)
 
     def _while(self, node: Node, scope: Scope) -> Status:
-        """Follow `while` one iteration after the other. Once the condition is unknown, so is the number of iterations."""
-        condition, body = node.parts
-        for _ in range(MAX_WHILE_TURNS):
-            status = self.node(condition, scope)
-            if status is False:
-                return True
-            if status is None:
-                break
-            left, _, is_known = self._until_left(partial(self.node, body), scope, "break", "continue")
-            if left == "break":
-                return True
-            if not is_known:
-                break
-        return self._follow_unknown_turns(lambda inner: (self.node(body, inner), self.node(condition, inner))[1], scope)
+        condition, body = (partial(self.node, part) for part in node.parts)
+        if self._turns(condition, body, scope, MAX_WHILE_TURNS):
+            return True
+        return self._follow_unknown_turns(lambda inner: (body(inner), condition(inner))[1], scope)
+
+    def _turns(self, condition: Branch, body: Branch, scope: Scope, most: int) -> bool:
+        """Follow a loop one iteration after the other. Once it is unknown whether another one follows, the result is `False`."""
+        for _ in range(most):
+            status = condition(scope)
+            if not status:
+                return status is False
+            left, _, is_known = self._until_left(body, scope, "break", "continue")
+            if left == "break" or not is_known:
+                return left == "break"
+        return False
 
     def _simple(self, node: Node, scope: Scope) -> Status:
         """Follow one command: first its assignments, then its words."""
