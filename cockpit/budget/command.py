@@ -25,7 +25,7 @@ MAX_COUNT = 100_000
 MAX_NODES = 4096
 MAX_SHOWN = 200
 """A sentence quotes a value of at most so many characters."""
-_KEY = re.compile(r"(\+\+|\+|~)?([A-Za-z_][\w./-]*)(@[\w.:$-]*)?(?:=(.*))?", re.DOTALL)
+_KEY = re.compile(r"\+{0,2}([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
 _OTHER_KEY = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env: *(\w+)(?:, *([^}]*))?\}")
 
@@ -122,9 +122,8 @@ def read_words(argv: tuple[str, ...]) -> Words:
             flags[latest].append(word)
         elif word and not equals and UNKNOWN not in word and word != "--":
             stray.append(word)
-        match = _KEY.fullmatch(word)
-        if match and match[4] is not None and not match[3] and "/" not in match[2] and match[1] != "~":
-            key, read = match[2], parse(match[4])
+        if match := _KEY.fullmatch(word):
+            key, read = match[1], parse(match[2])
             values |= flatten(read, key) if isinstance(read, dict) else {key: read}
     return Words(values, {name: tuple(words) for name, words in flags.items()}, loose, tuple(stray))
 

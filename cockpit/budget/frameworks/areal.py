@@ -63,17 +63,12 @@ def _engines(settings: Settings, words: Words) -> Iterator[Group]:
             yield from _role(settings, role, part.partition("|")[0], "allocation_mode", device)  # the engine after `|` shares these GPUs
         return
     kl = settings.value("actor.kl_ctl")
-    roles = {
-        "rollout": True,
-        "actor": True,
-        "critic": settings.is_set("critic.backend", "critic.path"),
-        "ref": settings.is_set("ref.backend", "ref.path") and not (kl in (Gap.ABSENT, None) or (isinstance(kl, int | float) and kl <= 0)),
-        "teacher": settings.is_set("teacher.backend", "teacher.path"),
-    }
-    for role in (role for role, exists in roles.items() if exists):
-        if settings.text(f"{role}.scheduling_strategy.type") != "colocation":
-            key = f"{role}.backend"
-            backend = settings.text(key) or ("" if role in ("rollout", "actor") else settings.text("actor.backend"))
+    is_compared = kl not in (Gap.ABSENT, None) and not (isinstance(kl, int | float) and kl <= 0)
+    for role in ("rollout", "actor", "critic", "ref", "teacher"):
+        is_required, key = role in ("rollout", "actor"), f"{role}.backend"
+        exists = is_required or (settings.is_set(key, f"{role}.path") and (role != "ref" or is_compared))
+        if exists and settings.text(f"{role}.scheduling_strategy.type") != "colocation":
+            backend = settings.text(key) or ("" if is_required else settings.text("actor.backend"))
             yield from _role(settings, role, backend, key, device)
 
 

@@ -57,13 +57,14 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
                 scope.arguments = tuple(words[words.index("--") + 1 :] if "--" in words else words)
             return True
         case "shift":
-            number = int(words[0]) if words and re.fullmatch("[0-9]{1,9}", words[0]) else None if words else 1
-            if number is None or UNKNOWN in scope.arguments[:number]:
+            number = words[0] if words else "1"
+            if not re.fullmatch("[0-9]{1,9}", number) or UNKNOWN in scope.arguments[: int(number)]:
                 scope.arguments = (UNKNOWN,)
                 return None
-            is_possible = number <= len(scope.arguments)
-            scope.arguments = scope.arguments[number:] if is_possible else scope.arguments
-            return is_possible
+            if int(number) > len(scope.arguments):
+                return False
+            scope.arguments = scope.arguments[int(number) :]
+            return True
         case "eval":
             scope.is_complete &= not any(UNKNOWN in word for word in words)
             return run.script(" ".join(words), scope)
