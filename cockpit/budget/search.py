@@ -60,13 +60,8 @@ class Place(msgspec.Struct, frozen=True):
 
     def within(self, job: SubmitCommand) -> Place:
         """The place of a job that is submitted here: paths are relative to its working_dir."""
-
-        def read(path: str) -> str | None:
-            if posixpath.isabs(path) or not job.folder:
-                return self.read(path)
-            known = "://" not in job.folder and UNKNOWN not in job.folder
-            return self.read(posixpath.normpath(posixpath.join(job.folder, path))) if known else None
-
+        folder = job.folder or ""
+        read = self.in_folder(None if "://" in folder or UNKNOWN in folder else folder)
         return Place(read, self.root, self.find, job.around, self.depth + 1)
 
 
