@@ -73,7 +73,7 @@ def budget_of(command: TrainingCommand) -> Budget:
     words, source = command.words, command.source()
     if printing := next((flag for flag in _ONLY_PRINT if flag in words.flags), None):
         return Budget("veRL", unread=(f"with {printing} the command only prints something: nothing is trained",))
-    config, open_because = _configuration(command, source[1] if source else "")
+    config, open_because = _configuration(command, source)
     settings = Settings(command, words.values, config, open_because=open_because, defaults={**_DEFAULTS, **_shipped(command.module)[1]})
     release = _release(command)
     settings.doubts |= dict.fromkeys(_doubts(command, source))
@@ -96,17 +96,16 @@ def _release(command: TrainingCommand) -> str | None:
     return found.base_version if found else None
 
 
-def _configuration(command: TrainingCommand, source: str) -> tuple[Tree, str | None]:
+def _configuration(command: TrainingCommand, source: tuple[str, str] | None) -> tuple[Tree, str | None]:
     """What the program's YAML files set; and, if one can't be read, a clause that names it: it may set a missing count."""
     words = command.words
     if words.loose:
         return {}, None
-    main = _MAIN.search(source)
+    main = _MAIN.search(source[1]) if source else None
     given = dict(re.findall(r"(config_path|config_name)\s*=\s*['\"]([^'\"]*)", main[1])) if main else {}
     name = words.flag("--config-name", "-cn") or given.get("config_name") or _shipped(command.module)[0]
     folder = words.flag("--config-path", "-cp") or given.get("config_path") or "config"
-    path = command.source()
-    beside = posixpath.dirname(path[0] if path else command.module.replace(".", "/"))
+    beside = posixpath.dirname(source[0] if source else command.module.replace(".", "/"))
     if folder.startswith("pkg://"):
         folder = folder.removeprefix("pkg://").replace(".", "/")
     elif not folder.startswith(("/", "\0")):
