@@ -209,11 +209,13 @@ class ScriptRun:
         """Follow `if`: from the first unknown condition on, all branches."""
         if len(node.parts) < 2:
             return self.node(node.parts[0], scope) if node.parts else True
-        body, rest = node.parts[1], Node("if", parts=node.parts[2:])
+        body, rest = node.parts[1], Node(node.kind, parts=node.parts[2:])
         status = self.node(node.parts[0], scope)
         if status is None:
             self._follow_any([partial(self.node, body), partial(self.node, rest)], scope)
             return None
+        if status and node.kind == "case":
+            return self.node(body, scope)  # what its branch does is meant, also if it ends the script
         if status:
             was_skipped, status = self._past_guard(partial(self.node, body), scope)
             if not was_skipped:
@@ -391,5 +393,5 @@ def _matches(value: str, word: str, scope: Scope) -> Status:
 
 _FOLLOW: dict[str, Callable[[ScriptRun, Node, Scope], Status]] = {
     "simple": ScriptRun._simple, "list": ScriptRun._list, "pipe": ScriptRun._pipe,
-    "if": ScriptRun._if, "for": ScriptRun._for, "while": ScriptRun._while,
+    "if": ScriptRun._if, "case": ScriptRun._if, "for": ScriptRun._for, "while": ScriptRun._while,
 }  # fmt: skip

@@ -26,7 +26,7 @@ _SETS = re.compile(r"(?<!\\)(?:\$\{\w+:?=|\$\(\([^)\n]{0,200}(?:\+\+|--|(?<![=!<
 """Expansions that also set a variable."""
 
 
-Kind = Literal["simple", "test", "sum", "list", "pipe", "not", "background", "subshell", "if", "for", "while", "match", "function"]
+Kind = Literal["simple", "test", "sum", "list", "pipe", "not", "background", "subshell", "if", "case", "for", "while", "match", "function"]
 
 
 class ShellError(Exception):
@@ -40,7 +40,7 @@ class Node(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()
     """Of a `list`: the operator before each part; of `for`: the variable and the items; of `match`: the value and the patterns."""
     parts: tuple[Node, ...] = ()
-    """Of `if` and `while`: each condition before its body. An `else` comes last, without a condition."""
+    """Of `if`, `case` and `while`: each condition before its body. An `else` comes last, without a condition."""
     redirects: tuple[tuple[str, str], ...] = ()
     """Each with its operator (`2>`) and its word."""
 
@@ -50,7 +50,8 @@ def parse(text: str) -> Node:
     parser = _Parser(text.replace("\r\n", "\n"))
     found = parser.sequence()
     if parser.at < len(parser.text):
-        raise parser.error(f"{parser.keyword() or ';;'} was not expected")
+        word = parser.keyword()
+        raise parser.error(f"{word} was not expected" if word in _STOPS else "")
     return found
 
 
@@ -310,7 +311,7 @@ class _Parser:
         return Node("for", tuple(words), (self.block("do", "done"),))
 
     def case(self) -> Node:
-        """Read `case`, which is an `if` with a match for each branch."""
+        """Read `case`, which is like an `if` with a match for each branch."""
         self.expect("case")
         self.blanks()
         word = self.word()
@@ -333,7 +334,7 @@ class _Parser:
             self.at += 2 if self.operator() == ";;" else 0
             self.newlines()
         self.expect("esac")
-        return Node("if", parts=tuple(parts))
+        return Node("case", parts=tuple(parts))
 
 
 _COMPOUNDS: dict[str, Callable[[_Parser], Node]] = {
