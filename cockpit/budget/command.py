@@ -5,24 +5,27 @@ from __future__ import annotations
 import math
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
+from functools import lru_cache
 
 import msgspec
+from packaging.version import InvalidVersion, Version
 
+from cockpit.budget.config_files import MAX_DEPTH, Read, load_yaml
 from cockpit.budget.demand import Budget, Group, Level, Line
 from cockpit.budget.scripts import UNKNOWN
-from cockpit.budget.yaml_values import load_yaml
 from cockpit.placement import Strategy
 
-Read = Callable[[str], "str | None"]
+Values = Mapping[str, object]
+"""Settings by their dotted keys or their flags."""
 MAX_COUNT = 100_000
 """No cluster has more of anything, so a larger count is a typing error."""
 MAX_NODES = 4096
-MAX_DEPTH = 8
 MAX_SHOWN = 200
 """A sentence quotes a value of at most so many characters."""
-_KEY = re.compile(r"(\+\+|\+|~)?([A-Za-z_][\w./-]*)(@[\w.:$-]*)?(?:=(.*))?", re.DOTALL)
+_KEY = re.compile(r"\+{0,2}([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
 _OTHER_KEY = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env: *(\w+)(?:, *([^}]*))?\}")
 
@@ -57,6 +60,11 @@ class TrainingCommand(msgspec.Struct, frozen=True):
         name = self.program.replace(UNKNOWN, "")
         return posixpath.normpath(name).removesuffix(".py").lstrip("./").replace("/", ".") if name.endswith(".py") else name
 
+    @property
+    def words(self) -> Words:
+        """The words after the program, sorted."""
+        return read_words(self.argv)
+
     def source(self) -> tuple[str, str] | None:
         """The path and the text of the program's own file, if the tree has it."""
         path = self.program if self.program.endswith(".py") else self.program.replace(".", "/") + ".py"
@@ -65,18 +73,18 @@ class TrainingCommand(msgspec.Struct, frozen=True):
                 return place, text
         return None
 
-    def release(self, package: str, own: str | None = None) -> str | None:
+    def release(self, package: str, own: str | None = None) -> Version | None:
         """The release of a package that the command uses: that of its tree, else the pinned one, else the one beside Ray."""
         for said in (self.pins.get(package), own, self.installed.get(package)):
-            if said and re.match(r"[0-9]+(\.[0-9]+)+", said.strip()):
-                return said.strip()
+            with suppress(InvalidVersion):
+                return Version(said or "")
         return None
 
 
 class Words(msgspec.Struct, frozen=True):
     """The words of a command, sorted into settings and flags."""
 
-    values: Mapping[str, object]
+    values: Values
     """`key=value`, as Hydra and OmegaConf write it. If a key is given several times, the last value counts."""
     flags: Mapping[str, tuple[str, ...]]
     """Each flag (`--flag`, also `-cn`) with the words up to the next flag."""
@@ -94,7 +102,8 @@ class Words(msgspec.Struct, frozen=True):
         return next((self.flags[name][0] for name in names if self.flags.get(name)), None)
 
 
-def read_words(argv: Sequence[str]) -> Words:
+@lru_cache(maxsize=8)
+def read_words(argv: tuple[str, ...]) -> Words:
     """Sort the words after a program. A word that is wholly unknown is the value of the flag before it, if that flag has none yet."""
     values: dict[str, object] = {}
     flags: dict[str, list[str]] = {}
@@ -113,9 +122,8 @@ def read_words(argv: Sequence[str]) -> Words:
             flags[latest].append(word)
         elif word and not equals and UNKNOWN not in word and word != "--":
             stray.append(word)
-        match = _KEY.fullmatch(word)
-        if match and match[4] is not None and not match[3] and "/" not in match[2] and match[1] != "~":
-            key, read = match[2], parse(match[4])
+        if match := _KEY.fullmatch(word):
+            key, read = match[1], parse(match[2])
             values |= flatten(read, key) if isinstance(read, dict) else {key: read}
     return Words(values, {name: tuple(words) for name, words in flags.items()}, loose, tuple(stray))
 
@@ -145,9 +153,7 @@ def flatten(value: object, prefix: str = "") -> dict[str, object]:
 class Settings:
     """The settings of a command, of its files, and of its framework's defaults. Notes missing counts and reasons for doubt."""
 
-    def __init__(self, command: TrainingCommand, *layers: Mapping[str, object], open_because: str | None = None) -> None:
-        self.layers = layers
-        """If several layers have a key, the first of them counts."""
+    def __init__(self, command: TrainingCommand, *layers: Values, open_because: str | None = None, defaults: Values | None = None) -> None:
         self.missing: dict[str, None] = {}
         self.doubts: dict[str, None] = {}
         self._too_small: dict[str, int] = {}
@@ -155,18 +161,13 @@ class Settings:
         self.spelled: Mapping[str, str] = {}
         """By key: the name that the command uses for it, where that differs."""
         self._env = command.env
+        if command.words.loose:
+            self.doubts["some words of the command are known only at run time, and may set what counts"] = None
+            open_because = open_because or "and may be among the words that are known only at run time"
         self._open_because = open_because
-        """Why a missing count may be set where it was not read; then its default does not count. `None`: it can't be."""
-
-    @classmethod
-    def of_words(cls, command: TrainingCommand, words: Words, *layers: Mapping[str, object], open_because: str | None = None) -> Settings:
-        """The settings of a command's words above lower layers. If some words are known only at run time, no default counts."""
-        if words.loose and open_because is None:
-            open_because = "and may be among the words that are known only at run time"
-        settings = cls(command, *layers, open_because=open_because)
-        if words.loose:
-            settings.doubts["some words of the command are known only at run time, and may set what counts"] = None
-        return settings
+        """Why a missing count may be set where it was not read; then no default counts. `None`: it can't be."""
+        self.layers = (*layers, (not open_because and defaults) or {})
+        """If several layers have a key, the first of them counts."""
 
     def value(self, key: str, depth: int = 0) -> object:
         """A value, or a `Gap`."""
@@ -191,17 +192,17 @@ class Settings:
         found = self.value(key)
         if found is Gap.ABSENT and default is not None and self._open_because is None:
             return default
-        number = whole(found)
+        number, name = whole(found), self.spelled.get(key, key)
         if number is not None and number < 1:
-            self._too_small[self.spelled.get(key, key)] = number
+            self._too_small[name] = number
         if number is None:
-            shown = "null" if found is None else repr(found)
             # A cut value could be the beginning of a secret that no longer looks like one.
-            shown = shown if len(shown) <= MAX_SHOWN else f"a value of {len(shown):,} characters"
+            shown = (
+                "null" if found is None else repr(found) if len(repr(found)) <= MAX_SHOWN else f"a value of {len(repr(found)):,} characters"
+            )
             why = found.value if isinstance(found, Gap) else f"is {shown}, not a number"
-            self.missing[
-                f"{self.spelled.get(key, key)} {why}{f', {self._open_because}' if found is Gap.ABSENT and self._open_because else ''}"
-            ] = None
+            because = f", {self._open_because}" if found is Gap.ABSENT and self._open_because else ""
+            self.missing[f"{name} {why}{because}"] = None
         return number
 
     def switch(self, key: str, default: bool = False) -> bool:
@@ -218,9 +219,7 @@ class Settings:
             self.doubts[f"{self.spelled.get(key, key)} {found.value}: counted as {default}"] = None
         return default if isinstance(found, Gap) or found is None else str(found)
 
-    def budget(
-        self, framework: str, groups: Sequence[Group], *shown: str, dialect: str | None = None, lines: Sequence[Line] = ()
-    ) -> Budget:
+    def budget(self, framework: str, groups: Sequence[Group], *shown: str, dialect: object = None, lines: Sequence[Line] = ()) -> Budget:
         """The budget. It names what is missing only if a group has no number. `shown`: keys that matter beside counts."""
         is_known = all(group.bundles is not None for group in groups)
         missing = () if is_known else tuple(self.missing) or ("these counts give no valid placement group",)
@@ -230,7 +229,14 @@ class Settings:
         settings = {
             self.spelled.get(key, key): str(found) for key in shown if not isinstance(found := self.value(key), Gap) and found is not None
         }
-        return Budget(framework, dialect, tuple(groups), missing, tuple(lines), settings, tuple(self.doubts))
+        return Budget(framework, str(dialect) if dialect else None, tuple(groups), missing, tuple(lines), settings, tuple(self.doubts))
+
+
+def different_sizes(because: str, one: str, other: str, *sizes: tuple[int | None, int | None]) -> Iterator[Line]:
+    """A line on two models that share GPUs, but with different nodes and GPUs on each. Unknown sizes may agree."""
+    if sizes[0] != sizes[1] and None not in (*sizes[0], *sizes[1]):
+        told = " and ".join(f"{nodes} × {gpus}" for nodes, gpus in sizes)
+        yield Line("never", f"With {because} {one} and {other} must have the same nodes and GPUs per node: {told}")
 
 
 def whole(value: object) -> int | None:

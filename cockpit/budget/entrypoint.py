@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from cockpit.budget.command import Read
+from cockpit.budget.config_files import Read
 from cockpit.budget.demand import Budget, Group, entrypoint_groups
 from cockpit.budget.explain import Texts, explain
 from cockpit.budget.scripts import UNKNOWN

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cockpit.budget.command import Gap, Read
+from cockpit.budget.command import Gap
+from cockpit.budget.config_files import Read
 
-_MAX_STEPS = 6
+_MAX_STEPS = 7
 
 
 class Texts:
@@ -40,22 +41,21 @@ def explain(sentence: str, texts: Texts) -> str:
     place, match = next(texts.search(rf"(?<![\w.-]){re.escape(key)}(?:=|[ \t]+)(\S+)"), ("", None))
     if match is None:
         return sentence
-    raw = match[1].strip("\"'")
-    where = f" ({place})" if place else ""
-    names: list[str] = re.findall(r"\$\{?(\w+)", raw)
-    if len(names) != 1:
-        return f"{key} is {raw}{where}, which is known only at run time"
-    name = names[0]
+    value, at, name = match[1].strip("\"'"), place, ""
+    said = f"{key} is {value}{f' ({place})' if place else ''}"
     for _ in range(_MAX_STEPS):
+        names = [other for other in re.findall(r"\$\{?(\w+)", value) if other != name]
+        if len(names) != 1 or "$(" in value:
+            if not name:
+                return f"{said}, which is known only at run time"
+            if f"{{{name}:-" in value:
+                break
+            return f"{said}, which {at or 'the command'} sets in a way that cockpit does not follow"
+        name = names[0]
         at, assigned = next(texts.search(rf"(?:^|[\s;]){name}=(\S*)"), ("", None))
         if assigned is None:
             break
-        deeper = [other for other in re.findall(r"\$\{?(\w+)", assigned[1]) if other != name]
-        if len(deeper) != 1 or "$(" in assigned[1]:
-            if f"{{{name}:-" in assigned[1]:
-                break
-            return f"{key} is {raw}{where}, which {at or 'the command'} sets in a way that cockpit does not follow"
-        name = deeper[0]
+        value = assigned[1]
     if name.isdigit():
-        return f"{key} is {raw}{where}, from argument {name} of the script, which is not given"
-    return f"{key} is {raw}{where}, which nothing sets: {name}=8 cockpit check …"
+        return f"{said}, from argument {name} of the script, which is not given"
+    return f"{said}, which nothing sets: {name}=8 cockpit check …"

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-}  # fmt: skip
+from cockpit.budget.scripts import UNKNOWN
+from cockpit.budget.scripts.evaluate import evaluate
+
 MAX_CHARS = 1 << 17
 """A longer file is not read: it is no script with counts."""
-MAX_NUMBER = 10**9
-"""Larger numbers are treated as unknown. A few products of them would have more digits than the memory can hold."""
 
 
 def read_assignments(text: str, env: Mapping[str, str]) -> dict[str, object]:
     """The values of `name = …`, `name: int = …` and `call(name=…)`. The last one counts. `os.environ.get` reads `env`."""
+
+    def call(function: str, given: list[object]) -> object:
+        if function in ("os.environ.get", "os.getenv") and given:
+            return env.get(str(given[0]), given[1] if len(given) > 1 else None)
+        if function == "int" and len(given) == 1 and len(str(given[0])) < 20:
+            return int(str(given[0]))
+        raise ValueError
+
     found: dict[str, object] = {}
     try:
         nodes = list(ast.walk(ast.parse(text))) if len(text) <= MAX_CHARS else []
@@ -31,43 +36,10 @@ def read_assignments(text: str, env: Mapping[str, str]) -> dict[str, object]:
         elif isinstance(node, ast.Call):
             targets = [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
         for name, expression in targets:
-            value = _value(expression, found, env)
+            try:
+                value = evaluate(expression, found.__getitem__, call)
+            except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError):
+                value = None
             if value is not None or name not in found:
-                found[name] = "\0" if value is None else value
+                found[name] = UNKNOWN if value is None else value
     return found
-
-
-def _value(node: ast.expr, known: Mapping[str, object], env: Mapping[str, str]) -> object:
-    """The value of an expression. `None`: the value is None, or it is not evaluated."""
-    try:
-        value = _evaluate(node, known, env)
-        return None if isinstance(value, int) and abs(value) > MAX_NUMBER else value
-    except (TypeError, ValueError, ZeroDivisionError, RecursionError):  # `ValueError`: a number of thousands of digits
-        return None
-
-
-def _evaluate(node: ast.expr, known: Mapping[str, object], env: Mapping[str, str]) -> object:
-    """The value of an expression. Raises `ValueError` if it is not evaluated."""
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Name) and node.id in known:
-        return known[node.id]
-    if isinstance(node, ast.IfExp):
-        return _evaluate(node.body if _evaluate(node.test, known, env) else node.orelse, known, env)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return not _evaluate(node.operand, known, env)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
-        same = _evaluate(node.left, known, env) == _evaluate(node.comparators[0], known, env)
-        return same is isinstance(node.ops[0], ast.Eq)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = _evaluate(node.left, known, env), _evaluate(node.right, known, env)
-        if isinstance(left, int) and isinstance(right, int) and max(abs(left), abs(right)) <= MAX_NUMBER:
-            return _OPERATORS[type(node.op)](left, right)
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.environ.get", "os.getenv", "int") and node.args:
-        first = _evaluate(node.args[0], known, env)
-        if ast.unparse(node.func) == "int":
-            if isinstance(first, int) or (isinstance(first, str) and first.isdecimal() and len(first) < 20):
-                return int(first)
-            raise ValueError
-        return env.get(str(first), _evaluate(node.args[1], known, env) if len(node.args) > 1 else None)
-    raise ValueError

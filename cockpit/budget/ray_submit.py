@@ -61,12 +61,10 @@ def submission(argv: Sequence[str]) -> SubmitCommand | None:
 
 def _around(options: Mapping[str, str]) -> tuple[Group, ...]:
     said = {resource: options[name] for name, resource in _AMOUNTS.items() if name in options}
-    more = options.get("--entrypoint-resources", "{}")
-    if any(UNKNOWN in value for value in (*said.values(), more)):
-        return _UNKNOWN
     try:
-        amounts = {name: float(value) for name, value in (*said.items(), *_object(more).items())}
-    except (TypeError, ValueError, OverflowError):
+        more = json.loads(options.get("--entrypoint-resources", "{}"))
+        amounts = {name: float(value) for name, value in (*said.items(), *more.items())}
+    except (AttributeError, TypeError, ValueError, OverflowError):
         return _UNKNOWN
     return entrypoint_groups(amounts) if all(map(math.isfinite, amounts.values())) else _UNKNOWN
 

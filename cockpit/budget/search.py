@@ -12,13 +12,14 @@ from functools import partial
 
 import msgspec
 
-from cockpit.budget.command import Read, TrainingCommand
+from cockpit.budget.command import TrainingCommand
+from cockpit.budget.config_files import Read
 from cockpit.budget.demand import Budget, Group, Line
 from cockpit.budget.frameworks import budget_of_command
 from cockpit.budget.ray_submit import SubmitCommand, submission
 from cockpit.budget.scripts import UNKNOWN, ScriptCommand, commands
 from cockpit.budget.scripts.scope import START, from_start
-from cockpit.budget.stop_commands import BY_NAME, RAY_STOP, stop_lines
+from cockpit.budget.stop_commands import BY_NAME, broad_stop, stop_lines
 from cockpit.text import clean
 
 _MENTIONED = re.compile(r"train_ppo_ray|main_ppo|trainer\.n(?:nodes|_gpus_per_node)=|--actor[-_.]num[-_]")
@@ -59,20 +60,14 @@ class Place(msgspec.Struct, frozen=True):
 
     def within(self, job: SubmitCommand) -> Place:
         """The place of a job that is submitted here: paths are relative to its working_dir."""
-
-        def read(path: str) -> str | None:
-            if posixpath.isabs(path) or not job.folder:
-                return self.read(path)
-            known = "://" not in job.folder and UNKNOWN not in job.folder
-            return self.read(posixpath.normpath(posixpath.join(job.folder, path))) if known else None
-
+        folder = job.folder or ""
+        read = self.in_folder(None if "://" in folder or UNKNOWN in folder else folder)
         return Place(read, self.root, self.find, job.around, self.depth + 1)
 
 
 class Found(msgspec.Struct, frozen=True):
     """A training command and its budget."""
 
-    command: TrainingCommand
     budget: Budget
     around: tuple[Group, ...]
     maybe: bool
@@ -90,7 +85,7 @@ class Search:
         self.unread: dict[str, None] = {}
         self.assumed: dict[str, None] = {}
         self.lines: dict[Line, None] = {}
-        self._stops: dict[Line, None] = {}
+        self._stops: dict[str, None] = {}
         self._starts_ray = False
         self._pins = dict(pins)
         self._installed = installed
@@ -104,15 +99,8 @@ class Search:
             self._command(command, place, maybe=maybe or command.maybe)
 
     def stop_lines(self) -> tuple[Line, ...]:
-        """Commands that end processes of other people. A script that starts its own Ray may stop it, so that is not listed."""
-        by_name = [line for line in self._stops if line is not RAY_STOP]
-        lines = [RAY_STOP] if RAY_STOP in self._stops and not self._starts_ray else []
-        if by_name:
-            commands = ", ".join(line.text.partition(" in the command ")[0] for line in by_name)
-            lines.append(
-                msgspec.structs.replace(by_name[0], text=f"{commands} in the command {by_name[0].text.partition(' in the command ')[2]}")
-            )
-        return tuple(lines)
+        """Lines on commands that end processes of other people."""
+        return tuple(stop_lines(self._stops, starts_ray=self._starts_ray))
 
     def _command(self, command: ScriptCommand, place: Place, *, maybe: bool) -> None:
         argv = command.argv
@@ -121,7 +109,8 @@ class Search:
         name = argv[0].rpartition("/")[2]
         if name in _ONLY_SHOW or place.depth > _MAX_DEPTH:
             return
-        self._stops |= dict.fromkeys(stop_lines(argv))
+        if stop := broad_stop(argv):
+            self._stops[stop] = None
         if name == "kill" or any(word.rpartition("/")[2] in BY_NAME for word in argv):
             return  # its words name the processes that it ends
         mentioned = any(_MENTIONED.search(word) for word in argv[1:])
@@ -142,7 +131,7 @@ class Search:
             budget = budget_of_command(program)
             if budget is not None:
                 self.lines |= dict.fromkeys((*_copies_lines(argv, at), *_placeholder_lines(program.argv)))
-                self.found.append(Found(program, budget, place.groups, maybe))
+                self.found.append(Found(budget, place.groups, maybe))
                 return
         at = programs[0]
         if any(" " in word and _MENTIONED.search(word) for word in argv[1:]):

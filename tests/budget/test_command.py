@@ -9,7 +9,7 @@ from cockpit.budget.scripts import UNKNOWN
 
 
 def test_flags_take_the_words_up_to_the_next_and_keys_are_read_as_yaml():
-    words = read_words(["stray", "--a", "1", "2", "--b=x", "--c", "+k.l=3", "~gone=1", "group/x=y", "m={n: 2}", "t='4'"])
+    words = read_words(("stray", "--a", "1", "2", "--b=x", "--c", "+k.l=3", "~gone=1", "group/x=y", "m={n: 2}", "t='4'"))
     assert words.flags == {"--a": ("1", "2"), "--b": ("x",), "--c": ("+k.l=3", "~gone=1", "group/x=y", "m={n: 2}", "t='4'")}
     assert words.values == {"k.l": 3, "m.n": 2, "t": "4"}
     assert (words.stray, words.loose, words.flag("--z", "--a"), words.given("--c")["--c"]) == (("stray",), False, "1", True)
@@ -20,7 +20,7 @@ def test_flags_take_the_words_up_to_the_next_and_keys_are_read_as_yaml():
     [(["--a", UNKNOWN], False), (["--a", "1", UNKNOWN], True), ([UNKNOWN], True), ([f"--{UNKNOWN}=1"], True), ([f"k={UNKNOWN}"], False)],
 )
 def test_a_word_that_may_be_any_flag_is_noticed(argv: list[str], loose: bool):
-    assert read_words(argv).loose is loose
+    assert read_words(tuple(argv)).loose is loose
 
 
 def test_the_first_layer_that_has_a_key_wins_and_other_keys_are_followed():

@@ -6,19 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from cockpit.budget.command import (
-    MAX_COUNT,
-    MAX_NODES,
-    Gap,
-    Settings,
-    TrainingCommand,
-    Words,
-    flatten,
-    node_groups,
-    product,
-    read_words,
-    whole,
-)
+from cockpit.budget.command import MAX_COUNT, MAX_NODES, Gap, Settings, TrainingCommand, Words, flatten, node_groups, product, whole
 from cockpit.budget.config_files import read_yaml
 from cockpit.budget.demand import Budget, Group
 
@@ -32,23 +20,21 @@ def is_mine(command: TrainingCommand) -> bool:
     """Whether it is AReaL's launcher, or a program whose settings file has AReaL's keys."""
     if _LAUNCHER.fullmatch(command.module):
         return True
-    words = read_words(command.argv)
-    if any(key in words.values for key in _KEYS):
+    if any(key in command.words.values for key in _KEYS):
         return True
-    path = words.flag("--config")
+    path = command.words.flag("--config")
     tree = flatten(read_yaml(command.read, path) or {}) if path else {}
     return "allocation_mode" in tree or ("rollout.backend" in tree and "actor.backend" in tree)
 
 
 def budget_of(command: TrainingCommand) -> Budget:
     """All train engines share one group; each rollout engine has a group."""
-    words = read_words(command.argv)
-    path = words.flag("--config")
+    path = command.words.flag("--config")
     tree = read_yaml(command.read, path) if path else {}
     because = f"and {str(path).replace(chr(0), '…')} can't be read" if tree is None else None
-    settings = Settings.of_words(command, words, words.values, flatten(tree or {}), open_because=because)
-    release = command.release("areal", None)
-    groups = tuple(_launched(settings) if _LAUNCHER.fullmatch(command.module) else _engines(settings, words))
+    settings = Settings(command, command.words.values, flatten(tree or {}), open_because=because)
+    release = command.release("areal")
+    groups = tuple(_launched(settings) if _LAUNCHER.fullmatch(command.module) else _engines(settings, command.words))
     return settings.budget("AReaL", groups, dialect=release)
 
 
@@ -77,17 +63,12 @@ def _engines(settings: Settings, words: Words) -> Iterator[Group]:
             yield from _role(settings, role, part.partition("|")[0], "allocation_mode", device)  # the engine after `|` shares these GPUs
         return
     kl = settings.value("actor.kl_ctl")
-    roles = {
-        "rollout": True,
-        "actor": True,
-        "critic": settings.is_set("critic.backend", "critic.path"),
-        "ref": settings.is_set("ref.backend", "ref.path") and not (kl in (Gap.ABSENT, None) or (isinstance(kl, int | float) and kl <= 0)),
-        "teacher": settings.is_set("teacher.backend", "teacher.path"),
-    }
-    for role in (role for role, exists in roles.items() if exists):
-        if settings.text(f"{role}.scheduling_strategy.type") != "colocation":
-            key = f"{role}.backend"
-            backend = settings.text(key) or ("" if role in ("rollout", "actor") else settings.text("actor.backend"))
+    is_compared = kl not in (Gap.ABSENT, None) and not (isinstance(kl, int | float) and kl <= 0)
+    for role in ("rollout", "actor", "critic", "ref", "teacher"):
+        is_required, key = role in ("rollout", "actor"), f"{role}.backend"
+        exists = is_required or (settings.is_set(key, f"{role}.path") and (role != "ref" or is_compared))
+        if exists and settings.text(f"{role}.scheduling_strategy.type") != "colocation":
+            backend = settings.text(key) or ("" if is_required else settings.text("actor.backend"))
             yield from _role(settings, role, backend, key, device)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, flatten, node_groups, read_words, whole, without_gpu
+from cockpit.budget.command import Gap, Settings, TrainingCommand, flatten, node_groups, whole, without_gpu
 from cockpit.budget.config_files import read_yaml
 from cockpit.budget.demand import Budget, Group
 
@@ -22,13 +22,10 @@ def is_mine(command: TrainingCommand) -> bool:
 
 def budget_of(command: TrainingCommand) -> Budget:
     """The runner, two reward managers, and one group for each node."""
-    words = read_words(command.argv)
-    path = words.values.get("config")
+    path = command.words.values.get("config")
     tree = read_yaml(command.read, path) if isinstance(path, str) else {}
     because = f"and the file {str(path).replace(chr(0), '…')} that config= names can't be read" if tree is None else None
-    settings = Settings.of_words(
-        command, words, words.values, flatten(tree or {}), {} if because or words.loose else _DEFAULTS, open_because=because
-    )
+    settings = Settings(command, command.words.values, flatten(tree or {}), open_because=because, defaults=_DEFAULTS)
     return settings.budget("EasyR1", tuple(_groups(settings)), "worker.rollout.gpu_memory_utilization")
 
 

@@ -6,8 +6,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from cockpit.budget.command import Settings, TrainingCommand, flatten, node_groups, one_each, product, read_words
-from cockpit.budget.config_files import read_chain
+from cockpit.budget.command import Settings, TrainingCommand, flatten, node_groups, one_each, product
+from cockpit.budget.config_files import compose
 from cockpit.budget.demand import Budget, Group
 from cockpit.placement import Strategy
 
@@ -29,14 +29,13 @@ def is_mine(command: TrainingCommand) -> bool:
 
 def budget_of(command: TrainingCommand) -> Budget:
     """The nodes of the cluster, and the additional nodes of NeMo Gym's servers."""
-    words = read_words(command.argv)
     source = command.source()
     beside = posixpath.dirname(source[0] if source else command.program)
     named = re.search(r"['\"]([\w./-]+\.yaml)['\"]", source[1]) if source else None
     default = posixpath.join(beside, "configs", posixpath.basename(named[1])) if named else posixpath.join(beside, _DEFAULT)
-    tree, gone = read_chain(command.read, words.flag("--config") or default)
+    tree, gone = compose(command.read, *posixpath.split(command.words.flag("--config") or default))
     because = f"and {gone[0].replace(chr(0), '…')} can't be read" if gone else None
-    settings = Settings.of_words(command, words, words.values, flatten(tree), open_because=because)
+    settings = Settings(command, command.words.values, flatten(tree), open_because=because)
     return settings.budget("NeMo-RL", tuple(_groups(settings, command.module)), f"{_GENERATION}.vllm_cfg.gpu_memory_utilization")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cockpit.budget.command import Settings, TrainingCommand, one_each, product, read_words, whole
+from cockpit.budget.command import Settings, TrainingCommand, one_each, product, whole
 from cockpit.budget.demand import Budget, Group
 from cockpit.placement import Strategy
 
@@ -21,9 +21,8 @@ def is_mine(command: TrainingCommand) -> bool:
 
 def budget_of(command: TrainingCommand) -> Budget:
     """One bundle for the learners of each node, and one GPU for each shard of an engine."""
-    words = read_words(command.argv)
-    settings = Settings.of_words(command, words, words.given("--single_gpu_mode"))
-    learners = [whole(word) for word in words.flags.get(_LEARNERS, ("1",))]
+    settings = Settings(command, command.words.given("--single_gpu_mode"))
+    learners = [whole(word) for word in command.words.flags.get(_LEARNERS, ("1",))]
     known = [number for number in learners if number is not None]
     if len(known) < len(learners):
         settings.missing[f"{_LEARNERS} is known only at run time"] = None

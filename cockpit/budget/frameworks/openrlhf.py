@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, node_groups, one_each, product, read_words, whole_nodes
+from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, different_sizes, node_groups, one_each, product, whole_nodes
 from cockpit.budget.demand import Budget, Group, Line
 from cockpit.budget.python_file import read_assignments
 
@@ -20,21 +20,16 @@ _NEWEST = "0.11"
 _DOTTED_SINCE = "0.10.2"
 DOTTED: Mapping[str, str] = {
     **{f"{role}_num_{what}": f"{role}.num_{what}" for role in ("actor", "ref", "critic", "reward") for what in ("nodes", "gpus_per_node")},
-    "colocate_actor_ref": "train.colocate_actor_ref",
-    "colocate_critic_reward": "train.colocate_critic_reward",
+    **{name: f"train.{name}" for name in ("colocate_actor_ref", "colocate_critic_reward", "agent_func_path")},
+    **{f"vllm_{name}": f"vllm.{name}" for name in ("num_engines", "tensor_parallel_size", "gpu_memory_utilization", "enable_sleep")},
     "colocate_all_models": "train.colocate_all",
     "async_train": "train.async_enable",
-    "vllm_num_engines": "vllm.num_engines",
-    "vllm_tensor_parallel_size": "vllm.tensor_parallel_size",
     "init_kl_coef": "algo.kl.init_coef",
     "advantage_estimator": "algo.advantage.estimator",
     "remote_rm_url": "reward.remote_url",
-    "agent_func_path": "train.agent_func_path",
     "pretrain": "actor.model_name_or_path",
     "reward_pretrain": "reward.model_name_or_path",
     "critic_pretrain": "critic.model_name_or_path",
-    "vllm_gpu_memory_utilization": "vllm.gpu_memory_utilization",
-    "vllm_enable_sleep": "vllm.enable_sleep",
     "deepspeed_enable_sleep": "ds.enable_sleep",
     "adam_offload": "ds.adam_offload",
     "save_path": "ckpt.output_dir",
@@ -66,17 +61,18 @@ def is_mine(command: TrainingCommand) -> bool:
 
 def budget_of(command: TrainingCommand) -> Budget:
     """The groups that the release, or the fork in the tree, makes from the flags."""
-    words = read_words(command.argv)
+    words = command.words
     if not _PROGRAM.fullmatch(command.module) and (found := command.source()) and "actor_num_gpus_per_node" in found[1]:
         return _from_python_file(command, *found)
     tree = command.find(_SOURCE) or (_SOURCE if command.read(_SOURCE) else None)
     text = (command.read(tree) if tree else None) or ""
     version = command.read(posixpath.normpath(posixpath.join(posixpath.dirname(tree), "../../version.txt"))) if tree else None
-    settings = Settings.of_words(command, words, _values(words))
+    settings = Settings(command, _values(words))
     name = "simpleRL-reason" if command.module.endswith("_box") else "OpenRLHF"
     dotted = any(f"--{new}" in words.flags for new in DOTTED.values())
     settings.spelled = {old: f"--{new if dotted else old}" for old, new in DOTTED.items()}
-    release = _valid(command.release("openrlhf", version))
+    found_release = command.release("openrlhf", version)
+    release = str(found_release) if found_release else None
     if name == "simpleRL-reason":
         release = "0.5.1"
     elif not _PROGRAM.fullmatch(command.module):
@@ -141,13 +137,6 @@ def _misspelled(words: Words) -> Iterator[str]:
         near = difflib.get_close_matches(flag, known, 1, 0.93)
         if near and near[0] != flag:
             yield f"no release of OpenRLHF has {flag} (is {near[0]} meant?): it is ignored here; a fork may read it"
-
-
-def _valid(release: str | None) -> str | None:
-    try:
-        return release and str(Version(release))
-    except InvalidVersion:
-        return None
 
 
 class _Placement:
@@ -249,15 +238,11 @@ def _contradictions(made: _Placement) -> Iterator[Line]:
     everything, gpus = settings.switch("colocate_all_models"), product(*made.size("actor"))
     why = flag["colocate_all_models" if everything else "colocate_actor_ref"]
     is_compared = made.coefficient > 0 or not made.since("0.6.1")
-    together = [("actor", "ref", why)] if is_compared and (everything or settings.switch("colocate_actor_ref")) else []
+    if is_compared and (everything or settings.switch("colocate_actor_ref")):
+        yield from different_sizes(why, "actor", "ref", made.size("actor"), made.size("ref"))
     are_late_together = made.has_critic and settings.switch("colocate_critic_reward")
     if are_late_together and made.has_reward:
-        together.append(("critic", "reward", flag["colocate_critic_reward"]))
-    for one, other, because in together:
-        sizes = made.size(one), made.size(other)
-        if None not in (*sizes[0], *sizes[1]) and sizes[0] != sizes[1]:
-            told = " and ".join(f"{nodes} × {each}" for nodes, each in sizes)
-            yield Line("never", f"With {because} {one} and {other} must have the same nodes and GPUs per node: {told}")
+        yield from different_sizes(flag["colocate_critic_reward"], "critic", "reward", made.size("critic"), made.size("reward"))
     if made.has_reward and not settings.is_set("reward_pretrain"):
         yield Line("doubt", f"{product(*made.size('reward')) or 'Some'} GPUs are reserved for a reward model, and no flag names one")
     if not everything or not gpus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from cockpit.budget.command import Settings, TrainingCommand, flatten, read_words
+from cockpit.budget.command import Settings, TrainingCommand, flatten
 from cockpit.budget.config_files import compose
 from cockpit.budget.demand import Budget
 
@@ -17,7 +17,7 @@ def is_mine(command: TrainingCommand) -> bool:
 
 def budget_of(command: TrainingCommand) -> Budget:
     """A budget without a number, because Ray does not place what the job uses."""
-    words = read_words(command.argv)
+    words = command.words
     name = words.flag("--config-name", "-cn") or ""
     tree, _ = compose(
         command.read, words.flag("--config-path", "-cp") or posixpath.join(posixpath.dirname(command.program), "config"), name

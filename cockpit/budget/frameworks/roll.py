@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 from packaging.version import Version
 
-from cockpit.budget.command import MAX_COUNT, MAX_NODES, Settings, TrainingCommand, flatten, read_words, whole, whole_nodes
+from cockpit.budget.command import MAX_COUNT, MAX_NODES, Settings, TrainingCommand, flatten, whole, whole_nodes
 from cockpit.budget.config_files import compose
 from cockpit.budget.demand import Budget, Group
 
@@ -26,7 +26,7 @@ def is_mine(command: TrainingCommand) -> bool:
 
 def budget_of(command: TrainingCommand) -> Budget:
     """One group for each node, of one bundle with all its GPUs."""
-    words = read_words(command.argv)
+    words = command.words
     folder, name = words.flag("--config_path") or "config", words.flag("--config_name") or "sppo_config"
     tree, gone = compose(command.read, posixpath.join(posixpath.dirname(command.program), folder), name)
     settings = Settings(command, flatten(tree))
@@ -39,9 +39,9 @@ def budget_of(command: TrainingCommand) -> Budget:
     settings.missing |= {f"{key} is {mapped[key]!r}, which is not followed": None for key in unknown}
     if unknown or not highest:
         return settings.budget("ROLL", [Group("nodes", None)])
-    release = command.release("roll", None)
+    release = command.release("roll")
     gpus = _USUAL
-    if release and Version(release) < Version("0.1.3"):
+    if release and release < Version("0.1.3"):
         gpus = whole(settings.value("num_gpus_per_node")) or _USUAL
     else:
         settings.doubts[f"ROLL takes whole nodes, each with all GPUs of the driver's host: counted with {gpus} on each"] = None

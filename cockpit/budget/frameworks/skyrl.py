@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from cockpit.budget.command import Settings, TrainingCommand, one_each, product, read_words, whole_nodes, without_gpu
+from cockpit.budget.command import Settings, TrainingCommand, different_sizes, one_each, product, whole_nodes, without_gpu
 from cockpit.budget.demand import Budget, Group, Line
 
 _KEY = re.compile(r"\+{0,2}(?:trainer\.placement\.|generator\.inference_engine|generator\.num_inference_engines=).*", re.DOTALL)
@@ -28,10 +28,9 @@ def is_mine(command: TrainingCommand) -> bool:
 
 def budget_of(command: TrainingCommand) -> Budget:
     """The groups in the order in which it makes them."""
-    words = read_words(command.argv)
     release, earlier = command.release("skyrl"), command.release("skyrl-train")
-    is_first = release is None and earlier is not None and Version(earlier) < Version("0.1.1")
-    settings = Settings.of_words(command, words, words.values, _FIRST_DEFAULTS if is_first and not words.loose else {})
+    is_first = release is None and earlier is not None and earlier < Version("0.1.1")
+    settings = Settings(command, command.words.values, defaults=_FIRST_DEFAULTS if is_first else {})
     groups = [without_gpu("entrypoint"), *_groups(settings)]
     shown, lines = (f"{_ENGINE}.gpu_memory_utilization", "trainer.ckpt_path"), tuple(_contradictions(settings))
     return settings.budget("SkyRL", groups, *shown, dialect=release or earlier, lines=lines)
@@ -93,6 +92,5 @@ def _contradictions(settings: Settings) -> Iterator[Line]:
         if None not in gpus.values() and len(set(gpus.values())) > 1:
             told = ", ".join(f"{name} {number}" for name, number in gpus.items())
             yield Line("never", f"With {_PLACEMENT}.colocate_all all must have the same number of GPUs: {told}")
-    elif _are_policy_and_ref_together(settings) and sizes["policy"] != sizes["ref"] and None not in (*sizes["policy"], *sizes["ref"]):
-        told = " and ".join(f"{nodes} × {gpus}" for nodes, gpus in (sizes["policy"], sizes["ref"]))
-        yield Line("never", f"With {_PLACEMENT}.colocate_policy_ref policy and ref must have the same nodes and GPUs per node: {told}")
+    elif _are_policy_and_ref_together(settings):
+        yield from different_sizes(f"{_PLACEMENT}.colocate_policy_ref", "policy", "ref", sizes["policy"], sizes["ref"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from packaging.version import Version
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, one_each, product, read_words, without_gpu
+from cockpit.budget.command import Gap, Settings, TrainingCommand, one_each, product, without_gpu
 from cockpit.budget.demand import Budget
 
 _SWITCHES = ("--colocate", "--debug-train-only", "--debug-rollout-only")
@@ -18,10 +18,9 @@ def is_mine(command: TrainingCommand) -> bool:
 
 def budget_of(command: TrainingCommand) -> Budget:
     """The GPUs of training and rollout, which are the same if colocated. Before 0.3.0 the critic had GPUs of its own."""
-    words = read_words(command.argv)
-    settings = Settings.of_words(command, words, words.given(*_SWITCHES))
+    settings = Settings(command, command.words.given(*_SWITCHES))
     is_miles = bool(command.find("miles/ray/placement_group.py"))
-    release = command.release("miles" if is_miles else "slime", None)
+    release = command.release("miles" if is_miles else "slime")
     actor = product(settings.count("--actor-num-nodes", 1), settings.count("--actor-num-gpus-per-node", 8))
     name, gpus = _gpus(settings, actor)
     if settings.text("--advantage-estimator") == "ppo" and not is_miles and settings.switch("--debug-rollout-only") is False:
@@ -31,7 +30,7 @@ def budget_of(command: TrainingCommand) -> Budget:
         )
         if release is None:
             settings.doubts[f"slime 0.2 reserves {critic} more GPUs for the critic; counted as 0.3 and later"] = None
-        elif Version(release) < Version("0.3") and gpus is not None and critic is not None:
+        elif release < Version("0.3") and gpus is not None and critic is not None:
             name, gpus = f"{name} + critic", gpus + critic
     groups = [] if gpus == 0 else [one_each(name, gpus)]
     return settings.budget("miles" if is_miles else "slime", [*groups, without_gpu("RolloutManager")], dialect=release)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from packaging.version import Version
 
-from cockpit.budget.command import Gap, Settings, TrainingCommand, Words, flatten, node_groups, product, read_words, whole, without_gpu
+from cockpit.budget.command import Gap, Settings, TrainingCommand, Values, flatten, node_groups, product, whole, without_gpu
 from cockpit.budget.config_files import Tree, compose
 from cockpit.budget.demand import Budget, Group, Line
 
@@ -31,13 +31,24 @@ _SHIPPED = re.compile(
     r"(?:.*/)?(?:_generated_)?\w*ppo(?:_megatron|_torchtitan|_veomni)?_trainer\.yaml|(?:.*/)?(?:generation|dapo_\w*trainer)\.yaml"
 )
 """Configurations whose defaults for both counts are those of the trainer, 1 × 8."""
-_DEFAULTS: Mapping[str, object] = {
+_DEFAULTS: Values = {
     "trainer.nnodes": 1,
     "trainer.n_gpus_per_node": 8,
     f"{_REWARD}.n_gpus_per_node": 8,
     "distillation.n_gpus_per_node": 8,
     f"{_ROLLOUT}.gpu_memory_utilization": 0.5,
 }
+_ROLLOUT_NODE: Values = {"rollout.nnodes": 1, "rollout.n_gpus_per_node": 8}
+_CONFIGURATIONS: Mapping[str, tuple[str, Values]] = {
+    "one_step_off": ("one_step_off_ppo_trainer", _ROLLOUT_NODE),
+    "fully_async": ("fully_async_ppo_trainer", _ROLLOUT_NODE),
+    "dapo": ("dapo_trainer", {}),
+    "main_gkd": ("ppo_trainer", {"trainer.n_gpus_per_node": 4, "rollout.nnodes": 1, "rollout.n_gpus_per_node": 4}),
+    "main_generation": ("generation", {}),
+    "sft_trainer_ray": ("sft_trainer_engine", {"trainer.n_gpus_per_node": 1}),
+    "": ("ppo_trainer", {}),
+}
+"""By a part of a program's name: its configuration, and the settings in which that differs from the trainer's."""
 _SIMPLERL = ("trainer.remove_clip", "trainer.remove_previous_ckpt", f"{_ROLLOUT}.micro_rollout_batch_size")
 """Keys of simpleRL-reason v1, a fork of 0.2."""
 _ONLY_PRINT = ("--cfg", "-c", "--help", "-h", "--info", "--hydra-help", "--version")
@@ -59,16 +70,13 @@ def is_mine(command: TrainingCommand) -> bool:
 
 def budget_of(command: TrainingCommand) -> Budget:
     """The pools of this kind of program. Counts in the command overwrite those of its configuration."""
-    words = read_words(command.argv)
+    words, source = command.words, command.source()
     if printing := next((flag for flag in _ONLY_PRINT if flag in words.flags), None):
         return Budget("veRL", unread=(f"with {printing} the command only prints something: nothing is trained",))
-    source = command.source()
-    config, open_because = _configuration(command, words, source[1] if source else "")
-    own = {**_DEFAULTS, **_own_defaults(command.module)}
-    is_open = open_because is not None or words.loose
-    settings = Settings.of_words(command, words, words.values, config, {} if is_open else own, open_because=open_because)
+    config, open_because = _configuration(command, source)
+    settings = Settings(command, words.values, config, open_because=open_because, defaults={**_DEFAULTS, **_shipped(command.module)[1]})
     release = _release(command)
-    settings.doubts |= dict.fromkeys(_doubts(command, words, source))
+    settings.doubts |= dict.fromkeys(_doubts(command, source))
     is_simplerl = any(key in words.values for key in _SIMPLERL)
     maker = _Pools(settings, "0.2" if is_simplerl else release)
     groups = tuple(maker.groups(command.module))
@@ -84,21 +92,20 @@ def budget_of(command: TrainingCommand) -> Budget:
 def _release(command: TrainingCommand) -> str | None:
     """The release, without the mark of a development version."""
     path = command.find("verl/version/version")
-    said = command.release("verl", command.read(path or "verl/version/version"))
-    match = re.match(r"\d+(?:\.\d+)+", said or "")
-    return match[0] if match else None
+    found = command.release("verl", command.read(path or "verl/version/version"))
+    return found.base_version if found else None
 
 
-def _configuration(command: TrainingCommand, words: Words, source: str) -> tuple[Tree, str | None]:
+def _configuration(command: TrainingCommand, source: tuple[str, str] | None) -> tuple[Tree, str | None]:
     """What the program's YAML files set; and, if one can't be read, a clause that names it: it may set a missing count."""
+    words = command.words
     if words.loose:
         return {}, None
-    main = _MAIN.search(source)
+    main = _MAIN.search(source[1]) if source else None
     given = dict(re.findall(r"(config_path|config_name)\s*=\s*['\"]([^'\"]*)", main[1])) if main else {}
-    name = words.flag("--config-name", "-cn") or given.get("config_name") or _default_config(command.module)
+    name = words.flag("--config-name", "-cn") or given.get("config_name") or _shipped(command.module)[0]
     folder = words.flag("--config-path", "-cp") or given.get("config_path") or "config"
-    path = command.source()
-    beside = posixpath.dirname(path[0] if path else command.module.replace(".", "/"))
+    beside = posixpath.dirname(source[0] if source else command.module.replace(".", "/"))
     if folder.startswith("pkg://"):
         folder = folder.removeprefix("pkg://").replace(".", "/")
     elif not folder.startswith(("/", "\0")):
@@ -109,31 +116,18 @@ def _configuration(command: TrainingCommand, words: Words, source: str) -> tuple
         tree, unread = compose(command.read, posixpath.dirname(near), posixpath.basename(near))
     gone = next((each for each in unread if not _SHIPPED.fullmatch(each) and ("/config/" not in each or each == unread[0])), None)
     flat = {key: value for key, value in flatten(tree).items() if value is not None}
-    if not tree and (gone is None or (_OFFICIAL.fullmatch(command.module) and name == _default_config(command.module))):
+    if not tree and (gone is None or (_OFFICIAL.fullmatch(command.module) and name == _shipped(command.module)[0])):
         return {}, None
     return flat, None if gone is None else f"and the configuration {gone.replace(chr(0), '…')} can't be read"
 
 
-def _default_config(module: str) -> str:
-    for part, name in (("one_step_off", "one_step_off_ppo_trainer"), ("fully_async", "fully_async_ppo_trainer"), ("dapo", "dapo_trainer"),
-                       ("main_generation", "generation"), ("sft_trainer_ray", "sft_trainer_engine")):  # fmt: skip
-        if part in module:
-            return name
-    return "ppo_trainer"
+def _shipped(module: str) -> tuple[str, Values]:
+    return next(found for part, found in _CONFIGURATIONS.items() if part in module)
 
 
-def _own_defaults(module: str) -> dict[str, object]:
-    """The settings in which a program's configuration differs from the trainer's."""
-    if "one_step_off" in module or "fully_async" in module:
-        return {"rollout.nnodes": 1, "rollout.n_gpus_per_node": 8}
-    if module.endswith("main_gkd"):
-        return {"trainer.n_gpus_per_node": 4, "rollout.nnodes": 1, "rollout.n_gpus_per_node": 4}
-    return {"trainer.n_gpus_per_node": 1} if module.endswith("sft_trainer_ray") else {}
-
-
-def _doubts(command: TrainingCommand, words: Words, source: tuple[str, str] | None) -> Iterator[str]:
+def _doubts(command: TrainingCommand, source: tuple[str, str] | None) -> Iterator[str]:
     """Reasons why the command may reserve more or other groups than one pool."""
-    path, text = source or ("", "")
+    words, (path, text) = command.words, source or ("", "")
     if words.stray:
         yield f"`{words.stray[0]}` is not an override: Hydra rejects the command as written"
     if not _OFFICIAL.fullmatch(command.module) and not _POOL.search(text):

@@ -31,9 +31,9 @@ def commands(text: str, *, env: Mapping[str, str | None], read: Callable[[str], 
     `#SBATCH` lines. `shell`: the variables that the calling shell exports; they count where nothing else sets them.
     """
     run = ScriptRun(read, run_program)
-    variables: dict[str, Value] = {key: UNKNOWN if value is None else value for key, value in env.items()}
-    slurm = slurm_variables(text)
-    scope = Scope({**slurm, **variables}, {*slurm, *env}, output=run.output, shell=shell)
+    given: dict[str, Value] = {name: (UNKNOWN if value is None else value,) for name, value in env.items()}
+    variables = {**slurm_variables(text), **given}
+    scope = Scope(variables, {*variables}, output=run.output, shell=shell)
     try:
         run.script(text, scope)
     except LeftError:

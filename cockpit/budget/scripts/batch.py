@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 
-from cockpit.budget.scripts.scope import UNKNOWN
+from cockpit.budget.scripts.scope import UNKNOWN, Value
 
 _FLAG = re.compile(r"(?<!\S)(--[\w-]+|-\w)[= ]*([^\s-]\S*)?")
 _LONG = {"-N": "--nodes", "-n": "--ntasks", "-c": "--cpus-per-task", "-G": "--gpus"}
@@ -21,7 +21,7 @@ _VARIABLES = {
 }
 
 
-def slurm_variables(script: str, flags_given: Sequence[str] = ()) -> dict[str, str]:
+def slurm_variables(script: str, flags_given: Sequence[str] = ()) -> dict[str, Value]:
     """The variables by name; `UNKNOWN` if the value of the flag is no plain number. `flags_given`: the flags of the `sbatch` command."""
     head = takewhile(lambda line: line.startswith("#") or not line.strip(), script.splitlines())
     lines = [line.removeprefix("#SBATCH").partition(" #")[0] for line in head if line.startswith("#SBATCH")]
@@ -32,7 +32,9 @@ def slurm_variables(script: str, flags_given: Sequence[str] = ()) -> dict[str, s
     if of_node:
         found["SLURM_GPUS_PER_NODE"] = of_node
     each = of_node or next((item for item in flags.get("--gres", "").split(",") if item.startswith("gpu")), None)
-    return found | ({"SLURM_GPUS_ON_NODE": _number(each.rpartition(":")[2])} if each else {})
+    if each:
+        found["SLURM_GPUS_ON_NODE"] = _number(each.rpartition(":")[2])
+    return {name: (value,) for name, value in found.items()}
 
 
 def _number(said: str) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from cockpit.budget.scripts.batch import slurm_variables
 from cockpit.budget.scripts.evaluate import holds
 from cockpit.budget.scripts.run import LeftError, ScriptRun, Status, StopError
-from cockpit.budget.scripts.scope import UNKNOWN, Scope
+from cockpit.budget.scripts.scope import UNKNOWN, UNKNOWN_VALUE, Scope
 
 _SUCCEEDS = {
     ":", "true", "trap", "wait", "umask", "ulimit", "shopt", "alias", "sleep", "mkdir", "popd", "hash", "chmod", "touch",
@@ -57,13 +57,14 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
                 scope.arguments = tuple(words[words.index("--") + 1 :] if "--" in words else words)
             return True
         case "shift":
-            number = int(words[0]) if words and re.fullmatch("[0-9]{1,9}", words[0]) else None if words else 1
-            if number is None or UNKNOWN in scope.arguments[:number]:
+            number = words[0] if words else "1"
+            if not re.fullmatch("[0-9]{1,9}", number) or UNKNOWN in scope.arguments[: int(number)]:
                 scope.arguments = (UNKNOWN,)
                 return None
-            is_possible = number <= len(scope.arguments)
-            scope.arguments = scope.arguments[number:] if is_possible else scope.arguments
-            return is_possible
+            if int(number) > len(scope.arguments):
+                return False
+            scope.arguments = scope.arguments[int(number) :]
+            return True
         case "eval":
             scope.is_complete &= not any(UNKNOWN in word for word in words)
             return run.script(" ".join(words), scope)
@@ -75,7 +76,7 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> Status:
             run.write(None)
             if name != "printf" or words[:1] == ["-v"]:
                 names = [found[0] for word in words if (found := re.match(r"[A-Za-z_]\w*", word, re.ASCII))]
-                scope.variables |= dict.fromkeys([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], UNKNOWN)
+                scope.variables |= dict.fromkeys([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], UNKNOWN_VALUE)
             return None
         case "echo":
             end = "" if words[:1] == ["-n"] else "\n"
@@ -131,12 +132,12 @@ def _source(run: ScriptRun, words: list[str], scope: Scope) -> Status:
                 run.unread[f"{_show(words[0])} can't be read, so what it sets is unknown"] = None
             scope.is_complete = False
         return None
-    arguments, source = scope.arguments, scope.variables.get("BASH_SOURCE")
-    scope.arguments = tuple(words[1:]) or arguments
+    outside = scope.copy()
+    scope.arguments = tuple(words[1:]) or scope.arguments
     scope.variables["BASH_SOURCE"] = (words[0],)
     status = run.script(said, scope)
-    scope.arguments = arguments
-    scope.restore({"BASH_SOURCE": source})
+    scope.arguments = outside.arguments
+    scope.restore({"BASH_SOURCE"}, outside)
     return status
 
 
@@ -150,9 +151,9 @@ def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> Status:
     place = next((place for place, word in enumerate(argv) if place and _PROGRAMS.fullmatch(word)), len(argv))
     inner = scope.copy()
     if name == "sudo" or (name == "env" and any(word.startswith("-") for word in argv[1:place])):
-        inner.variables |= dict.fromkeys(inner.exported, UNKNOWN)  # their flags may remove variables
+        inner.variables |= dict.fromkeys(inner.exported, UNKNOWN_VALUE)  # their flags may remove variables
     for found in filter(None, map(_VARIABLE.fullmatch, argv[1:place])):
-        inner.assign(found[1], found[2])
+        inner.variables[found[1]] = (found[2],)
         inner.exported.add(found[1])
     status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else lambda _: run.emit(argv, inner), inner)
     if name == "exec" and len(argv) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
@@ -13,13 +14,14 @@ import msgspec
 
 from cockpit.budget.scripts.evaluate import holds
 from cockpit.budget.scripts.expand import count, fields, pattern, text
-from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, SOMEWHERE, START, UNKNOWN, Scope, Value, from_start
+from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, SET_ELSEWHERE, SOMEWHERE, START, UNKNOWN, UNKNOWN_VALUE, Scope, Value, from_start
 from cockpit.budget.scripts.syntax import ASSIGNMENT, Node, ShellError, parse, split_words
 
-MAX_STEPS, MAX_DEPTH = 20_000, 60
+MAX_STEPS = 20_000
 MAX_TURNS, MAX_WHILE_TURNS = 500, 60
 _DECLARATIONS = {"export", "local", "declare", "typeset", "readonly"}
 _GUARD = "as written the script ends with an error before the training command: counted as if it went on"
+_KEYED_ITEM = re.compile(r"\[[^]]*\]=.*", re.DOTALL)
 Leaving = Literal["exit", "return", "break", "continue"]
 Status = bool | None
 """Whether a command succeeds; `None`: unknown."""
@@ -48,7 +50,7 @@ class LeftError(Exception):
 
 
 class StopError(Exception):
-    """The script has too many steps or levels, or leaves several loops at once."""
+    """The script has too many steps, or leaves several loops at once."""
 
 
 class ScriptRun:
@@ -70,8 +72,9 @@ class ScriptRun:
         """What is printed into each `$(…)` or pipe around the current command, with `unsure` at its beginning."""
         self._left: list[tuple[Leaving, Scope]] = []
         """The states of branches that may have left a loop or a function."""
-        self._locals: list[dict[str, Value | None]] = []
-        self._depth = self._steps = 0
+        self._locals: list[set[str]] = []
+        """The names that each function around the current command has declared as its own."""
+        self._steps = 0
 
     def script(self, said: str, scope: Scope) -> Status:
         """Follow a script in this scope. If its text is no shell code, that is noted."""
@@ -84,7 +87,7 @@ class ScriptRun:
 
     def emit(self, argv: list[str], scope: Scope) -> None:
         """Record a command that the shell would start. Its output is unknown."""
-        known = {name: value for name, value in scope.variables.items() if name in scope.exported and isinstance(value, str)}
+        known = {name: " ".join(value) for name, value in scope.variables.items() if name in scope.exported}
         env = {name: value for name, value in {**scope.shell, **known}.items() if UNKNOWN not in value}
         self.found.append(ScriptCommand(tuple(argv), bool(self.unsure), scope.folder, env))
         self.write(None)
@@ -94,18 +97,18 @@ class ScriptRun:
         body = scope.functions.get(argv[0])
         if body is None:
             return self._program(self, argv, scope)
-        kept, scope.arguments = scope.arguments, tuple(argv[1:])
-        self._locals.append({})
+        outside, scope.arguments = scope.copy(), tuple(argv[1:])
+        self._locals.append(set())
         try:
             return self._until_left(partial(self.node, body), scope, "return")[1]
         finally:
-            scope.arguments = kept
-            scope.restore(self._locals.pop())
+            scope.arguments = outside.arguments
+            scope.restore(self._locals.pop(), outside)
 
     def output(self, said: str, scope: Scope) -> str:
         """The output of a command substitution. Commands within it are recorded."""
-        told, _ = self.capture(partial(self.script, said), scope)
-        return UNKNOWN if told is None else told.rstrip("\n")
+        printed = self.capture(partial(self.script, said), scope)
+        return UNKNOWN if printed is None else printed.rstrip("\n")
 
     def write(self, said: str | None) -> None:
         """Print a text; `None`: an unknown one."""
@@ -113,16 +116,15 @@ class ScriptRun:
             unsure, texts = self._outputs[-1]
             texts.append(said if unsure == self.unsure else None)
 
-    def capture(self, body: Branch, scope: Scope) -> tuple[str | None, Status]:
-        """Follow a part in a subshell, and return what it prints (`None`: a part of it is unknown) and its status."""
+    def capture(self, body: Branch, scope: Scope) -> str | None:
+        """Follow a part in a subshell, and return what it prints; `None`: a part of it is unknown."""
         texts: list[str | None] = []
         self._outputs.append((self.unsure, texts))
         try:
-            status = self.run_in_subshell(body, scope)
+            self.run_in_subshell(body, scope)
         finally:
             self._outputs.pop()
-        known = [said for said in texts if said is not None]
-        return "".join(known)[:MAX_TEXT_CHARS] if len(known) == len(texts) else None, status
+        return None if None in texts else "".join(filter(None, texts))[:MAX_TEXT_CHARS]
 
     def run_in_subshell(self, body: Branch, scope: Scope) -> Status:
         """Follow a part in a subshell: its variables, folder and `exit` do not affect the shell around it."""
@@ -159,34 +161,25 @@ class ScriptRun:
 
     def _follow(self, node: Node, scope: Scope) -> Status:
         match node.kind:
-            case "simple":
-                return self._simple(node, scope)
             case "test":
-                return self._test(node, scope)
+                return holds([text(word, scope.for_condition()) for word in node.words])
+            case "match":
+                value = text(node.words[0], scope.for_condition())
+                told = [_matches(value, word, scope.for_condition()) for word in node.words[1:]]
+                return True if True in told else None if None in told else False
             case "sum":
                 result = count(node.words[0], scope)
                 return None if result == UNKNOWN else result != "0"
-            case "list":
-                return self._list(node, scope)
-            case "pipe":
-                return self._pipe(node, scope)
             case "not":
                 status = self.node(node.parts[0], scope)
                 return None if status is None else not status
             case "background" | "subshell":
                 status = self.run_in_subshell(partial(self.node, node.parts[0]), scope)
                 return True if node.kind == "background" else status
-            case "if":
-                return self._if(node, scope)
-            case "for":
-                return self._for(node, scope)
-            case "while" | "until":
-                return self._while(node, scope)
-            case "case":
-                return self._case(node, scope)
-            case _:
+            case "function":
                 scope.functions[node.words[0]] = node.parts[0]
                 return True
+        return _FOLLOW[node.kind](self, node, scope)
 
     def _list(self, node: Node, scope: Scope) -> Status:
         """Follow commands that are joined by `;`, `&&` or `||`."""
@@ -207,7 +200,7 @@ class ScriptRun:
     def _pipe(self, node: Node, scope: Scope) -> Status:
         """Follow each part of a pipeline in a subshell."""
         for part in node.parts[:-1]:
-            self.input, _ = self.capture(partial(self.node, part), scope)
+            self.input = self.capture(partial(self.node, part), scope)
         status = self.run_in_subshell(partial(self.node, node.parts[-1]), scope)
         self.input = None
         return status
@@ -216,11 +209,13 @@ class ScriptRun:
         """Follow `if`: from the first unknown condition on, all branches."""
         if len(node.parts) < 2:
             return self.node(node.parts[0], scope) if node.parts else True
-        body, rest = node.parts[1], Node("if", parts=node.parts[2:])
+        body, rest = node.parts[1], Node(node.kind, parts=node.parts[2:])
         status = self.node(node.parts[0], scope)
         if status is None:
             self._follow_any([partial(self.node, body), partial(self.node, rest)], scope)
             return None
+        if status and node.kind == "case":
+            return self.node(body, scope)  # what its branch does is meant, also if it ends the script
         if status:
             was_skipped, status = self._past_guard(partial(self.node, body), scope)
             if not was_skipped:
@@ -244,56 +239,36 @@ class ScriptRun:
         return False, status
 
     def _for(self, node: Node, scope: Scope) -> Status:
-        """Follow `for`, one iteration after the other."""
         name, body = node.words[0], partial(self.node, node.parts[0])
         items = [item for word in node.words[1:] for item in fields(word, scope, lists_files=True)]
-        is_known = not any(UNKNOWN in item for item in items)
-        for item in items[:MAX_TURNS] if is_known else ():
-            scope.assign(name, item)
-            left, _, is_known = self._until_left(body, scope, "break", "continue")
-            if left == "break" or not is_known:
-                break
-        if is_known:
+        rest = iter(items)
+
+        def take(inner: Scope) -> Status:
+            item = next(rest, None)
+            inner.variables |= {} if item is None else {name: (item,)}
+            return item is not None
+
+        if not any(UNKNOWN in item for item in items) and self._turns(take, body, scope, MAX_TURNS):
             return True
-        scope.assign(name, UNKNOWN)
+        scope.variables[name] = UNKNOWN_VALUE
         return self._follow_unknown_turns(body, scope)
 
     def _while(self, node: Node, scope: Scope) -> Status:
-        """Follow `while` and `until` one iteration after the other. Once the condition is unknown, so is the number of iterations."""
-        condition, body = node.parts
-        for _ in range(MAX_WHILE_TURNS):
-            status = self.node(condition, scope)
-            if status is (node.kind == "until"):
-                return True
-            if status is None:
-                break
-            left, _, is_known = self._until_left(partial(self.node, body), scope, "break", "continue")
-            if left == "break":
-                return True
-            if not is_known:
-                break
-        return self._follow_unknown_turns(lambda inner: (self.node(body, inner), self.node(condition, inner))[1], scope)
+        condition, body = (partial(self.node, part) for part in node.parts)
+        if self._turns(condition, body, scope, MAX_WHILE_TURNS):
+            return True
+        return self._follow_unknown_turns(lambda inner: (body(inner), condition(inner))[1], scope)
 
-    def _case(self, node: Node, scope: Scope) -> Status:
-        """Follow the branch of `case` that matches, or all that may match."""
-        value = text(node.words[0], scope.for_condition())
-        for number, branch in enumerate(node.parts):
-            told = [each == "*" or _matches(value, each, scope) for each in branch.words]
-            body = branch.parts[0]
-            if any(told):
-                return self.node(body, scope)
-            if None in told:
-                rest = Node("case", node.words, node.parts[number + 1 :])
-                self._follow_any([partial(self.node, body), partial(self.node, rest)], scope)
-                return None
-        return True
-
-    def _test(self, node: Node, scope: Scope) -> Status:
-        scope = scope.for_condition()
-        if len(node.words) == 3 and node.words[1] in {"=", "==", "!="}:
-            same = _matches(text(node.words[0], scope), node.words[2], scope)
-            return None if same is None else same == (node.words[1] != "!=")
-        return holds([text(word, scope) for word in node.words])
+    def _turns(self, condition: Branch, body: Branch, scope: Scope, most: int) -> bool:
+        """Follow a loop one iteration after the other. Once it is unknown whether another one follows, the result is `False`."""
+        for _ in range(most):
+            status = condition(scope)
+            if not status:
+                return status is False
+            left, _, is_known = self._until_left(body, scope, "break", "continue")
+            if left == "break" or not is_known:
+                return left == "break"
+        return False
 
     def _simple(self, node: Node, scope: Scope) -> Status:
         """Follow one command: first its assignments, then its words."""
@@ -310,23 +285,27 @@ class ScriptRun:
             for word in assigns:
                 self._assign(word, scope)
             return True
-        kept, exported = dict(scope.variables), set(scope.exported)
+        outside = scope.copy()
         names = {self._assign(word, scope) for word in assigns}
         scope.exported |= names
         try:
             return self.call(argv, scope)
         finally:
-            scope.restore({name: kept.get(name) for name in names})
-            scope.exported = (scope.exported - names) | (exported & names)
+            scope.restore(names, outside)
 
     def _assign(self, word: str, scope: Scope) -> str:
         """Apply `name=value`, and return the name."""
         said, _, right = word.partition("=")
         name, _, place = said.rstrip("+").partition("[")
-        value: Value = text(right, scope) if right[:1] != "(" else ()
+        value: Value = (text(right, scope),) if right[:1] != "(" else ()
         if right[:1] == "(":
             value = tuple(item for each in split_words(right[1:]) for item in fields(each, scope, lists_files=True))
-        scope.assign(name, UNKNOWN if place else value, more=said.endswith("+") and not place)
+            has_keys = any(map(_KEYED_ITEM.fullmatch, value))
+            value = UNKNOWN_VALUE if has_keys else value
+        if said.endswith("+"):
+            old = scope.variables.get(name, UNKNOWN_VALUE if SET_ELSEWHERE.fullmatch(name) else ())
+            value = (*old, *value) if right[:1] == "(" else (("".join(old[:1]) + value[0])[:MAX_TEXT_CHARS], *old[1:])
+        scope.variables[name] = UNKNOWN_VALUE if place else value
         return name
 
     def _declare(self, words: tuple[str, ...], scope: Scope) -> Status:
@@ -336,17 +315,14 @@ class ScriptRun:
         flags = {sign for word in said if word.startswith("-") for sign in word[1:]}
         pairs = [word.partition("=") for word in said if not word.startswith("-")]
         if words[0] != "export" and self._locals and "g" not in flags:
-            left_sides = [word.partition("=")[0] for word in assigns]
-            for name in [name for name, _, _ in pairs] + left_sides:
-                self._locals[-1].setdefault(name.rstrip("+"), scope.variables.get(name.rstrip("+")))
-                if name not in left_sides or name.endswith("+"):  # `local A=$A` reads the value that A has outside
-                    scope.variables[name.rstrip("+")] = ""
+            lefts = [word.partition("=")[0] for word in assigns]
+            emptied = [*(name for name, _, _ in pairs), *(left[:-1] for left in lefts if left.endswith("+"))]
+            self._locals[-1].update(emptied, lefts)
+            scope.variables |= dict.fromkeys(emptied, ("",))  # but `local A=$A` reads the value that A has outside
         names = {self._assign(word, scope) for word in assigns} | {name for name, _, _ in pairs}
-        for name, sign, value in pairs:
-            if sign:
-                scope.assign(name, value)
+        scope.variables |= {name: (value,) for name, sign, value in pairs if sign}
         if flags & set("Ailnu") and words[0] != "export":  # arrays with keys, integers and references are not evaluated
-            scope.variables |= dict.fromkeys(names, UNKNOWN)
+            scope.variables |= dict.fromkeys(names, UNKNOWN_VALUE)
         scope.exported |= names if (words[0] == "export" and "n" not in flags) or "x" in flags else set()
         return True
 
@@ -357,9 +333,6 @@ class ScriptRun:
         """
         kept, self._left = self._left, []
         left, status = None, None
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise StopError
         try:
             status = body(scope)
         except LeftError as error:
@@ -367,7 +340,6 @@ class ScriptRun:
                 raise
             left, status = error.kind, error.status
         finally:
-            self._depth -= 1
             here = [(kind, state) for kind, state in self._left if kind in kinds]
             self._left = [*kept, *(each for each in self._left if each[0] not in kinds)]
         if here:
@@ -416,4 +388,10 @@ def _nothing(_: Scope) -> Status:
 def _matches(value: str, word: str, scope: Scope) -> Status:
     """Whether a value matches a pattern of `case`."""
     wanted = pattern(word, scope)
-    return None if {UNKNOWN, SOMEWHERE} & {*value, *wanted} or "(" in wanted else fnmatchcase(value, wanted)
+    return wanted == "*" or (None if {UNKNOWN, SOMEWHERE} & {*value, *wanted} or "(" in wanted else fnmatchcase(value, wanted))
+
+
+_FOLLOW: dict[str, Callable[[ScriptRun, Node, Scope], Status]] = {
+    "simple": ScriptRun._simple, "list": ScriptRun._list, "pipe": ScriptRun._pipe,
+    "if": ScriptRun._if, "case": ScriptRun._if, "for": ScriptRun._for, "while": ScriptRun._while,
+}  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -18,16 +18,17 @@ SOMEWHERE = "…"
 START = f"/{SOMEWHERE}"
 """The folder in which a script begins."""
 MAX_TEXT_CHARS = 200_000
-Value = str | tuple[str, ...]
+Value = tuple[str, ...]
+"""The items of an array. A plain value is one item."""
+UNKNOWN_VALUE: Value = (UNKNOWN,)
 
-_SET_ELSEWHERE = re.compile(
+SET_ELSEWHERE = re.compile(
     r"(?:SLURM|PBS|LSB|OMPI|ARNOLD|MLP|PET|VC|RAY|KUBERNETES)_\w+|(?:LOCAL_|NODE_)?(?:RANK|WORLD_SIZE)|MASTER_(?:ADDR|PORT)|"
     r"(?:CUDA|NVIDIA)_VISIBLE_DEVICES|HOME|PWD|OLDPWD|USER|HOSTNAME|PATH|SHELL|RANDOM|SECONDS|BASH_\w+|LD_LIBRARY_PATH|PYTHONPATH"
 )
 """A scheduler, an image or the shell may set these variables, so they may be set although the script does not set them."""
 _ALWAYS_SET = re.compile(r"HOME|PWD|OLDPWD|USER|HOSTNAME|PATH|SHELL|LD_LIBRARY_PATH|PYTHONPATH")
 _ARGUMENT = re.compile("[0-9]{1,9}")
-_KEYED_ITEM = re.compile(r"\[[^]]*\]=.*", re.DOTALL)
 
 
 class Scope(msgspec.Struct):
@@ -65,46 +66,39 @@ class Scope(msgspec.Struct):
         """Take over the states of branches of which any may have run. What differs is unknown."""
         first, *more = others
         names = {name for each in others for name in each.variables}
-        values = {name: {each.variables.get(name, UNKNOWN) for each in others} for name in names}
-        self.variables = {name: next(iter(found)) if len(found) == 1 else UNKNOWN for name, found in values.items()}
+        values = {name: {each.variables.get(name, UNKNOWN_VALUE) for each in others} for name in names}
+        self.variables = {name: next(iter(found)) if len(found) == 1 else UNKNOWN_VALUE for name, found in values.items()}
         self.exported = set().union(*(each.exported for each in others))
         self.functions = {name: body for each in others for name, body in each.functions.items()}
         self.is_complete = all(each.is_complete for each in others)
         self.arguments = first.arguments if all(each.arguments == first.arguments for each in more) else (UNKNOWN,)
         self.folder = first.folder if all(each.folder == first.folder for each in more) else None
 
-    def restore(self, before: Mapping[str, Value | None]) -> None:
-        """Give variables the values that they had before; `None`: they were not set."""
-        for name, value in before.items():
+    def restore(self, names: Collection[str], before: Scope) -> None:
+        """Give variables the values that they had before."""
+        for name in names:
             self.variables.pop(name, None)
-            if value is not None:
-                self.variables[name] = value
-
-    def assign(self, name: str, value: Value, *, more: bool = False) -> None:
-        """Set a variable; with `more`, append to it."""
-        old = self.variables.get(name, UNKNOWN if _SET_ELSEWHERE.fullmatch(name) else "")
-        if more and isinstance(old, str) and isinstance(value, str):
-            value = (old + value)[:MAX_TEXT_CHARS]
-        elif more:
-            value = (*_as_list(old), *_as_list(value))
-        has_keys = isinstance(value, tuple) and any(map(_KEYED_ITEM.fullmatch, value))
-        self.variables[name] = UNKNOWN if has_keys else value
+            if name in before.variables:
+                self.variables[name] = before.variables[name]
+        self.exported = (self.exported - {*names}) | (before.exported & {*names})
 
     def value(self, name: str) -> Value | None:
         """The value of a variable or an argument; `None`: nothing here sets it."""
         if name in "@*":
             return self.arguments
-        if name in "0#":
-            return self.name if name == "0" else UNKNOWN if UNKNOWN in self.arguments else str(len(self.arguments))
+        if name == "0":
+            return (self.name,)
+        if name == "#":
+            return UNKNOWN_VALUE if UNKNOWN in self.arguments else (str(len(self.arguments)),)
         if _ARGUMENT.fullmatch(name):
-            return UNKNOWN if UNKNOWN in self.arguments[: int(name)] else next(iter(self.arguments[int(name) - 1 :]), "")
+            return UNKNOWN_VALUE if UNKNOWN in self.arguments[: int(name)] else self.arguments[int(name) - 1 : int(name)] or ("",)
         if not name.isidentifier():
-            return UNKNOWN
+            return UNKNOWN_VALUE
         if name == "PWD" and name not in self.variables:
-            return UNKNOWN if self.folder is None else self.folder
+            return UNKNOWN_VALUE if self.folder is None else (self.folder,)
         if name not in self.variables and name in self.shell:
             self.assumed |= {} if _ALWAYS_SET.fullmatch(name) else {name: None}
-            return self.shell[name]
+            return (self.shell[name],)
         return self.variables.get(name)
 
     def is_unset(self, name: str) -> bool | None:
@@ -112,10 +106,10 @@ class Scope(msgspec.Struct):
         if _ARGUMENT.fullmatch(name) and UNKNOWN not in self.arguments[: int(name)]:
             return int(name) > len(self.arguments)
         value = self.value(name)
-        if value is None and self.is_complete and not _SET_ELSEWHERE.fullmatch(name):
+        if value is None and self.is_complete and not SET_ELSEWHERE.fullmatch(name):
             self.assumed[name] = None
             return True
-        return None if value is None or value == UNKNOWN else False
+        return None if value is None or value == UNKNOWN_VALUE else False
 
     def path(self, said: str) -> str | None:
         """A path in the current folder; `None`: unknown."""
@@ -125,7 +119,3 @@ class Scope(msgspec.Struct):
 def from_start(path: str) -> str:
     """A path within the first folder, relative to it; any other path unchanged."""
     return posixpath.normpath(path[len(START) :].lstrip("/") or ".") if path == START or path.startswith(f"{START}/") else path
-
-
-def _as_list(value: Value) -> tuple[str, ...]:
-    return value if isinstance(value, tuple) else (value,) if value else ()

@@ -8,7 +8,6 @@ from typing import Literal
 
 import msgspec
 
-MAX_DEPTH = 40
 MAX_SUM_CHARS = 2000
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[([^]]*)\])?(\+?)=", re.ASCII)
 _STOPS = {"then", "do", "done", "fi", "elif", "else", "esac", "}", ")"}
@@ -27,6 +26,9 @@ _SETS = re.compile(r"(?<!\\)(?:\$\{\w+:?=|\$\(\([^)\n]{0,200}(?:\+\+|--|(?<![=!<
 """Expansions that also set a variable."""
 
 
+Kind = Literal["simple", "test", "sum", "list", "pipe", "not", "background", "subshell", "if", "case", "for", "while", "match", "function"]
+
+
 class ShellError(Exception):
     """The text is no shell code. The message has the line."""
 
@@ -34,27 +36,11 @@ class ShellError(Exception):
 class Node(msgspec.Struct, frozen=True):
     """A part of a script. Its words are kept as they are written, with their quotes."""
 
-    kind: Literal[
-        "simple",
-        "test",
-        "sum",
-        "list",
-        "pipe",
-        "not",
-        "background",
-        "subshell",
-        "if",
-        "for",
-        "while",
-        "until",
-        "case",
-        "branch",
-        "function",
-    ]
+    kind: Kind
     words: tuple[str, ...] = ()
-    """Of a `list`: the operator before each part; of `for`: the variable and the items; of `branch`: the patterns."""
+    """Of a `list`: the operator before each part; of `for`: the variable and the items; of `match`: the value and the patterns."""
     parts: tuple[Node, ...] = ()
-    """Of `if`, `while` and `until`: each condition before its body. An `else` comes last, without a condition."""
+    """Of `if`, `case` and `while`: each condition before its body. An `else` comes last, without a condition."""
     redirects: tuple[tuple[str, str], ...] = ()
     """Each with its operator (`2>`) and its word."""
 
@@ -62,9 +48,10 @@ class Node(msgspec.Struct, frozen=True):
 def parse(text: str) -> Node:
     """The commands of a script. Raises `ShellError` if the text is no shell code."""
     parser = _Parser(text.replace("\r\n", "\n"))
-    found = parser.sequence(frozenset())
+    found = parser.sequence()
     if parser.at < len(parser.text):
-        raise parser.error()
+        word = parser.keyword()
+        raise parser.error(f"{word} was not expected" if word in _STOPS else "")
     return found
 
 
@@ -73,7 +60,7 @@ def split_words(text: str) -> list[str]:
     return _Parser(text).words()
 
 
-def skip(text: str, at: int, depth: int = 0, *, quoted: bool = False) -> int:
+def skip(text: str, at: int, *, quoted: bool = False) -> int:
     """The position after the escape, quote, expansion or single character that begins at this position."""
     if text[at] == "\\":
         return at + 2
@@ -84,17 +71,17 @@ def skip(text: str, at: int, depth: int = 0, *, quoted: bool = False) -> int:
     if text.startswith("$((", at) and (end := end_of_sum(text, at + 1)) is not None:
         return end
     if text.startswith("$(", at) or (not quoted and text.startswith(("<(", ">("), at)):
-        parser = _Parser(text, at + 1, depth + 1)
+        parser = _Parser(text, at + 1)
         parser.block("(", ")")
         return parser.at
     if text[at] == '"' or text.startswith("${", at):
-        return _skip_to_end(text, at, depth)
+        return _skip_to_end(text, at)
     if text[at] in "'`" and not quoted:
-        raise _unclosed(text, at, text[at])
+        raise _error(text, at, f"a {text[at]} has no end")
     return at + 1
 
 
-def _skip_to_end(text: str, start: int, depth: int) -> int:
+def _skip_to_end(text: str, start: int) -> int:
     """The position after the `"…"` or `${…}` that begins at this position."""
     opening, closing = ('"', '"') if text[start] == '"' else ("${", "}")
     at, level = start + len(opening), 1
@@ -105,12 +92,12 @@ def _skip_to_end(text: str, start: int, depth: int) -> int:
                 return at
         else:
             level += text[at] == "{" and closing == "}"
-            at = skip(text, at, depth, quoted=True)
-    raise _unclosed(text, start, opening)
+            at = skip(text, at, quoted=True)
+    raise _error(text, start, f"a {opening} has no end")
 
 
-def _unclosed(text: str, at: int, opening: str) -> ShellError:
-    return ShellError(f"line {text.count(chr(10), 0, at) + 1}: a {opening} has no end")
+def _error(text: str, at: int, what: str) -> ShellError:
+    return ShellError(f"line {text.count(chr(10), 0, at) + 1}: {what}")
 
 
 def end_of_sum(text: str, at: int) -> int | None:
@@ -126,16 +113,14 @@ def end_of_sum(text: str, at: int) -> int | None:
 class _Parser:
     """A text, and the position at which it is read."""
 
-    def __init__(self, text: str, at: int = 0, depth: int = 0) -> None:
+    def __init__(self, text: str, at: int = 0) -> None:
         self.text = text
         self.at = at
-        self.depth = depth
         self.heredocs: list[tuple[str, str]] = []
         """The heredocs of this line. Their texts begin in the next line."""
 
     def error(self, what: str = "") -> ShellError:
-        what = what or f"{self.text[self.at : self.at + 10]!r} was not expected"
-        return ShellError(f"line {self.text.count(chr(10), 0, self.at) + 1}: {what}")
+        return _error(self.text, self.at, what or f"{self.text[self.at : self.at + 10]!r} was not expected")
 
     def newlines(self) -> None:
         """Go to the next command. The texts of heredocs are skipped."""
@@ -182,7 +167,7 @@ class _Parser:
             self.at += 1
         while self.at < len(self.text) and (self.text[self.at] not in ends or self.text.startswith(("<(", ">("), self.at)):
             plain = _PLAIN.match(self.text, self.at)
-            self.at = plain.end() if plain else skip(self.text, self.at, self.depth)
+            self.at = plain.end() if plain else skip(self.text, self.at)
         if needed and self.at == start:
             raise self.error()
         return self.text[start : self.at]
@@ -210,16 +195,14 @@ class _Parser:
             if sign[1] in {"<<", "<<-"}:
                 self.heredocs.append(found[-1])
 
-    def sequence(self, stops: frozenset[str]) -> Node:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self.error("too deep")
+    def sequence(self) -> Node:
+        """Read commands up to a word that ends them."""
         parts: list[Node] = []
         operators: list[str] = []
         sign = ""
         while True:
             self.newlines()
-            if self.at >= len(self.text) or self.keyword() in stops or (stops and self.operator() == ";;"):
+            if self.at >= len(self.text) or self.keyword() in _STOPS or self.operator() == ";;":
                 break
             operators.append(sign if sign in {"&&", "||"} else "")
             node, sign = self.pipeline(), self.operator()
@@ -227,7 +210,6 @@ class _Parser:
             if not sign or sign == ";;":
                 break
             self.at += len(sign) if sign != "\n" else 0
-        self.depth -= 1
         return Node("list", tuple(operators), tuple(parts))
 
     def pipeline(self) -> Node:
@@ -247,8 +229,6 @@ class _Parser:
         if word in _COMPOUNDS:
             node = _COMPOUNDS[word](self)
             return msgspec.structs.replace(node, redirects=self.redirects())
-        if word in _STOPS:
-            raise self.error(f"{word} was not expected")
         if defined := _FUNCTION.match(self.text, self.at):
             self.at = defined.end()
             self.newlines()
@@ -277,11 +257,14 @@ class _Parser:
                 self.at = found.end()
             else:
                 words.append(self.word(_ENDS - {"|", "(", ")"} if words[-1] == "=~" else _ENDS))
+        if len(words) == 5 and words[2] in {"=", "==", "!="}:
+            matches = Node("match", (words[1], words[3]))
+            return Node("not", parts=(matches,)) if words[2] == "!=" else matches
         return Node("test", tuple(words[1:-1]))
 
     def block(self, opening: str, closing: str) -> Node:
         self.expect(opening)
-        body = self.sequence(frozenset({closing}))
+        body = self.sequence()
         self.expect(closing)
         return body
 
@@ -297,16 +280,17 @@ class _Parser:
         word = self.expect("if")
         while word != "fi":
             if word != "else":
-                parts.append(self.sequence(frozenset({"then"})))
+                parts.append(self.sequence())
                 self.expect("then")
-            parts.append(self.sequence(frozenset({"elif", "else", "fi"})))
+            parts.append(self.sequence())
             word = self.expect("elif", "else", "fi")
         return Node("if", parts=tuple(parts))
 
     def loop(self) -> Node:
-        until = self.expect("while", "until") == "until"
-        condition = self.sequence(frozenset({"do"}))
-        return Node("until" if until else "while", parts=(condition, self.block("do", "done")))
+        word = self.expect("while", "until")
+        condition = self.sequence()
+        condition = Node("not", parts=(condition,)) if word == "until" else condition
+        return Node("while", parts=(condition, self.block("do", "done")))
 
     def each(self) -> Node:
         self.expect("for")
@@ -327,11 +311,12 @@ class _Parser:
         return Node("for", tuple(words), (self.block("do", "done"),))
 
     def case(self) -> Node:
+        """Read `case`, which is like an `if` with a match for each branch."""
         self.expect("case")
         self.blanks()
         word = self.word()
         self.expect("in")
-        branches: list[Node] = []
+        parts: list[Node] = []
         self.newlines()
         while self.keyword() != "esac":
             patterns: list[str] = []
@@ -345,11 +330,11 @@ class _Parser:
                 if sign not in {"|", ")"}:
                     raise self.error("a pattern has no )")
                 self.at += 1
-            branches.append(Node("branch", tuple(patterns), (self.sequence(frozenset({"esac"})),)))
+            parts += [Node("match", (word, *patterns)), self.sequence()]
             self.at += 2 if self.operator() == ";;" else 0
             self.newlines()
         self.expect("esac")
-        return Node("case", (word,), tuple(branches))
+        return Node("case", parts=tuple(parts))
 
 
 _COMPOUNDS: dict[str, Callable[[_Parser], Node]] = {
