@@ -19,9 +19,9 @@ INSTALL = "pip install 'ray-cockpit[mcp]'"
 @cluster_options
 @with_config
 def mcp(config: Config, allow_actions: bool) -> int:
-    """Serve a coding agent over stdin and stdout, by the Model Context Protocol.
+    """Serve a coding agent (Model Context Protocol).
 
-    An agent's program starts it; see docs/agents.md. Its tools only read and plan. With --allow-actions a plan can be carried out, each
+    It speaks on stdin and stdout. An agent's program starts it; see docs/agents.md. Its tools only read and plan. With --allow-actions a plan can be carried out, each
     time after a person has agreed: in the agent's program, or on an open screen of the same user.
     """
     if allow_actions and config.readonly:

@@ -18,5 +18,8 @@ def skill_path() -> Path:
 
 @click.command("skill")
 def skill() -> None:
-    """Print the skill for a coding agent: how to diagnose a Ray RL cluster with the tools of `cockpit mcp`."""
+    """Print the skill for coding agents.
+
+    It teaches an agent to diagnose a Ray RL cluster with the tools of `cockpit mcp`.
+    """
     output.print_line(skill_path().read_text(encoding="utf-8").rstrip("\n"))

@@ -249,9 +249,9 @@ class TwoSessions:
     """A monitor on a host where two clusters run."""
 
     open_choices = (Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))
-    poller = Poller.__new__(Poller)
 
-    def __init__(self, *_): ...
+    def __init__(self, *_):
+        self.poller = Poller(lambda _: None)
 
     async def run(self):
         await asyncio.Event().wait()
