@@ -58,7 +58,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of an agreed plan, for the screen; without a receipt nothing was done."""
+    """What came of a plan, for the screen. Without a receipt nothing was done, and `error` is the reason; without both it is unknown."""
 
     receipt: Receipt | None = None
     error: str = ""
@@ -131,6 +131,7 @@ class AgreementListener:
             return
         await _send(writer, Answer(question.digest, shown=True))
 
+        agreed = False
         following = asyncio.ensure_future(_read_line(reader))  # the outcome; its end, if nobody waits for the decision any more
         try:
             waited: list[asyncio.Future[Any]] = [asked.decision, following]
@@ -147,7 +148,8 @@ class AgreementListener:
                 await following
             asked.decide(agreed=False)
             if not asked.outcome.done():
-                asked.outcome.set_result(Outcome(error="the agent's server no longer waits for an answer"))
+                lost = "nobody waits for an answer from here any more: it was given elsewhere, or the agent is gone"
+                asked.outcome.set_result(Outcome() if agreed else Outcome(error=lost))
 
 
 class Agreement:

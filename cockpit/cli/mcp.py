@@ -21,8 +21,8 @@ INSTALL = "pip install 'ray-cockpit[mcp]'"
 def mcp(config: Config, allow_actions: bool) -> int:
     """Serve a coding agent (Model Context Protocol).
 
-    It speaks on stdin and stdout. An agent's program starts it; see docs/agents.md. Its tools only read and plan. With --allow-actions a plan can be carried out, each
-    time after a person has agreed: in the agent's program, or on an open screen of the same user.
+    It speaks on stdin and stdout. An agent's program starts it; see docs/agents.md. Its tools only read and plan. With --allow-actions a
+    plan can be carried out, each time after a person has agreed: in the agent's program, or on an open screen of the same user.
     """
     if allow_actions and config.readonly:
         return print_error(f"mcp: {config.readonly_reason}, and --allow-actions asks for the contrary", NOT_ALL)

@@ -108,8 +108,15 @@ async def test_where_live_work_ends_its_word_must_be_typed(make):
 async def test_if_nobody_waits_any_more_the_dialog_says_so_and_can_agree_to_nothing(make):
     async with asked(make) as (app, pilot, deciding):
         deciding.cancel()
-        await until(pilot, lambda: "no longer waits" in shown(app))
+        await until(pilot, lambda: "nobody waits for an answer from here" in shown(app) and "not decided here" in shown(app))
         assert app.screen.stage == "failed"
+
+
+async def test_if_the_agent_s_server_ends_after_a_yes_the_outcome_is_unknown(make):
+    async with asked(make) as (app, pilot, deciding):
+        await pilot.press("tab", "enter")
+        (await decided(pilot, deciding))._writer.close()
+        await until(pilot, lambda: "its outcome is unknown" in shown(app) and "the action log says" in shown(app))
 
 
 async def test_it_does_not_cover_a_dialog_that_its_user_has_opened(make):

@@ -54,8 +54,11 @@ class AgreementScreen(ActionDialog):
         """Show the outcome; or that nobody waits for the decision any more."""
         outcome = await self._asked.outcome
         if outcome.receipt is None:
-            what = "its outcome is unknown" if self.stage == "doing" and not outcome.error else "nothing was done"
-            self._show_stage("failed", f"{self._action.title}: {what}", clean(outcome.error))
+            what = "not decided here"
+            if self.stage == "doing":
+                what = "nothing was done" if outcome.error else "its outcome is unknown"
+            gone = "the agent's server is gone; the action log says what it has done"
+            self._show_stage("failed", f"{self._action.title}: {what}", clean(outcome.error) or gone)
             return
         self.receipt = outcome.receipt
         title, _, *lines = receipt_lines(outcome.receipt)
