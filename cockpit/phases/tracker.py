@@ -175,7 +175,7 @@ class _JobPhases:
         """Take over what the workers have done since the last snapshot, except while all of their hosts were silent."""
         if workers:
             self._listed = None
-        seen = {process.host: seen_at(process, snapshot) for process, _ in workers}
+        seen = {host: seen_at(process, snapshot) for host, process in {process.host: process for process, _ in workers}.items()}
         fresh = [(process, title) for process, title in workers if snapshot.taken - seen[process.host] <= STALE_AFTER_S]
         newest = max((seen[process.host] for process, _ in fresh), default=None)
         if workers and self._seen and (newest is None or newest - max(self._seen.values()) > STALE_AFTER_S):
@@ -332,12 +332,13 @@ class _JobPhases:
     @property
     def _is_method_hidden(self) -> bool:
         """Whether a worker with a GPU runs a method that hides what it does: it may train."""
-        for worker in self._with_gpu:
-            title = self._titles.get(worker)
-            row = find_method(title.class_, title.method) if title is not None and title.method else None
-            if title is not None and row is not None and row.kind == "whole" and title.class_ not in ENGINE_CLASSES:
-                return True
-        return False
+        hidden = {
+            title
+            for title in self._running
+            if title.method and title.class_ not in ENGINE_CLASSES
+            if (row := find_method(title.class_, title.method)) is not None and row.kind == "whole"
+        }
+        return bool(hidden) and any(self._titles.get(worker) in hidden for worker in self._with_gpu)
 
     @property
     def _has_worked(self) -> bool:
