@@ -1,4 +1,4 @@
-"""Writes the answer of a tool: JSON below 8,000 bytes whose texts are cleaned, cut and without secrets, and that says what was left out."""
+"""Writes the answer of a tool as JSON of fewer than 8,000 bytes. Texts are cleaned, cut and without secrets, and the answer names what it omits."""
 
 from __future__ import annotations
 

@@ -349,7 +349,7 @@ def unknown_waits(snapshot: Snapshot) -> list[str]:
 
 
 def process_row(process: Process, snapshot: Snapshot) -> Row:
-    """A process: whose it is, what proves that, and what it holds."""
+    """A process with its owner, the proof of that, and the GPUs that it holds."""
     actor = snapshot.index.actors.get(process.actor or "")
     return {
         "host": snapshot.index.place_title(process),

@@ -125,7 +125,7 @@ class Plans:
         await agreement.report(Outcome(receipt))
         return write_receipt(receipt)
 
-    # What is meant
+    # The action and its target
 
     def _resolve(self, request: PlanRequest) -> tuple[Action, ActionTarget]:
         """The action and its target. Raises `SourceError` if they are unknown or don't fit."""
@@ -212,7 +212,7 @@ class Plans:
 
 
 def _identity(plan: Plan) -> tuple[object, ...]:
-    """What must be the same in a plan that is made again: exactly which things, with their identities, and what ends."""
+    """The things of a plan with their identities, and the work that ends. A plan that is made again must have the same."""
 
     def one(target: Target) -> tuple[object, ...]:
         names = ("what", "host", "pid", "ticks", "path", "device", "inode", "id", "name", "kind", "job", "session", "beyond")

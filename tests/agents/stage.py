@@ -145,3 +145,12 @@ def yes(**more):
 
 
 NO = types.ElicitResult(action="decline")
+
+
+def texts_in(value):
+    """All texts of an answer, with its keys."""
+    if isinstance(value, dict):
+        return [each for pair in value.items() for one in pair for each in texts_in(one)]
+    if isinstance(value, list):
+        return [each for one in value for each in texts_in(one)]
+    return [value] if isinstance(value, str) else []

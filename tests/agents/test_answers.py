@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cockpit.agents.answers import MAX_BYTES, Page, safe_text, write_answer
 from cockpit.text import UNSAFE
+from tests.agents.stage import texts_in
 
 TEXTS = st.text(max_size=400) | st.sampled_from(["\x1b[31m" * 500, "\u202e" * 3_000, '"\\' * 5_000, "漢" * 9_000])
 VALUES = st.recursive(
@@ -17,14 +18,6 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=60) | st.dictionaries(TEXTS, inner, max_size=50),
     max_leaves=80,
 )
-
-
-def texts_in(value):
-    if isinstance(value, dict):
-        return [each for pair in value.items() for one in pair for each in texts_in(one)]
-    if isinstance(value, list):
-        return [each for one in value for each in texts_in(one)]
-    return [value] if isinstance(value, str) else []
 
 
 @settings(max_examples=40)

@@ -13,7 +13,7 @@ from cockpit.agents.answers import MAX_BYTES
 from cockpit.agents.tools import TOOLS
 from cockpit.model import Finding, Job, Remedy
 from cockpit.text import UNSAFE
-from tests.agents.stage import ORPHANS, Stage, agent, call, text_of, yes
+from tests.agents.stage import ORPHANS, Stage, agent, call, text_of, texts_in, yes
 from tests.world import NOW, actor, process, snapshot
 
 TEXTS = 1_000
@@ -78,14 +78,6 @@ def world_of(texts):
     )
     orphan = process(1200, kind="orphan")
     return replace(snapshot(texts[0]), jobs=jobs, actors=actors, processes=(*processes, orphan), findings=findings)
-
-
-def texts_in(value):
-    if isinstance(value, dict):
-        return [each for pair in value.items() for one in pair for each in texts_in(one)]
-    if isinstance(value, list):
-        return [each for one in value for each in texts_in(one)]
-    return [value] if isinstance(value, str) else []
 
 
 async def every_answer(client, lines):
