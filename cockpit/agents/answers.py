@@ -1,4 +1,4 @@
-"""Writes the answer of a tool as JSON of fewer than 8,000 bytes. Texts are cleaned, cut and without secrets, and the answer names what it omits."""
+"""Writes the answer of a tool as JSON of fewer than 8,000 bytes. Texts are cleaned, cut and without secrets; what is left out is named."""
 
 from __future__ import annotations
 
