@@ -23,7 +23,7 @@ from cockpit.phases.methods import (
     is_known_sync,
     shows_phases,
 )
-from cockpit.phases.ranks import is_engine, seen_at, watched_workers
+from cockpit.phases.ranks import is_engine, seen_at, watched_workers, workers_of
 from cockpit.phases.titles import Title, read_title
 
 GAP_S: Final = 2.0
@@ -77,11 +77,14 @@ class ActivityTracker:
 
     def __init__(self) -> None:
         self._jobs: dict[str, _JobPhases] = {}
+        self._unlisted: dict[str, _JobPhases] = {}
+        """By Ray's id of a job: what its workers do until Ray's list, which is read every few seconds, has the job."""
         self._session: str | None = None
 
     def forget(self) -> None:
         """Another cluster is watched."""
         self._jobs.clear()
+        self._unlisted.clear()
 
     def add_activities(self, snapshot: Snapshot) -> Snapshot:
         """Update the activities of running jobs from a snapshot, and return the snapshot with them."""
@@ -106,12 +109,14 @@ class ActivityTracker:
             if workers or log is not None or job.key in self._jobs:
                 one = self._jobs.get(job.key)
                 if one is None or one.has_ended:  # a job that runs again under its old id has no old phases
-                    one = self._jobs[job.key] = _JobPhases(job)
+                    one = self._jobs[job.key] = self._unlisted.pop(job.job or "", None) or _JobPhases(job.key)
+                    one.rename(job.key)
                 if read is not None:
                     one.observe_list(job, workers, read, snapshot)
                 else:
                     one.observe(job, workers, snapshot)
                 one.take_log(log)
+        self._observe_unlisted(snapshot.jobs, snapshot)
         all_ = self._jobs.values()
         return replace(
             snapshot,
@@ -120,12 +125,21 @@ class ActivityTracker:
             steps=tuple(step for one in all_ for step in one.joined_steps),
         )
 
+    def _observe_unlisted(self, listed: Sequence[Job], snapshot: Snapshot) -> None:
+        """Follow workers whose job Ray has not listed yet. A small model is loaded within the time between two lists."""
+        known = {job.job or job.id for job in listed}
+        new = [job for job in snapshot.index.processes_by_job if job not in known][:MAX_JOBS]
+        self._unlisted = {job: self._unlisted.get(job) or _JobPhases(job) for job in new}
+        for key, one in self._unlisted.items():
+            job = Job(key, job=key)
+            one.observe(job, workers_of(job, snapshot), snapshot)
+
 
 class _JobPhases:
     """The phases of one job."""
 
-    def __init__(self, job: Job) -> None:
-        self.key = job.key
+    def __init__(self, key: str) -> None:
+        self.key = key
         self.has_ended = False
         self.spans: deque[PhaseSpan] = deque(maxlen=MAX_SPANS)
         """In order; the last one may still run."""
@@ -161,6 +175,13 @@ class _JobPhases:
         self._listed: float | None = None
         """When Ray's list of workers was read; `None`: the titles come from probes."""
         self._is_list_idle = False
+
+    def rename(self, key: str) -> None:
+        """The job has another key than before."""
+        if key != self.key:
+            self.key = key
+            self.spans = deque((replace(span, job=key) for span in self.spans), maxlen=MAX_SPANS)
+            self.steps = deque((replace(step, job=key) for step in self.steps), maxlen=MAX_STEPS)
 
     def take_log(self, log: LogSteps | None) -> None:
         """Take over what the log of the job says about its steps."""

@@ -359,6 +359,21 @@ def test_the_number_of_a_step_is_known_only_if_the_trainers_were_seen_starting()
     assert engine.activity.step is None, "only an engine was started again"
 
 
+@pytest.mark.parametrize("listed", [(), (replace(JOB, job=None),)], ids=["not at all", "without its driver"])
+def test_what_a_job_did_before_ray_listed_it_counts(listed):
+    course = Course(*WORKERS, jobs=listed)
+    course.do(5.0, "actor_rollout_init_model")
+    course.do(4.0, "actor_rollout_generate_sequences")
+    assert course.last.activities == ()
+    course.facts["jobs"] = (JOB,)
+    course.do(4.0, "actor_rollout_generate_sequences")
+    course.do(4.0, "actor_rollout_update_actor")
+    course.do(4.0, "actor_rollout_generate_sequences")
+    assert course.phases == [None, "loading", "rollout", "training", "rollout"]
+    assert {span.job for span in course.last.spans} == {JOB.key}
+    assert course.activity.step == 2
+
+
 def test_after_a_restart_of_the_trainers_or_from_a_checkpoint_the_number_of_a_step_is_unknown():
     course = Course(*WORKERS)
     course.do(10.0, "init_model")
