@@ -109,7 +109,7 @@ class ActivityTracker:
             if workers or log is not None or job.key in self._jobs:
                 one = self._jobs.get(job.key)
                 if one is None or one.has_ended:  # a job that runs again under its old id has no old phases
-                    one = self._jobs[job.key] = self._unlisted.pop(job.job or "", None) or _JobPhases(job.key)
+                    one = self._jobs[job.key] = self._unlisted.get(job.job or job.id) or _JobPhases(job.key)
                     one.rename(job.key)
                 if read is not None:
                     one.observe_list(job, workers, read, snapshot)
