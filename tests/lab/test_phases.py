@@ -104,10 +104,13 @@ def test_phases_and_steps_are_what_the_actors_really_did(ray: Cluster):
     looks = right = 0
     for framework in FRAMEWORKS:
         truth, spans, counted = read_truth(ray, framework), *_spans_and_steps(ray, f"job:{framework}")
-        errors += (
-            own := [min((abs(at - span.began) for span in spans if span.phase == phase), default=math.inf) for at, phase in truth.begins]
-        )
-        late = [(phase, time.ctime(at), round(error, 1)) for (at, phase), error in zip(truth.begins, own) if error > MAX_BOUNDARY_ERROR_S]
+        own = [min((abs(at - span.began) for span in spans if span.phase == phase), default=math.inf) for at, phase in truth.begins]
+        errors += own
+        late = [
+            (phase, time.ctime(at), round(error, 1))
+            for (at, phase), error in zip(truth.begins, own, strict=True)
+            if error > MAX_BOUNDARY_ERROR_S
+        ]
         asked, good = _count_right(truth, spans)
         looks, right = looks + asked, right + good
         figures[framework] = {
