@@ -165,6 +165,20 @@ async def test_a_command_is_checked_without_the_variables_of_this_server(monkeyp
     assert "expected `command` or `preset`" in (await ask("check"))["error"]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ". ./.env; python -m verl.trainer.main_ppo trainer.n_gpus_per_node=$DB_PASSWORD",
+        ". ./.env; python $DB_PASSWORD.py",
+        "python examples/run_grpo.py --config db.yaml cluster.num_nodes='${db.password}'",
+    ],
+)
+async def test_a_checked_command_can_not_take_a_secret_out_of_a_file(tmp_path, command):
+    (tmp_path / ".env").write_text("export DB_PASSWORD=correct-horse\n")
+    (tmp_path / "db.yaml").write_text("db:\n  password: correct-horse\n")
+    assert "correct-horse" not in json.dumps(await ask("check", command=command))
+
+
 async def test_plan_shows_targets_refusals_and_what_ends():
     answer = await ask("plan", action="kill-orphans")
     assert (answer["headline"], answer["targets"][0]["target"]) == ("Kill orphans: 1 process on 1 host", "pid 1200")
