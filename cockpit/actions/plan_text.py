@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -14,6 +15,9 @@ from cockpit.text.grouping import group_by
 MAX_COMMAND_CHARS = 240
 MAX_NAMED = 8
 """Targets that are named for one reason; `--json` has all of them."""
+_HOST_NAME = r"[\w.:-]+(?: \([0-9a-f]{0,8}\))?"
+_HEADINGS = ("ray cluster", "unknown", "refused", "unreachable", "note")
+"""Headings of cockpit's own that a host could have as its name."""
 
 
 def plan_lines(plan: Plan, now: float) -> list[str]:
@@ -25,7 +29,7 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
     lines += _section("Unknown", plan.unknown)
     lines += _section("What ends with it", plan.losses)
     for host, targets in groupby(plan.targets, lambda target: target.host):
-        lines.append(plan.titles.get(host, host))
+        lines.append(_host_heading(plan.titles.get(host, host)))
         for target in targets:
             facts = _process_facts(target, now) if target.what == "process" else _other_facts(target)
             lines.append(f"  {'  '.join(filter(None, facts))}")
@@ -37,6 +41,12 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
     lines += _section("Unreachable", _unreached_hosts(plan.unreached, plan.titles))
     lines += _section("Note", plan.notes)
     return [clean(line) for line in lines]
+
+
+def _host_heading(title: str) -> str:
+    """Return the line above the targets of a host. Whoever starts a node names it, perhaps `Refused`: that is no heading of cockpit's."""
+    is_name = re.fullmatch(_HOST_NAME, title) and title.casefold() not in _HEADINGS
+    return title if is_name else f"host {title}"
 
 
 def headline(plan: Plan) -> str:
