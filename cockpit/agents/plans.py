@@ -119,10 +119,12 @@ class Plans:
             raise NotMeantError(f"nothing was done: {agreement.why}")
         try:
             receipt = await self._executor.perform(plan)
+            await agreement.report(Outcome(receipt))
         except SourceError as error:
             await agreement.report(Outcome(error=str(error)))
             raise
-        await agreement.report(Outcome(receipt))
+        finally:
+            agreement.close()  # also if the client has cancelled the call: the screen must not wait for its outcome
         return write_receipt(receipt)
 
     # The action and its target

@@ -119,9 +119,12 @@ async def test_an_answer_to_another_question_is_no_answer(folder):
 
 @pytest.mark.parametrize(
     "said",
-    [b"", b"{}\n", b"[]\n", b"\xff\n", b"x" * 100_000 + b"\n", b'{"plan": {"action": "kill", "title": "x"}}\n'],
-    ids=["nothing", "an empty object", "a list", "no text", "a long line", "a part"],
-)
+    [
+        b"", b"{}\n", b"[]\n", b"\xff\n", b"x" * 100_000 + b"\n", b'{"plan": {"action": "kill", "title": "x"}}\n',
+        b'{"plan": {"action": "kill", "title": "x", "requests": {"a": {"b": ' + b"[" * 100_000 + b"\n",
+    ],
+    ids=["nothing", "an empty object", "a list", "no text", "a long line", "a part", "a deep one"],
+)  # fmt: skip
 async def test_a_screen_survives_whatever_is_sent_to_it(folder, said):
     async with Screen(folder, says=True) as screen:
         reader, writer = await asyncio.open_unix_connection(screen.listener._path)
@@ -133,10 +136,12 @@ async def test_a_screen_survives_whatever_is_sent_to_it(folder, said):
         assert (await ask(folder)).agreed
 
 
-async def test_a_question_with_an_action_that_the_screen_does_not_know_is_not_shown(folder):
+@pytest.mark.parametrize(
+    "plan", [Plan("format-disks", "Format"), Plan("kill", "Kill", (Target("process", "node1"),))], ids=["no action", "no pid"]
+)
+async def test_a_plan_that_the_screen_can_not_write_is_not_shown(folder, plan):
     async with Screen(folder, says=True) as screen:
-        question = Question(Plan("format-disks", "Format"), "x", "y")
-        answer = await ask_screens(question, 5.0, lambda: [folder])
+        answer = await ask_screens(Question(plan, "x", "y"), 5.0, lambda: [folder])
     assert (answer.agreed, answer.why, screen.asked) == (False, "the open screen is another release of cockpit", [])
 
 

@@ -131,6 +131,32 @@ async def test_what_the_executor_refuses_is_an_error_and_not_done():
     assert stage.executor.performed == []
 
 
+async def test_a_call_that_is_cancelled_while_it_acts_lets_no_screen_wait_for_the_outcome():
+    class Writer:
+        is_closed = False
+
+        def close(self):
+            self.is_closed = True
+
+    stage, begun, ended = Stage(on_screen=Agreement(agreed=True, writer=Writer())), asyncio.Event(), asyncio.Event()
+
+    async def perform(plan):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    stage.executor.perform = perform
+    async with agent(stage, mode="legacy") as client:
+        calling = asyncio.ensure_future(call(client, "perform", plan=await planned(client), reason="x"))
+        await begun.wait()
+        calling.cancel()
+        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.sleep(0)
+        assert stage.on_screen._writer.is_closed
+
+
 async def test_nobody_answers_within_the_time():
     async def wait(params):
         await asyncio.Event().wait()
