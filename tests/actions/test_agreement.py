@@ -13,6 +13,7 @@ import pytest
 from cockpit.actions import agreement
 from cockpit.actions.agreement import AgreementListener, Answer, Outcome, Question, ask_screens
 from cockpit.actions.plan import Plan, Target
+from cockpit.trust import private_folder
 from cockpit.trust.private_folder import is_private, private_folders
 
 PLAN = Plan("kill-orphans", "Kill orphans", (Target("process", "node1", pid=1200, ticks=5),), requests={"node1": {"act": "kill"}})
@@ -153,3 +154,16 @@ def test_only_a_folder_that_nobody_else_can_enter_is_private(tmp_path, monkeypat
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert next(private_folders()) == str(tmp_path / "cockpit")
     assert Path(tmp_path / "cockpit").stat().st_mode & 0o777 == 0o700
+
+
+def test_another_user_who_takes_the_name_of_the_folder_first_blocks_nobody(tmp_path, monkeypatch):
+    taken = tmp_path / f"cockpit-{os.geteuid()}"
+    taken.mkdir()
+    taken.chmod(0o777)
+    monkeypatch.setattr(private_folder, "SHARED", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
+    (found,) = private_folders()
+    assert found != str(taken)
+    assert Path(found).stat().st_mode & 0o777 == 0o700
+    assert list(private_folders()) == [found]
