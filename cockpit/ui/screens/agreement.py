@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import ClassVar, Final
 
+from textual import events
+
 from cockpit.actions.action import Action
 from cockpit.actions.agreement import MAX_REASON_CHARS, Asked
 from cockpit.actions.plan import Plan
@@ -63,6 +65,10 @@ class AgreementScreen(ActionDialog):
         self.receipt = outcome.receipt
         title, _, *lines = receipt_lines(outcome.receipt)
         self._show_stage("receipt", title, "\n".join(lines))
+
+    def accepts_key(self, event: events.Key) -> bool:
+        """No letter that was typed ahead: somebody may have been writing just this word, as the name of a job, elsewhere."""
+        return super().accepts_key(event) and (self._is_answerable or not event.is_printable)
 
     @property
     def _key_confirms(self) -> bool:
