@@ -13,6 +13,7 @@ from cockpit.text import age, clean, plural, size
 from cockpit.text.grouping import group_by
 
 MAX_COMMAND_CHARS = 240
+MAX_LINE_CHARS = 1000
 MAX_NAMED = 8
 """Targets that are named for one reason; `--json` has all of them."""
 _HOST_NAME = r"[\w.:-]+(?: \([0-9a-f]{0,8}\))?"
@@ -40,7 +41,12 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
     lines += _section("Refused", reasons(plan.refused, plan.titles))
     lines += _section("Unreachable", _unreached_hosts(plan.unreached, plan.titles))
     lines += _section("Note", plan.notes)
-    return [clean(line) for line in lines]
+    return [_cut(clean(line)) for line in lines]
+
+
+def _cut(line: str) -> str:
+    """Return a line that hides no other by its length: jobs name their actors, and write the message of their end."""
+    return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…"
 
 
 def _host_heading(title: str) -> str:
