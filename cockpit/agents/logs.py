@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from cockpit.model import Snapshot
 from cockpit.monitor.logs import Log
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.secrets import LineRedactor
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import SourceError, run_in_thread
 from cockpit.text import clean
 
 MAX_LINES: Final = 50_000
@@ -27,6 +28,8 @@ MAX_WITH_CONTEXT, NEAR_LINES = 3, 5
 """So few found lines are shown with so many lines before and after each."""
 AROUND_LINES: Final = 12
 """Lines before and after the one that was asked for."""
+WRITE_TIMEOUT_S: Final = 120.0
+"""Secrets in 8 MB of the most hostile lines are found in 16 s."""
 KEPT: Final = 6
 """Logs whose lines are kept, so that a line has the same number in the next call."""
 
@@ -57,29 +60,7 @@ class LogReader:
             while len(self._kept) > KEPT:
                 self._kept.pop(next(iter(self._kept)))
         read = self._kept[key]
-        count = len(read.lines)
-        head: dict[str, Any] = {"log": read.title, "name": read.label, "other_logs": list(read.others) or None, "lines_read": count}
-        if read.is_cut:
-            head["earlier"] = "the log has earlier lines that were not read; numbers count from the first line that was"
-        if search is not None:
-            found = [number for number in range(count) if _matches(search, read.lines[number])]
-            head["found_more_than"] = MAX_MATCHES if len(found) > MAX_MATCHES else None
-            shown = {number: text for number, text in _show(read.lines, found[:MAX_MATCHES]).items() if _matches(search, text)}
-            head["found"] = len(shown)
-            if 0 < len(shown) <= MAX_WITH_CONTEXT:
-                near = sorted(
-                    {each for number in shown for each in range(max(0, number - NEAR_LINES), min(count, number + NEAR_LINES + 1))}
-                )
-                page = Page("lines", [*_show(read.lines, near).items()], lambda line: _row(line, is_match=line[0] in shown), start)
-                return write_answer({**head, "marked": "the found lines begin with >"}, page)
-            return write_answer(head, Page("matches", [*shown.items()], _row, start, "call it again with the same search and start"))
-        if line is not None:
-            if not 1 <= line <= count:
-                raise SourceError(f"expected a line from 1 to {count}")
-            first, last = max(0, line - 1 - AROUND_LINES), min(count, line + AROUND_LINES)
-            page = Page("lines", [*_show(read.lines, range(first, last)).items()], _row, start, "call it again with start")
-            return write_answer({**head, "around": line}, page)
-        return _end_of(read, head)
+        return await run_in_thread(partial(_write, read, search, line, start), f"the log {read.label}", WRITE_TIMEOUT_S)
 
     async def _read(self, target: str, host: str | None, log: str | None) -> ReadLog:
         snapshot = self._monitor.poller.snapshot
@@ -113,6 +94,31 @@ class LogReader:
             lines += batch
             timeout = QUIET_S
         return lines
+
+
+def _write(read: ReadLog, search: str | None, line: int | None, start: int) -> str:
+    """The answer from a log. It may take seconds, as all of a hostile log is searched for secrets. Raises `SourceError`."""
+    count = len(read.lines)
+    head: dict[str, Any] = {"log": read.title, "name": read.label, "other_logs": list(read.others) or None, "lines_read": count}
+    if read.is_cut:
+        head["earlier"] = "the log has earlier lines that were not read; numbers count from the first line that was"
+    if search is not None:
+        found = [number for number in range(count) if _matches(search, read.lines[number])]
+        head["found_more_than"] = MAX_MATCHES if len(found) > MAX_MATCHES else None
+        shown = {number: text for number, text in _show(read.lines, found[:MAX_MATCHES]).items() if _matches(search, text)}
+        head["found"] = len(shown)
+        if 0 < len(shown) <= MAX_WITH_CONTEXT:
+            near = sorted({each for number in shown for each in range(max(0, number - NEAR_LINES), min(count, number + NEAR_LINES + 1))})
+            page = Page("lines", [*_show(read.lines, near).items()], lambda line: _row(line, is_match=line[0] in shown), start)
+            return write_answer({**head, "marked": "the found lines begin with >"}, page)
+        return write_answer(head, Page("matches", [*shown.items()], _row, start, "call it again with the same search and start"))
+    if line is not None:
+        if not 1 <= line <= count:
+            raise SourceError(f"expected a line from 1 to {count}")
+        first, last = max(0, line - 1 - AROUND_LINES), min(count, line + AROUND_LINES)
+        page = Page("lines", [*_show(read.lines, range(first, last)).items()], _row, start, "call it again with start")
+        return write_answer({**head, "around": line}, page)
+    return _end_of(read, head)
 
 
 def real_name(shown: str, snapshot: Snapshot) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 
 import pytest
 
+from cockpit.agents import logs
 from cockpit.agents.answers import MAX_BYTES
 from cockpit.agents.tools import TOOLS
 from cockpit.cli.record import recordings_path
@@ -143,6 +146,22 @@ async def test_a_search_can_not_spell_out_a_secret():
     stage = Stage(lines=["export HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz123456"])
     assert (await ask("logs", stage, target="ppo-7b", search="hf_abc"))["found"] == 0
     assert (await ask("logs", stage, target="ppo-7b", search="HF_TOKEN"))["found"] == 1
+
+
+async def test_a_hostile_log_that_takes_long_to_search_for_secrets_delays_no_other_call(monkeypatch):
+    may_end = threading.Event()
+
+    def show(lines, numbers):
+        assert may_end.wait(5), "the other call was not answered"
+        return {}
+
+    monkeypatch.setattr(logs, "_show", show)
+    async with agent(Stage(lines=["one line"])) as client:
+        searching = asyncio.ensure_future(call(client, "logs", target="ppo-7b", search="line"))
+        await asyncio.sleep(0.1)
+        assert "findings" in await call(client, "status")
+        may_end.set()
+        assert (await searching)["found"] == 0
 
 
 async def test_equal_stacks_are_folded_and_the_rarest_comes_first():
