@@ -124,6 +124,22 @@ async def test_a_plan_that_would_be_another_now_is_refused_unasked(mode, later):
     assert stage.executor.performed == []
 
 
+@both_protocols
+@pytest.mark.parametrize(("seconds", "is_done"), [(5, True), (200, False)])
+async def test_a_plan_that_becomes_another_while_the_person_thinks_is_not_performed(mode, seconds, is_done):
+    stage = Stage(ORPHANS, ORPHANS, replace(ORPHANS, word="ppo-7b"))
+
+    async def think(params):
+        stage.now += seconds
+        return yes()
+
+    stage.server._timeout_s = 300
+    async with agent(stage, think, mode) as client:
+        told = await call(client, "perform", plan=await planned(client), reason="x")
+    assert ("has changed" in told.get("error", "")) is not is_done
+    assert bool(stage.executor.performed) is is_done
+
+
 async def test_what_the_executor_refuses_is_an_error_and_not_done():
     stage = Stage(ORPHANS, NotMeantError("nothing was done: it was planned for another Ray"))
     async with agent(stage, yes()) as client:
