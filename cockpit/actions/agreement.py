@@ -208,10 +208,10 @@ async def _ask_screen(path: Path, question: Question) -> tuple[Agreement, bool]:
         is_kept = answer.agreed and answer.digest == question.digest
         why = "" if is_kept else answer.why or "the screen has answered another question"
         return Agreement(agreed=is_kept, why=why, writer=writer if is_kept else None), True
+    except asyncio.TimeoutError:  # an `OSError` too, since Python 3.11
+        return Agreement(agreed=False, why="a cockpit screen does not answer"), False
     except (OSError, EOFError, RecursionError, msgspec.MsgspecError):  # a screen that was killed leaves its socket behind
         return Agreement(agreed=False, why="the cockpit screen was closed" if was_shown else ""), was_shown
-    except asyncio.TimeoutError:
-        return Agreement(agreed=False, why="a cockpit screen does not answer"), False
     finally:
         if writer is not None and not is_kept:
             writer.close()

@@ -81,6 +81,17 @@ async def test_a_screen_that_can_not_show_it_says_why(folder):
         assert (await ask(folder)).why == "another dialog of an action is open on the screen"
 
 
+async def test_a_screen_that_is_stopped_is_no_closed_one(folder, monkeypatch):
+    async def hang(reader, writer):
+        await reader.read()
+        writer.close()
+
+    monkeypatch.setattr(agreement, "HELLO_TIMEOUT_S", 0.1)
+    server = await asyncio.start_unix_server(hang, f"{folder}/3.agreement")
+    assert (await ask(folder)).why == "a cockpit screen does not answer"
+    server.close()
+
+
 async def test_nobody_answers_in_time_and_the_dialog_learns_that_nobody_waits(folder):
     async with Screen(folder) as screen:
         answer = await ask(folder, timeout_s=0.2)
