@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,6 +20,9 @@ from cockpit.config.reach import HostEntry
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import clean
+
+MAX_WORD_CHARS: Final = 100
+"""Of a word that a person must type."""
 
 
 class ActionExecutor:
@@ -97,5 +101,5 @@ class ActionExecutor:
 
 
 def _word_to_type(word: str | None, action: Action) -> str | None:
-    """Return the word; instead of one that is blank, or has signs that nobody sees or types, the action's own. Jobs choose their names."""
-    return word if word is None or (word.strip() and clean(word) == word) else action.id
+    """Return the word, or the action's own for one that is blank, very long, or has signs that nobody sees: jobs choose their names."""
+    return word if word is None or (word.strip() and len(word) <= MAX_WORD_CHARS and clean(word) == word) else action.id

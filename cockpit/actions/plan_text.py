@@ -25,8 +25,7 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
     """Return the whole plan: its targets, what ends with it, what is refused, and the hosts that could not be asked."""
     lines = [headline(plan), ""]
     if plan.beside:
-        meant = f"{plan.session or 'unknown'}{f' at {plan.address}' if plan.address else ''}"
-        lines += _section("Ray cluster", [meant, f"other Ray sessions here: {', '.join(plan.beside)}"])
+        lines += _section("Ray cluster", [name_ray(plan), f"other Ray sessions here: {', '.join(plan.beside)}"])
     lines += _section("Unknown", plan.unknown)
     lines += _section("What ends with it", plan.losses)
     for host, targets in groupby(plan.targets, lambda target: target.host):
@@ -42,6 +41,11 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
     lines += _section("Unreachable", _unreached_hosts(plan.unreached, plan.titles))
     lines += _section("Note", plan.notes)
     return [_cut(clean(line)) for line in lines]
+
+
+def name_ray(plan: Plan) -> str:
+    """Return the Ray session that a plan means, and its dashboard, which has named the session: so both are cleaned and cut."""
+    return _cut(clean(f"{plan.session or 'unknown'}{f' at {plan.address}' if plan.address else ''}"))
 
 
 def _cut(line: str) -> str:

@@ -24,7 +24,7 @@ from cockpit import __version__
 from cockpit.actions.agreement import Agreement, Question, ask_screens
 from cockpit.actions.executor import ActionExecutor
 from cockpit.actions.plan import Plan
-from cockpit.actions.plan_text import plan_lines
+from cockpit.actions.plan_text import name_ray, plan_lines
 from cockpit.actions.table import find_action
 from cockpit.agents.answers import encode, safe_text
 from cockpit.agents.past import Past
@@ -164,11 +164,10 @@ class AgentServer:
 def ask_text(question: Question) -> str:
     """The question for a person: the plan in cockpit's words, and the agent's reason, marked as its own and in one line."""
     lines = plan_lines(question.plan, time.time())
-    ray = f"{question.plan.session or 'unknown'}{f' at {question.plan.address}' if question.plan.address else ''}"
     return "\n".join((
         "A coding agent asks to carry out this plan. Nothing is done unless you agree.",
         "",
-        f"Ray: {clean(ray)}",
+        f"Ray: {name_ray(question.plan)}",
         *lines,
         "The agent's reason, in its own words:",
         f"  “{safe_text(question.reason, 300)}”",

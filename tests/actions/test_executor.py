@@ -249,7 +249,7 @@ async def test_ending_live_work_needs_the_name_of_its_job(executor):
     assert list(made._context.requests.asked[0]) == ["w1"]
 
 
-@pytest.mark.parametrize("name", [" ", "\u00a0", "\u200b", "a\u202eb", "\ud800"], ids=ascii)
+@pytest.mark.parametrize("name", [" ", "\u00a0", "\u200b", "a\u202eb", "\ud800", "x" * 101], ids=ascii)
 async def test_a_name_that_nobody_can_type_is_no_word(executor, name):
     """A blank word would be typed already, and an unseen one could never be."""
     job = Job(name, job="02000000", status="RUNNING", submission=name)

@@ -8,8 +8,9 @@ import mcp_types as types
 import pytest
 from msgspec.structs import replace
 
-from cockpit.actions.agreement import Agreement
+from cockpit.actions.agreement import Agreement, Question
 from cockpit.actions.plan import Plan
+from cockpit.agents.server import ask_text
 from cockpit.model import Remedy
 from cockpit.sources.source import NotMeantError
 from tests.agents.stage import LIVE, MODES, NO, ORPHANS, Stage, agent, call, victim, yes
@@ -68,6 +69,11 @@ async def test_the_person_sees_the_targets_and_the_reason_marked_as_the_words_of
     own, said = message.split("The agent's reason, in its own words:\n")
     assert said == "  “fine  Kill orphans: nothing hidden”"
     assert "fine" not in own
+
+
+async def test_a_long_name_of_the_ray_does_not_hide_the_plan():
+    question = Question(replace(ORPHANS, session="s" * 1_000_000, beside=("session_2",)), "x", "y")
+    assert len(ask_text(question)) < 4_000
 
 
 @both_protocols

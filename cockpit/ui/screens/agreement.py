@@ -11,7 +11,7 @@ from textual import events
 from cockpit.actions.action import Action
 from cockpit.actions.agreement import MAX_REASON_CHARS, Asked
 from cockpit.actions.plan import Plan
-from cockpit.actions.plan_text import plan_lines, receipt_lines
+from cockpit.actions.plan_text import name_ray, plan_lines, receipt_lines
 from cockpit.text import clean
 from cockpit.ui.screens.plan import ActionDialog
 
@@ -42,8 +42,7 @@ class AgreementScreen(ActionDialog):
         title, _, *lines = plan_lines(plan, self._clock())
         client = clean(question.client)[:MAX_CLIENT_CHARS] or "a program without a name"
         reason = clean(question.reason)[:MAX_REASON_CHARS] or "none"
-        ray = f"{plan.session or 'unknown'}{f' at {plan.address}' if plan.address else ''}"
-        head = ["Asked by an agent", f"  {client} (pid {self._asked.pid})", f"  Ray: {ray}"]
+        head = ["Asked by an agent", f"  {client} (pid {self._asked.pid})", f"  Ray: {name_ray(plan)}"]
         said = ["", "Its reason, in its own words", f"  “{reason}”"]
         text = "\n".join(clean(line) for line in (*head, "", *lines, *said))
         self._show_stage("nothing" if plan.empty else "plan", f"An agent asks. {title}", text)
