@@ -182,14 +182,18 @@ async def ask_screens(question: Question, timeout_s: float, folders: Callable[[]
             done, asking = await asyncio.wait(asking, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 return Agreement(agreed=False, why=f"nobody has answered on a cockpit screen within {timeout_s:.0f} s")
-            for answer, was_shown in (task.result() for task in done):
-                if was_shown:
-                    return answer
-                refusals += [answer.why] if answer.why else []
+            answers = [task.result() for task in done]
+            decisions = sorted((answer for answer, was_shown in answers if was_shown), key=lambda answer: answer.agreed)
+            for late in decisions[1:]:
+                late.close()
+            if decisions:
+                return decisions[0]  # of two at the same moment a no
+            refusals += [answer.why for answer, _ in answers if answer.why]
         return Agreement(agreed=False, why="; ".join(dict.fromkeys(refusals)) or "no cockpit screen of this user that may act is open")
     finally:
         for task in asking:
-            task.cancel()
+            if not task.cancel() and not task.cancelled() and task.exception() is None:  # it has ended just now
+                task.result()[0].close()
 
 
 async def _ask_screen(path: Path, question: Question) -> tuple[Agreement, bool]:

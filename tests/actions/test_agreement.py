@@ -63,6 +63,23 @@ async def test_a_yes_is_passed_on_and_the_outcome_comes_back_to_the_screen(folde
         assert (await asked.outcome).receipt.done == PLAN.targets
 
 
+@pytest.mark.parametrize(("says", "is_agreed"), [((True, True), True), ((True, False), False), ((False, True), False)])
+async def test_of_two_screens_that_answer_at_the_same_moment_a_no_counts_and_none_waits(folder, says, is_agreed):
+    places = [f"{folder}/{number}" for number in range(2)]
+    for place in places:
+        os.mkdir(place)
+    async with Screen(places[0]) as one, Screen(places[1]) as two:
+        asking = asyncio.ensure_future(ask_screens(QUESTION, 5.0, lambda: places))
+        while not (one.asked and two.asked):
+            await asyncio.sleep(0.01)
+        for screen, said in zip((one, two), says, strict=True):
+            screen.asked[0].decide(agreed=said)
+        answer = await asking
+        assert answer.agreed is is_agreed
+        answer.close()
+        assert [(await asyncio.wait_for(screen.asked[0].outcome, 5)).receipt for screen in (one, two)] == [None, None]
+
+
 async def test_a_no_is_a_no(folder):
     async with Screen(folder, says=False):
         answer = await ask(folder)
