@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -103,20 +104,22 @@ def _write(read: ReadLog, search: str | None, line: int | None, start: int) -> s
     if read.is_cut:
         head["earlier"] = "the log has earlier lines that were not read; numbers count from the first line that was"
     if search is not None:
-        found = [number for number in range(count) if _matches(search, read.lines[number])]
-        head["found_more_than"] = MAX_MATCHES if len(found) > MAX_MATCHES else None
-        shown = {number: text for number, text in _show(read.lines, found[:MAX_MATCHES]).items() if _matches(search, text)}
+        # Neither what is found nor how much depends on what is hidden.
+        numbers = [number for number in range(count) if _matches(search, read.lines[number])]
+        found = (shown for shown in _show(read.lines, numbers) if _matches(search, shown[1]))
+        shown = dict(islice(found, MAX_MATCHES))
         head["found"] = len(shown)
+        head["found_more_than"] = MAX_MATCHES if next(found, None) else None
         if 0 < len(shown) <= MAX_WITH_CONTEXT:
             near = sorted({each for number in shown for each in range(max(0, number - NEAR_LINES), min(count, number + NEAR_LINES + 1))})
-            page = Page("lines", [*_show(read.lines, near).items()], lambda line: _row(line, is_match=line[0] in shown), start)
+            page = Page("lines", [*_show(read.lines, near)], lambda line: _row(line, is_match=line[0] in shown), start)
             return write_answer({**head, "marked": "the found lines begin with >"}, page)
         return write_answer(head, Page("matches", [*shown.items()], _row, start, "call it again with the same search and start"))
     if line is not None:
         if not 1 <= line <= count:
             raise SourceError(f"expected a line from 1 to {count}")
         first, last = max(0, line - 1 - AROUND_LINES), min(count, line + AROUND_LINES)
-        page = Page("lines", [*_show(read.lines, range(first, last)).items()], _row, start, "call it again with start")
+        page = Page("lines", [*_show(read.lines, range(first, last))], _row, start, "call it again with start")
         return write_answer({**head, "around": line}, page)
     return _end_of(read, head)
 
@@ -138,15 +141,14 @@ def _matches(search: str, line: str) -> bool:
     return any(part.strip().lower() in lower for part in search.split("|") if part.strip())
 
 
-def _show(lines: Sequence[str], numbers: Sequence[int] | range) -> dict[int, str]:
-    """These lines as an agent may see them. The lines between are passed over, as the name of a secret may be on the line before."""
-    hide, shown, at = LineRedactor(), dict[int, str](), max(0, numbers[0] - 2_000) if numbers else 0
+def _show(lines: Sequence[str], numbers: Sequence[int] | range) -> Iterator[tuple[int, str]]:
+    """Yield these lines as an agent may see them. The lines between are passed over, as the name of a secret may be on the line before."""
+    hide, at = LineRedactor(), max(0, numbers[0] - 2_000) if numbers else 0
     for number in numbers:
         for before in range(at, number):
             hide.skip(without_escapes(lines[before]))
-        shown[number] = clean(hide(without_escapes(lines[number])))
+        yield number, clean(hide(without_escapes(lines[number])))
         at = number + 1
-    return shown
 
 
 def _row(numbered: tuple[int, str], *, is_match: bool = False, times: int = 1) -> str:
@@ -160,7 +162,7 @@ def _end_of(read: ReadLog, head: dict[str, Any]) -> str:
     """The last lines, as many as fit, oldest first. Equal neighbours are counted."""
     numbers = range(max(0, len(read.lines) - 400), len(read.lines))
     groups: list[tuple[int, str, int]] = []
-    for number, text in _show(read.lines, numbers).items():
+    for number, text in _show(read.lines, numbers):
         if groups and re.sub(r"\d+", "0", groups[-1][1]) == re.sub(r"\d+", "0", text):
             groups[-1] = (number, text, groups[-1][2] + 1)
         else:

@@ -148,12 +148,21 @@ async def test_a_search_can_not_spell_out_a_secret():
     assert (await ask("logs", stage, target="ppo-7b", search="HF_TOKEN"))["found"] == 1
 
 
+async def test_a_secret_on_very_many_lines_does_not_change_what_a_search_finds(monkeypatch):
+    monkeypatch.setattr(logs, "MAX_MATCHES", 10)
+    stage = Stage(lines=[*["HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz123456"] * 50, "bye"])
+    async with agent(stage) as client:
+        right, wrong = [await call(client, "logs", target="ppo-7b", search=f"hf_{letter}|bye") for letter in "ax"]
+    assert right == wrong
+    assert right["found"] == 1
+
+
 async def test_a_hostile_log_that_takes_long_to_search_for_secrets_delays_no_other_call(monkeypatch):
     may_end = threading.Event()
 
     def show(lines, numbers):
         assert may_end.wait(5), "the other call was not answered"
-        return {}
+        return iter(())
 
     monkeypatch.setattr(logs, "_show", show)
     async with agent(Stage(lines=["one line"])) as client:
