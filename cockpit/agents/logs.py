@@ -104,7 +104,7 @@ def _write(read: ReadLog, search: str | None, line: int | None, start: int) -> s
     if read.is_cut:
         head["earlier"] = "the log has earlier lines that were not read; numbers count from the first line that was"
     if search is not None:
-        # Neither what is found nor how much depends on what is hidden.
+        # What is hidden must not change the number of lines that are found.
         numbers = [number for number in range(count) if _matches(search, read.lines[number])]
         found = (shown for shown in _show(read.lines, numbers) if _matches(search, shown[1]))
         shown = dict(islice(found, MAX_MATCHES))
