@@ -11,6 +11,7 @@ import hashlib
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,12 +20,13 @@ from typing import Any, Final
 import msgspec
 
 from cockpit.actions.plan import Plan, Receipt
+from cockpit.actions.plan_text import plan_lines
 from cockpit.actions.table import ACTIONS, STEPS
 from cockpit.sources.source import wait_within
 from cockpit.trust.private_folder import private_folders
 
-MAX_BYTES: Final = 8 << 20
-"""Of one message: a plan with 10,000 processes has 5 MB."""
+MAX_BYTES: Final = 32 << 20
+"""Of one message: a plan with 10,000 processes has 5 MB, and 10 MB if their command lines are long."""
 HELLO_TIMEOUT_S: Final = 5.0
 """For a screen to accept the question: it draws many times a second."""
 MAX_REASON_CHARS: Final = 300
@@ -116,7 +118,7 @@ class AgreementListener:
             pid, uid = _peer_of(writer)
             if uid == os.geteuid():
                 await self._ask_person(reader, writer, pid)
-        except (OSError, EOFError, msgspec.MsgspecError):
+        except (OSError, EOFError, RecursionError, msgspec.MsgspecError):
             pass  # whoever asks is gone, or speaks something else
         finally:
             writer.close()
@@ -124,8 +126,7 @@ class AgreementListener:
     async def _ask_person(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pid: int) -> None:
         question = msgspec.json.decode(await _read_line(reader), type=Question)
         asked = Asked(question, pid)
-        known = {action.id for action in (*ACTIONS, *STEPS)}
-        why = self._show(asked) if question.plan.action in known else "the open screen is another release of cockpit"
+        why = self._show(asked) if _can_be_written(question.plan) else "the open screen is another release of cockpit"
         if why is not None:
             await _send(writer, Answer(question.digest, why=why))
             return
@@ -163,6 +164,10 @@ class Agreement:
         if self._writer is not None:
             with suppress(OSError):
                 await _send(self._writer, outcome)
+
+    def close(self) -> None:
+        """Tell the screen no more. Without an outcome it shows that it is unknown."""
+        if self._writer is not None:
             self._writer.close()
 
 
@@ -177,14 +182,18 @@ async def ask_screens(question: Question, timeout_s: float, folders: Callable[[]
             done, asking = await asyncio.wait(asking, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 return Agreement(agreed=False, why=f"nobody has answered on a cockpit screen within {timeout_s:.0f} s")
-            for answer, was_shown in (task.result() for task in done):
-                if was_shown:
-                    return answer
-                refusals += [answer.why] if answer.why else []
+            answers = [task.result() for task in done]
+            decisions = sorted((answer for answer, was_shown in answers if was_shown), key=lambda answer: answer.agreed)
+            for late in decisions[1:]:
+                late.close()
+            if decisions:
+                return decisions[0]  # of two at the same moment a no
+            refusals += [answer.why for answer, _ in answers if answer.why]
         return Agreement(agreed=False, why="; ".join(dict.fromkeys(refusals)) or "no cockpit screen of this user that may act is open")
     finally:
         for task in asking:
-            task.cancel()
+            if not task.cancel() and not task.cancelled() and task.exception() is None:  # it has ended just now
+                task.result()[0].close()
 
 
 async def _ask_screen(path: Path, question: Question) -> tuple[Agreement, bool]:
@@ -203,13 +212,22 @@ async def _ask_screen(path: Path, question: Question) -> tuple[Agreement, bool]:
         is_kept = answer.agreed and answer.digest == question.digest
         why = "" if is_kept else answer.why or "the screen has answered another question"
         return Agreement(agreed=is_kept, why=why, writer=writer if is_kept else None), True
-    except (OSError, EOFError, msgspec.MsgspecError):  # a screen that was killed leaves its socket behind
-        return Agreement(agreed=False, why="the cockpit screen was closed" if was_shown else ""), was_shown
-    except asyncio.TimeoutError:
+    except asyncio.TimeoutError:  # an `OSError` too, since Python 3.11
         return Agreement(agreed=False, why="a cockpit screen does not answer"), False
+    except (OSError, EOFError, RecursionError, msgspec.MsgspecError):  # a screen that was killed leaves its socket behind
+        return Agreement(agreed=False, why="the cockpit screen was closed" if was_shown else ""), was_shown
     finally:
         if writer is not None and not is_kept:
             writer.close()
+
+
+def _can_be_written(plan: Plan) -> bool:
+    """Whether this release knows the action, and can write the plan for a person."""
+    try:
+        plan_lines(plan, time.time())
+    except Exception:  # noqa: BLE001 whatever is wrong with another program's plan, it must not end the screen
+        return False
+    return plan.action in {action.id for action in (*ACTIONS, *STEPS)}
 
 
 def _sockets(folders: Iterable[str]) -> Iterator[Path]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -18,6 +19,10 @@ from cockpit.actions.table import find_action
 from cockpit.config.reach import HostEntry
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.sources.source import NotMeantError, SourceError
+from cockpit.text import clean
+
+MAX_WORD_CHARS: Final = 100
+"""Of a word that a person must type."""
 
 
 class ActionExecutor:
@@ -53,7 +58,7 @@ class ActionExecutor:
         if action.is_for_followed and not plan.empty:
             await self._context.refuse_other_ray(plan)
         impact = action.impact(plan, self._context.snapshot, self._context.addresses) if plan.targets else Impact()
-        return replace(plan, losses=(*plan.losses, *impact.ends), word=plan.word or impact.word)
+        return replace(plan, losses=(*plan.losses, *impact.ends), word=plan.word or _word_to_type(impact.word, action))
 
     async def perform(self, plan: Plan, on_progress: OnProgress = lambda *_: None) -> Receipt:
         """Perform exactly the plan, on targets that are still the same. Raises `SourceError` if nothing was begun."""
@@ -93,3 +98,8 @@ class ActionExecutor:
         except OSError as error:
             return error.strerror or str(error)
         return None
+
+
+def _word_to_type(word: str | None, action: Action) -> str | None:
+    """Return the word, or the action's own for one that is blank, very long, or has signs that nobody sees: jobs choose their names."""
+    return word if word is None or (word.strip() and len(word) <= MAX_WORD_CHARS and clean(word) == word) else action.id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -12,20 +13,23 @@ from cockpit.text import age, clean, plural, size
 from cockpit.text.grouping import group_by
 
 MAX_COMMAND_CHARS = 240
+MAX_LINE_CHARS = 1000
 MAX_NAMED = 8
 """Targets that are named for one reason; `--json` has all of them."""
+_HOST_NAME = r"[\w.:-]+(?: \([0-9a-f]{0,8}\))?"
+_HEADINGS = ("ray cluster", "unknown", "refused", "unreachable", "note")
+"""Headings of cockpit's own that a host could have as its name."""
 
 
 def plan_lines(plan: Plan, now: float) -> list[str]:
     """Return the whole plan: its targets, what ends with it, what is refused, and the hosts that could not be asked."""
     lines = [headline(plan), ""]
     if plan.beside:
-        meant = f"{plan.session or 'unknown'}{f' at {plan.address}' if plan.address else ''}"
-        lines += _section("Ray cluster", [meant, f"other Ray sessions here: {', '.join(plan.beside)}"])
+        lines += _section("Ray cluster", [name_ray(plan), f"other Ray sessions here: {', '.join(plan.beside)}"])
     lines += _section("Unknown", plan.unknown)
     lines += _section("What ends with it", plan.losses)
     for host, targets in groupby(plan.targets, lambda target: target.host):
-        lines.append(plan.titles.get(host, host))
+        lines.append(_host_heading(plan.titles.get(host, host)))
         for target in targets:
             facts = _process_facts(target, now) if target.what == "process" else _other_facts(target)
             lines.append(f"  {'  '.join(filter(None, facts))}")
@@ -36,7 +40,23 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
     lines += _section("Refused", reasons(plan.refused, plan.titles))
     lines += _section("Unreachable", _unreached_hosts(plan.unreached, plan.titles))
     lines += _section("Note", plan.notes)
-    return [clean(line) for line in lines]
+    return [_cut(clean(line)) for line in lines]
+
+
+def name_ray(plan: Plan) -> str:
+    """Return the Ray session that a plan means, and its dashboard, which has named the session: so both are cleaned and cut."""
+    return _cut(clean(f"{plan.session or 'unknown'}{f' at {plan.address}' if plan.address else ''}"))
+
+
+def _cut(line: str) -> str:
+    """Return a line that hides no other by its length: jobs name their actors, and write the message of their end."""
+    return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…"
+
+
+def _host_heading(title: str) -> str:
+    """Return the line above the targets of a host. Whoever starts a node names it, perhaps `Refused`: that is no heading of cockpit's."""
+    is_name = re.fullmatch(_HOST_NAME, title) and title.casefold() not in _HEADINGS
+    return title if is_name else f"host {title}"
 
 
 def headline(plan: Plan) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +17,7 @@ from cockpit.model import Snapshot
 from cockpit.monitor.logs import Log
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.secrets import LineRedactor
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import SourceError, run_in_thread
 from cockpit.text import clean
 
 MAX_LINES: Final = 50_000
@@ -27,6 +29,8 @@ MAX_WITH_CONTEXT, NEAR_LINES = 3, 5
 """So few found lines are shown with so many lines before and after each."""
 AROUND_LINES: Final = 12
 """Lines before and after the one that was asked for."""
+WRITE_TIMEOUT_S: Final = 120.0
+"""Secrets in 8 MB of the most hostile lines are found in 16 s."""
 KEPT: Final = 6
 """Logs whose lines are kept, so that a line has the same number in the next call."""
 
@@ -57,29 +61,7 @@ class LogReader:
             while len(self._kept) > KEPT:
                 self._kept.pop(next(iter(self._kept)))
         read = self._kept[key]
-        count = len(read.lines)
-        head: dict[str, Any] = {"log": read.title, "name": read.label, "other_logs": list(read.others) or None, "lines_read": count}
-        if read.is_cut:
-            head["earlier"] = "the log has earlier lines that were not read; numbers count from the first line that was"
-        if search is not None:
-            found = [number for number in range(count) if _matches(search, read.lines[number])]
-            head["found_more_than"] = MAX_MATCHES if len(found) > MAX_MATCHES else None
-            shown = {number: text for number, text in _show(read.lines, found[:MAX_MATCHES]).items() if _matches(search, text)}
-            head["found"] = len(shown)
-            if 0 < len(shown) <= MAX_WITH_CONTEXT:
-                near = sorted(
-                    {each for number in shown for each in range(max(0, number - NEAR_LINES), min(count, number + NEAR_LINES + 1))}
-                )
-                page = Page("lines", [*_show(read.lines, near).items()], lambda line: _row(line, is_match=line[0] in shown), start)
-                return write_answer({**head, "marked": "the found lines begin with >"}, page)
-            return write_answer(head, Page("matches", [*shown.items()], _row, start, "call it again with the same search and start"))
-        if line is not None:
-            if not 1 <= line <= count:
-                raise SourceError(f"expected a line from 1 to {count}")
-            first, last = max(0, line - 1 - AROUND_LINES), min(count, line + AROUND_LINES)
-            page = Page("lines", [*_show(read.lines, range(first, last)).items()], _row, start, "call it again with start")
-            return write_answer({**head, "around": line}, page)
-        return _end_of(read, head)
+        return await run_in_thread(partial(_write, read, search, line, start), f"the log {read.label}", WRITE_TIMEOUT_S)
 
     async def _read(self, target: str, host: str | None, log: str | None) -> ReadLog:
         snapshot = self._monitor.poller.snapshot
@@ -115,6 +97,33 @@ class LogReader:
         return lines
 
 
+def _write(read: ReadLog, search: str | None, line: int | None, start: int) -> str:
+    """The answer from a log. It may take seconds, as all of a hostile log is searched for secrets. Raises `SourceError`."""
+    count = len(read.lines)
+    head: dict[str, Any] = {"log": read.title, "name": read.label, "other_logs": list(read.others) or None, "lines_read": count}
+    if read.is_cut:
+        head["earlier"] = "the log has earlier lines that were not read; numbers count from the first line that was"
+    if search is not None:
+        # What is hidden must not change the number of lines that are found.
+        numbers = [number for number in range(count) if _matches(search, read.lines[number])]
+        found = (shown for shown in _show(read.lines, numbers) if _matches(search, shown[1]))
+        shown = dict(islice(found, MAX_MATCHES))
+        head["found"] = len(shown)
+        head["found_more_than"] = MAX_MATCHES if next(found, None) else None
+        if 0 < len(shown) <= MAX_WITH_CONTEXT:
+            near = sorted({each for number in shown for each in range(max(0, number - NEAR_LINES), min(count, number + NEAR_LINES + 1))})
+            page = Page("lines", [*_show(read.lines, near)], lambda line: _row(line, is_match=line[0] in shown), start)
+            return write_answer({**head, "marked": "the found lines begin with >"}, page)
+        return write_answer(head, Page("matches", [*shown.items()], _row, start, "call it again with the same search and start"))
+    if line is not None:
+        if not 1 <= line <= count:
+            raise SourceError(f"expected a line from 1 to {count}")
+        first, last = max(0, line - 1 - AROUND_LINES), min(count, line + AROUND_LINES)
+        page = Page("lines", [*_show(read.lines, range(first, last))], _row, start, "call it again with start")
+        return write_answer({**head, "around": line}, page)
+    return _end_of(read, head)
+
+
 def real_name(shown: str, snapshot: Snapshot) -> str:
     """Return the name of a job, actor or node as Ray has it, for one that an agent has read in an answer: cleaned, with secrets hidden."""
     names = {name for job in snapshot.jobs or () for name in (job.id, job.job) if name}
@@ -132,15 +141,14 @@ def _matches(search: str, line: str) -> bool:
     return any(part.strip().lower() in lower for part in search.split("|") if part.strip())
 
 
-def _show(lines: Sequence[str], numbers: Sequence[int] | range) -> dict[int, str]:
-    """These lines as an agent may see them. The lines between are passed over, as the name of a secret may be on the line before."""
-    hide, shown, at = LineRedactor(), dict[int, str](), max(0, numbers[0] - 2_000) if numbers else 0
+def _show(lines: Sequence[str], numbers: Sequence[int] | range) -> Iterator[tuple[int, str]]:
+    """Yield these lines as an agent may see them. The lines between are passed over, as the name of a secret may be on the line before."""
+    hide, at = LineRedactor(), max(0, numbers[0] - 2_000) if numbers else 0
     for number in numbers:
         for before in range(at, number):
             hide.skip(without_escapes(lines[before]))
-        shown[number] = clean(hide(without_escapes(lines[number])))
+        yield number, clean(hide(without_escapes(lines[number])))
         at = number + 1
-    return shown
 
 
 def _row(numbered: tuple[int, str], *, is_match: bool = False, times: int = 1) -> str:
@@ -154,7 +162,7 @@ def _end_of(read: ReadLog, head: dict[str, Any]) -> str:
     """The last lines, as many as fit, oldest first. Equal neighbours are counted."""
     numbers = range(max(0, len(read.lines) - 400), len(read.lines))
     groups: list[tuple[int, str, int]] = []
-    for number, text in _show(read.lines, numbers).items():
+    for number, text in _show(read.lines, numbers):
         if groups and re.sub(r"\d+", "0", groups[-1][1]) == re.sub(r"\d+", "0", text):
             groups[-1] = (number, text, groups[-1][2] + 1)
         else:

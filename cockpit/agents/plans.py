@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from cockpit.actions.action import Action, Runbook
 from cockpit.actions.action_context import UnclearSessionError
@@ -32,6 +33,8 @@ from cockpit.sources.source import NotMeantError, SourceError
 
 PLAN_MAX_AGE_S: Final = 60.0
 """A person who agrees must see the cluster as it is."""
+FRESH_S: Final = 10.0
+"""A plan that a person has agreed to so soon is not made again before it is performed."""
 MAX_KEPT: Final = 20
 PLANNABLE: Final[Mapping[str, Action]] = {action.id: action for action in ACTIONS if not isinstance(action, Runbook)}
 """Every action of cockpit; `recover`, which is many actions in a row, is for people alone."""
@@ -93,8 +96,8 @@ class Plans:
             raise SourceError("this server has no such plan: make one with `plan`")
         return self._kept[name]
 
-    async def take(self, name: str) -> Plan:
-        """Take a kept plan, once, after checking that the same plan would be made now. Raises `NotMeantError`, and `SourceError`."""
+    async def take(self, name: str) -> KeptPlan:
+        """Take a kept plan, once, as it is made now if that is the same plan. Raises `NotMeantError`, and `SourceError`."""
         kept = self._kept.pop(name, None)
         if kept is None:
             raise NotMeantError("this server has no such plan, or it was used already: make one with `plan`")
@@ -105,24 +108,35 @@ class Plans:
             )
         if kept.plan.empty:
             raise NotMeantError("there is nothing to do in this plan")
+        return await self._made_again(kept)
+
+    async def _made_again(self, kept: KeptPlan) -> KeptPlan:
+        """The plan as it is made now. Raises `NotMeantError` if that is another plan."""
         if kept.action.starts_job:  # a launch proves itself that it starts one job, the planned one
-            return kept.plan
+            return kept
         now = await self._executor.plan(kept.action, kept.requested)
         if _identity(now) != _identity(kept.plan):
             raise NotMeantError("what this plan was about has changed since: make a new one with `plan`, and look at it again")
-        return now
+        return replace(kept, plan=now, made=self._clock())
 
-    async def perform(self, plan: Plan, reason: str, client: str, ask: Ask) -> str:
-        """Ask, and perform exactly this plan after a yes. Returns the answer for the agent. Raises `SourceError`."""
-        agreement = await ask(Question(plan, reason, client))
+    async def perform(self, taken: KeptPlan, reason: str, client: str, ask: Ask) -> str:
+        """Ask, and perform exactly this plan after a yes. Returns the answer for the agent. Raises `SourceError`.
+
+        If the person has thought for long, other work may be on a node or in a job by now, and nothing is done.
+        """
+        agreement = await ask(Question(taken.plan, reason, client))
         if not agreement.agreed:
             raise NotMeantError(f"nothing was done: {agreement.why}")
         try:
-            receipt = await self._executor.perform(plan)
+            if self._clock() - taken.made > FRESH_S:
+                await self._made_again(taken)
+            receipt = await self._executor.perform(taken.plan)
+            await agreement.report(Outcome(receipt))
         except SourceError as error:
             await agreement.report(Outcome(error=str(error)))
             raise
-        await agreement.report(Outcome(receipt))
+        finally:
+            agreement.close()  # also if the client has cancelled the call: the screen must not wait for its outcome
         return write_receipt(receipt)
 
     # The action and its target

@@ -24,11 +24,11 @@ from cockpit import __version__
 from cockpit.actions.agreement import Agreement, Question, ask_screens
 from cockpit.actions.executor import ActionExecutor
 from cockpit.actions.plan import Plan
-from cockpit.actions.plan_text import plan_lines
+from cockpit.actions.plan_text import name_ray, plan_lines
 from cockpit.actions.table import find_action
 from cockpit.agents.answers import encode, safe_text
 from cockpit.agents.past import Past
-from cockpit.agents.plans import Plans
+from cockpit.agents.plans import KeptPlan, Plans
 from cockpit.agents.tools import PERFORM, Tool, Toolbox
 from cockpit.cli.record import attach_recorder
 from cockpit.cli.service import attach_line_writer
@@ -58,6 +58,7 @@ Result = types.CallToolResult | types.InputRequiredResult
 class Pending(msgspec.Struct, frozen=True):
     """A question that the client carries to its person and answers in a later call."""
 
+    taken: KeptPlan
     question: Question
     asked: float
 
@@ -106,23 +107,24 @@ class AgentServer:
             raise SourceError("this server makes no plans")
         client = _client_of(context)
         if params.request_state is not None:
-            question, answer = self._take_pending(params)
+            taken, question, answer = self._take_pending(params)
 
             async def take_answer(_: Question) -> Agreement:
                 return decide(question.plan, answer)
 
-            return _result(await plans.perform(question.plan, question.reason, question.client, take_answer))
+            return _result(await plans.perform(taken, question.reason, question.client, take_answer))
 
         await self._toolbox.wait_for_facts()
-        plan = await plans.take(arguments.plan)
+        taken = await plans.take(arguments.plan)
+        plan = taken.plan
         question = Question(plan, arguments.reason, client)
         asked = ask_text(question)
         if not _can_elicit(context) or len(asked.splitlines()) > MAX_ASKED_LINES:
-            return _result(await plans.perform(plan, arguments.reason, client, self._ask_a_screen))
+            return _result(await plans.perform(taken, arguments.reason, client, self._ask_a_screen))
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             # This protocol carries no questions to the client within a call: it asks its person, and calls again with the answer.
             token = secrets.token_urlsafe(24)
-            self._pending[token] = Pending(question, self._clock())
+            self._pending[token] = Pending(taken, question, self._clock())
             while len(self._pending) > MAX_PENDING:
                 self._pending.pop(next(iter(self._pending)))
             request = types.ElicitRequest(params=types.ElicitRequestFormParams(message=asked, requested_schema=answer_schema(plan)))
@@ -131,7 +133,7 @@ class AgentServer:
         async def elicit(_: Question) -> Agreement:
             return await self._elicit(context, plan, asked)
 
-        return _result(await plans.perform(plan, arguments.reason, client, elicit))
+        return _result(await plans.perform(taken, arguments.reason, client, elicit))
 
     async def _ask_a_screen(self, question: Question) -> Agreement:
         return await self._ask_screen(question, self._timeout_s)
@@ -148,25 +150,24 @@ class AgentServer:
             return Agreement(agreed=False, why=f"nobody has answered within {self._timeout_s:.0f} s")
         return decide(plan, answer)
 
-    def _take_pending(self, params: types.CallToolRequestParams) -> tuple[Question, types.ElicitResult]:
-        """The question of this token, once, and its answer. Raises `SourceError`."""
+    def _take_pending(self, params: types.CallToolRequestParams) -> tuple[KeptPlan, Question, types.ElicitResult]:
+        """The plan and the question of this token, once, and the answer. Raises `SourceError`."""
         pending = self._pending.pop(params.request_state or "", None)
         answer = (params.input_responses or {}).get(AGREE)
         if pending is None or not isinstance(answer, types.ElicitResult):
             raise SourceError("nothing was done: this is no answer to a question of this server")
         if self._clock() - pending.asked > self._timeout_s:
             raise SourceError(f"nothing was done: nobody has answered within {self._timeout_s:.0f} s")
-        return pending.question, answer
+        return pending.taken, pending.question, answer
 
 
 def ask_text(question: Question) -> str:
     """The question for a person: the plan in cockpit's words, and the agent's reason, marked as its own and in one line."""
     lines = plan_lines(question.plan, time.time())
-    ray = f"{question.plan.session or 'unknown'}{f' at {question.plan.address}' if question.plan.address else ''}"
     return "\n".join((
         "A coding agent asks to carry out this plan. Nothing is done unless you agree.",
         "",
-        f"Ray: {clean(ray)}",
+        f"Ray: {name_ray(question.plan)}",
         *lines,
         "The agent's reason, in its own words:",
         f"  “{safe_text(question.reason, 300)}”",

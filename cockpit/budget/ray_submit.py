@@ -64,7 +64,7 @@ def _around(options: Mapping[str, str]) -> tuple[Group, ...]:
     try:
         more = json.loads(options.get("--entrypoint-resources", "{}"))
         amounts = {name: float(value) for name, value in (*said.items(), *more.items())}
-    except (AttributeError, TypeError, ValueError, OverflowError):
+    except (AttributeError, TypeError, ValueError, OverflowError, RecursionError):
         return _UNKNOWN
     return entrypoint_groups(amounts) if all(map(math.isfinite, amounts.values())) else _UNKNOWN
 
@@ -72,7 +72,7 @@ def _around(options: Mapping[str, str]) -> tuple[Group, ...]:
 def _object(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text, strict=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -23,7 +23,7 @@ from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import JobSpec, Preset, with_hosts
 from cockpit.presets.folder import is_uri, resolve_beside
 from cockpit.presets.variables import NAME, variable_names
-from cockpit.secrets import HIDDEN, redact, redact_variable
+from cockpit.secrets import HIDDEN, LineRedactor, redact, redact_variable
 from cockpit.sources.source import run_in_thread
 from cockpit.text import clean, join_first, plural
 
@@ -138,7 +138,10 @@ class Files:
         return None if found is None else os.path.relpath(found / name, self._folder)
 
     def read(self, name: str) -> str | None:
-        """Return the script; `None` if there is none, if it is no text, or if the job would read another file on its node."""
+        """Return the script without secrets; `None` if there is none, if it is no text, or if the job would read another file on its node.
+
+        An answer may quote a value that the command takes from there, and then nothing shows that it is a secret.
+        """
         # An absolute path may be on a disk that all hosts share. A path out of the working_dir is not packed.
         if os.path.isabs(name):
             path = Path(name)
@@ -156,7 +159,7 @@ class Files:
             return None
         text = data.decode("utf-8", "replace")
         self.found[name] = len(text.splitlines())
-        return text
+        return "\n".join(map(LineRedactor(), text.split("\n")))
 
 
 def _subfolders(folder: Path) -> Iterator[Path]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 import ssl
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import msgspec
@@ -14,6 +17,8 @@ from prometheus_client.registry import Collector
 
 CLIENT_TIMEOUT_S = 10.0
 """How long a client may be silent, also in the handshake of TLS. Prometheus itself gives up after 10 s (scrape_timeout)."""
+MAX_CONNECTIONS = 50
+"""At once. One more ends the oldest: a scrape takes milliseconds, and clients that only connect could take all file descriptors."""
 
 
 class Tls(msgspec.Struct, frozen=True):
@@ -74,6 +79,22 @@ class _ScrapeHandler(WSGIRequestHandler):
         pass
 
 
+class _Connections:
+    """The connections of a server."""
+
+    def __init__(self) -> None:
+        self._open: deque[socket.socket] = deque()
+
+    def admit(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002 the server gives both
+        """Called by the server for each new connection, always in the same thread."""
+        self._open = deque(one for one in self._open if one.fileno() >= 0)
+        self._open.append(request)
+        if len(self._open) > MAX_CONNECTIONS:
+            with suppress(OSError):
+                socket.socket.shutdown(self._open.popleft(), socket.SHUT_RDWR)  # not the method of TLS: another thread reads from it
+        return True
+
+
 def open_metrics_server(collector: Collector, address: str, port: int, tls: Tls | None = None) -> MetricsServer:
     """Begin to answer with what the collector has. Raises `OSError` if it can't listen there, or can't read a file of `tls`."""
     registry = CollectorRegistry(auto_describe=False)
@@ -91,6 +112,7 @@ def open_metrics_server(collector: Collector, address: str, port: int, tls: Tls 
             client_auth_required=tls.client_ca is not None,
         )
     server.RequestHandlerClass = _ScrapeHandler
+    server.verify_request = _Connections().admit  # type: ignore[method-assign]
     if isinstance(server.socket, ssl.SSLSocket):
         # Then the thread of a connection makes its handshake. Else one client that connects and says nothing would stop all others.
         server.socket.do_handshake_on_connect = False  # type: ignore[attr-defined]  # it is not documented

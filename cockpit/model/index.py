@@ -172,6 +172,15 @@ class ClusterIndex:
         return found
 
     @cached_property
+    def users_of_actors(self) -> Mapping[str, frozenset[str]]:
+        """By the name of a host, the users whose processes Ray itself lists as actors there."""
+        found: dict[str, set[str]] = {}
+        for process in self._processes:
+            if process.actor and process.user:
+                found.setdefault(process.host, set()).add(process.user)
+        return {host: frozenset(users) for host, users in found.items()}
+
+    @cached_property
     def processes_by_host(self) -> Mapping[str, Sequence[Process]]:
         """Processes by the name of their host."""
         found: dict[str, list[Process]] = {}

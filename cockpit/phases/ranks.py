@@ -32,8 +32,14 @@ def seen_at(process: Process, snapshot: Snapshot) -> float:
 
 
 def workers_of(job: Job, snapshot: Snapshot) -> list[tuple[Process, Title]]:
-    """The running Ray workers of a job that probes see, with their titles."""
-    return _with_titles(snapshot.index.processes_by_job.get(job.job or job.id, ()), snapshot)
+    """The running Ray workers of a job that probes see, with their titles.
+
+    Any user of a host can start a process that looks like a worker of this job. Once Ray has listed actors, only their users count.
+    """
+    users = snapshot.index.users_of_actors
+    anywhere = frozenset().union(*users.values())
+    found = snapshot.index.processes_by_job.get(job.job or job.id, ())
+    return _with_titles((one for one in found if not users or one.user is None or one.user in users.get(one.host, anywhere)), snapshot)
 
 
 def watched_workers(job: Job, snapshot: Snapshot) -> tuple[list[tuple[Process, Title]], float | None]:

@@ -7,20 +7,34 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from glob import glob
 from pathlib import Path
+from typing import Final
 
 from cockpit.trust.ownership import why_not_ours
+
+SHARED: Final = "/tmp"  # noqa: S108 each folder is checked
 
 
 def private_folders() -> Iterator[str]:
     """Yield the folders for sockets that are ours and closed to all other users, the best first; missing ones are created.
 
-    A program that an agent starts may not know XDG_RUNTIME_DIR or TMPDIR, so the places where these usually lead are tried too.
+    A program that an agent starts may not know XDG_RUNTIME_DIR or TMPDIR, so the places where these usually lead are tried too. If another
+    user has taken all these names, the folder has one that nobody could foresee.
     """
     uid = os.geteuid()
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
-    places = [f"{runtime}/cockpit", *(f"{place}/cockpit-{uid}" for place in ("/tmp", tempfile.gettempdir()))]  # noqa: S108 checked below
-    yield from (folder for folder in dict.fromkeys(places) if is_private(folder))
+    places = [f"{runtime}/cockpit", *(f"{place}/cockpit-{uid}" for place in (SHARED, tempfile.gettempdir()))]
+    unforeseen = f"{SHARED}/cockpit-{uid}-"
+    is_any_ours = False
+    for folder in dict.fromkeys((*places, *sorted(glob(f"{unforeseen}*")))):
+        if is_private(folder):
+            is_any_ours = True
+            yield folder
+    if not is_any_ours:
+        with suppress(OSError):
+            made = tempfile.mkdtemp(prefix=os.path.basename(unforeseen), dir=SHARED)
+            yield from [made] if is_private(made) else ()
 
 
 def is_private(folder: str) -> bool:

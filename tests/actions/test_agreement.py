@@ -13,6 +13,7 @@ import pytest
 from cockpit.actions import agreement
 from cockpit.actions.agreement import AgreementListener, Answer, Outcome, Question, ask_screens
 from cockpit.actions.plan import Plan, Target
+from cockpit.trust import private_folder
 from cockpit.trust.private_folder import is_private, private_folders
 
 PLAN = Plan("kill-orphans", "Kill orphans", (Target("process", "node1", pid=1200, ticks=5),), requests={"node1": {"act": "kill"}})
@@ -62,6 +63,23 @@ async def test_a_yes_is_passed_on_and_the_outcome_comes_back_to_the_screen(folde
         assert (await asked.outcome).receipt.done == PLAN.targets
 
 
+@pytest.mark.parametrize(("says", "is_agreed"), [((True, True), True), ((True, False), False), ((False, True), False)])
+async def test_of_two_screens_that_answer_at_the_same_moment_a_no_counts_and_none_waits(folder, says, is_agreed):
+    places = [f"{folder}/{number}" for number in range(2)]
+    for place in places:
+        os.mkdir(place)
+    async with Screen(places[0]) as one, Screen(places[1]) as two:
+        asking = asyncio.ensure_future(ask_screens(QUESTION, 5.0, lambda: places))
+        while not (one.asked and two.asked):
+            await asyncio.sleep(0.01)
+        for screen, said in zip((one, two), says, strict=True):
+            screen.asked[0].decide(agreed=said)
+        answer = await asking
+        assert answer.agreed is is_agreed
+        answer.close()
+        assert [(await asyncio.wait_for(screen.asked[0].outcome, 5)).receipt for screen in (one, two)] == [None, None]
+
+
 async def test_a_no_is_a_no(folder):
     async with Screen(folder, says=False):
         answer = await ask(folder)
@@ -78,6 +96,17 @@ async def test_without_a_screen_it_says_so_and_a_socket_left_behind_is_no_screen
 async def test_a_screen_that_can_not_show_it_says_why(folder):
     async with Screen(folder, why="another dialog of an action is open on the screen"):
         assert (await ask(folder)).why == "another dialog of an action is open on the screen"
+
+
+async def test_a_screen_that_is_stopped_is_no_closed_one(folder, monkeypatch):
+    async def hang(reader, writer):
+        await reader.read()
+        writer.close()
+
+    monkeypatch.setattr(agreement, "HELLO_TIMEOUT_S", 0.1)
+    server = await asyncio.start_unix_server(hang, f"{folder}/3.agreement")
+    assert (await ask(folder)).why == "a cockpit screen does not answer"
+    server.close()
 
 
 async def test_nobody_answers_in_time_and_the_dialog_learns_that_nobody_waits(folder):
@@ -119,9 +148,12 @@ async def test_an_answer_to_another_question_is_no_answer(folder):
 
 @pytest.mark.parametrize(
     "said",
-    [b"", b"{}\n", b"[]\n", b"\xff\n", b"x" * 100_000 + b"\n", b'{"plan": {"action": "kill", "title": "x"}}\n'],
-    ids=["nothing", "an empty object", "a list", "no text", "a long line", "a part"],
-)
+    [
+        b"", b"{}\n", b"[]\n", b"\xff\n", b"x" * 100_000 + b"\n", b'{"plan": {"action": "kill", "title": "x"}}\n',
+        b'{"plan": {"action": "kill", "title": "x", "requests": {"a": {"b": ' + b"[" * 100_000 + b"\n",
+    ],
+    ids=["nothing", "an empty object", "a list", "no text", "a long line", "a part", "a deep one"],
+)  # fmt: skip
 async def test_a_screen_survives_whatever_is_sent_to_it(folder, said):
     async with Screen(folder, says=True) as screen:
         reader, writer = await asyncio.open_unix_connection(screen.listener._path)
@@ -133,10 +165,12 @@ async def test_a_screen_survives_whatever_is_sent_to_it(folder, said):
         assert (await ask(folder)).agreed
 
 
-async def test_a_question_with_an_action_that_the_screen_does_not_know_is_not_shown(folder):
+@pytest.mark.parametrize(
+    "plan", [Plan("format-disks", "Format"), Plan("kill", "Kill", (Target("process", "node1"),))], ids=["no action", "no pid"]
+)
+async def test_a_plan_that_the_screen_can_not_write_is_not_shown(folder, plan):
     async with Screen(folder, says=True) as screen:
-        question = Question(Plan("format-disks", "Format"), "x", "y")
-        answer = await ask_screens(question, 5.0, lambda: [folder])
+        answer = await ask_screens(Question(plan, "x", "y"), 5.0, lambda: [folder])
     assert (answer.agreed, answer.why, screen.asked) == (False, "the open screen is another release of cockpit", [])
 
 
@@ -148,3 +182,16 @@ def test_only_a_folder_that_nobody_else_can_enter_is_private(tmp_path, monkeypat
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert next(private_folders()) == str(tmp_path / "cockpit")
     assert Path(tmp_path / "cockpit").stat().st_mode & 0o777 == 0o700
+
+
+def test_another_user_who_takes_the_name_of_the_folder_first_blocks_nobody(tmp_path, monkeypatch):
+    taken = tmp_path / f"cockpit-{os.geteuid()}"
+    taken.mkdir()
+    taken.chmod(0o777)
+    monkeypatch.setattr(private_folder, "SHARED", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
+    (found,) = private_folders()
+    assert found != str(taken)
+    assert Path(found).stat().st_mode & 0o777 == 0o700
+    assert list(private_folders()) == [found]

@@ -249,6 +249,16 @@ async def test_ending_live_work_needs_the_name_of_its_job(executor):
     assert list(made._context.requests.asked[0]) == ["w1"]
 
 
+@pytest.mark.parametrize("name", [" ", "\u00a0", "\u200b", "a\u202eb", "\ud800", "x" * 101], ids=ascii)
+async def test_a_name_that_nobody_can_type_is_no_word(executor, name):
+    """A blank word would be typed already, and an unseen one could never be."""
+    job = Job(name, job="02000000", status="RUNNING", submission=name)
+    row = process(1001, host="w1", ticks=5, kind="worker", job="02000000")
+    reply = {"targets": [{"what": "process", "pid": 1001, "ticks": 5, "kind": "worker", "job": "02000000"}]}
+    plan = await executor(known(processes=(row,), jobs=(job,)), w1={"plan": reply}).plan(find_action("kill"), ActionTarget(rows=(row,)))
+    assert plan.word == "kill"
+
+
 OF_SESSION = {"plan": {"targets": [{**ROW, "part": "raylet", "session": SESSION, "kind": "ray"}]}}
 
 

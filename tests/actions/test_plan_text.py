@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from cockpit.actions.plan import Freed, Plan, Receipt, Target, Unreached
-from cockpit.actions.plan_text import count_targets, headline, plan_lines, reasons, receipt_lines, summary
+from cockpit.actions.plan_text import MAX_LINE_CHARS, count_targets, headline, plan_lines, reasons, receipt_lines, summary
 from cockpit.model import Hold
 
 GIB = 1 << 30
@@ -111,3 +112,18 @@ def test_a_host_has_its_nodes_name_in_plans_and_receipts():
     receipt = Receipt("kill", "Kill", done=(orphan,), failed=(refused, msgspec.structs.replace(refused, pid=6)), **where)
     assert "  2 processes on head (pids 5, 6): it is a worker" in receipt_lines(receipt)
     assert "  head pid 4711: done" in receipt_lines(receipt)
+
+
+def test_a_long_name_or_reason_of_one_target_does_not_hide_the_next_one():
+    first = Target("actor", "ray", ("why " * 100_000,), id="ab" * 16, name="n" * 100_000, class_="C" * 100_000)
+    second = Target("actor", "ray", id="cd" * 16, name="second")
+    lines = plan_lines(Plan("kill-actor", "Kill actor", (first, second), hosts=("ray",), losses=("l" * 100_000,)), 0.0)
+    assert "  actor second" in lines
+    assert max(map(len, lines)) <= MAX_LINE_CHARS
+
+
+@pytest.mark.parametrize("name", ["Refused", "note", "Its reason, in its own words", "What ends with it"])
+def test_no_name_of_a_node_looks_like_a_heading_of_cockpit(name):
+    lines = plan_lines(plan(titles={"w1": name}), 0.0)
+    assert name not in lines
+    assert f"host {name}" in lines

@@ -8,8 +8,9 @@ import mcp_types as types
 import pytest
 from msgspec.structs import replace
 
-from cockpit.actions.agreement import Agreement
+from cockpit.actions.agreement import Agreement, Question
 from cockpit.actions.plan import Plan
+from cockpit.agents.server import ask_text
 from cockpit.model import Remedy
 from cockpit.sources.source import NotMeantError
 from tests.agents.stage import LIVE, MODES, NO, ORPHANS, Stage, agent, call, victim, yes
@@ -70,6 +71,11 @@ async def test_the_person_sees_the_targets_and_the_reason_marked_as_the_words_of
     assert "fine" not in own
 
 
+async def test_a_long_name_of_the_ray_does_not_hide_the_plan():
+    question = Question(replace(ORPHANS, session="s" * 1_000_000, beside=("session_2",)), "x", "y")
+    assert len(ask_text(question)) < 4_000
+
+
 @both_protocols
 @pytest.mark.parametrize(("typed", "is_done"), [("ppo-7b", True), ("ppo", False), (None, False)])
 async def test_where_live_work_ends_its_word_must_be_typed(mode, typed, is_done):
@@ -124,11 +130,53 @@ async def test_a_plan_that_would_be_another_now_is_refused_unasked(mode, later):
     assert stage.executor.performed == []
 
 
+@both_protocols
+@pytest.mark.parametrize(("seconds", "is_done"), [(5, True), (200, False)])
+async def test_a_plan_that_becomes_another_while_the_person_thinks_is_not_performed(mode, seconds, is_done):
+    stage = Stage(ORPHANS, ORPHANS, replace(ORPHANS, word="ppo-7b"))
+
+    async def think(params):
+        stage.now += seconds
+        return yes()
+
+    stage.server._timeout_s = 300
+    async with agent(stage, think, mode) as client:
+        told = await call(client, "perform", plan=await planned(client), reason="x")
+    assert ("has changed" in told.get("error", "")) is not is_done
+    assert bool(stage.executor.performed) is is_done
+
+
 async def test_what_the_executor_refuses_is_an_error_and_not_done():
     stage = Stage(ORPHANS, NotMeantError("nothing was done: it was planned for another Ray"))
     async with agent(stage, yes()) as client:
         assert "another Ray" in (await call(client, "perform", plan=await planned(client), reason="x"))["error"]
     assert stage.executor.performed == []
+
+
+async def test_a_call_that_is_cancelled_while_it_acts_lets_no_screen_wait_for_the_outcome():
+    class Writer:
+        is_closed = False
+
+        def close(self):
+            self.is_closed = True
+
+    stage, begun, ended = Stage(on_screen=Agreement(agreed=True, writer=Writer())), asyncio.Event(), asyncio.Event()
+
+    async def perform(plan):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    stage.executor.perform = perform
+    async with agent(stage, mode="legacy") as client:
+        calling = asyncio.ensure_future(call(client, "perform", plan=await planned(client), reason="x"))
+        await begun.wait()
+        calling.cancel()
+        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.sleep(0)
+        assert stage.on_screen._writer.is_closed
 
 
 async def test_nobody_answers_within_the_time():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 
 import pytest
 
+from cockpit.agents import logs
 from cockpit.agents.answers import MAX_BYTES
 from cockpit.agents.tools import TOOLS
 from cockpit.cli.record import recordings_path
@@ -145,6 +148,31 @@ async def test_a_search_can_not_spell_out_a_secret():
     assert (await ask("logs", stage, target="ppo-7b", search="HF_TOKEN"))["found"] == 1
 
 
+async def test_a_secret_on_very_many_lines_does_not_change_what_a_search_finds(monkeypatch):
+    monkeypatch.setattr(logs, "MAX_MATCHES", 10)
+    stage = Stage(lines=[*["HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz123456"] * 50, "bye"])
+    async with agent(stage) as client:
+        right, wrong = [await call(client, "logs", target="ppo-7b", search=f"hf_{letter}|bye") for letter in "ax"]
+    assert right == wrong
+    assert right["found"] == 1
+
+
+async def test_a_hostile_log_that_takes_long_to_search_for_secrets_delays_no_other_call(monkeypatch):
+    may_end = threading.Event()
+
+    def show(lines, numbers):
+        assert may_end.wait(5), "the other call was not answered"
+        return iter(())
+
+    monkeypatch.setattr(logs, "_show", show)
+    async with agent(Stage(lines=["one line"])) as client:
+        searching = asyncio.ensure_future(call(client, "logs", target="ppo-7b", search="line"))
+        await asyncio.sleep(0.1)
+        assert "findings" in await call(client, "status")
+        may_end.set()
+        assert (await searching)["found"] == 0
+
+
 async def test_equal_stacks_are_folded_and_the_rarest_comes_first():
     processes = tuple(process(pid, actor=f"{1:032x}") for pid in (1002, 1004, 1005))
     answer = await ask("stacks", Stage(world=snapshot(processes=processes)), target="actor1")
@@ -163,6 +191,20 @@ async def test_a_command_is_checked_without_the_variables_of_this_server(monkeyp
     assert answer["verdict"] in ("unknown", "never")
     assert "424242" not in json.dumps(answer)
     assert "expected `command` or `preset`" in (await ask("check"))["error"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ". ./.env; python -m verl.trainer.main_ppo trainer.n_gpus_per_node=$DB_PASSWORD",
+        ". ./.env; python $DB_PASSWORD.py",
+        "python examples/run_grpo.py --config db.yaml cluster.num_nodes='${db.password}'",
+    ],
+)
+async def test_a_checked_command_can_not_take_a_secret_out_of_a_file(tmp_path, command):
+    (tmp_path / ".env").write_text("export DB_PASSWORD=correct-horse\n")
+    (tmp_path / "db.yaml").write_text("db:\n  password: correct-horse\n")
+    assert "correct-horse" not in json.dumps(await ask("check", command=command))
 
 
 async def test_plan_shows_targets_refusals_and_what_ends():

@@ -180,6 +180,12 @@ def test_paths_in_a_job_are_those_of_its_working_dir():
     assert budget_of("ray job submit --working-dir s3://x/code.zip -- bash run.sh", read=files.get).groups is None
 
 
+@pytest.mark.parametrize("option", ["--runtime-env-json", "--entrypoint-resources"])
+def test_an_option_of_a_submission_that_is_nested_too_deeply_is_like_no_json(option):
+    nested, none = (budget_of(f"ray job submit {option} '{text}' -- {PYTHON}") for text in ("[" * 9_000, "no json"))
+    assert nested.amount("GPU") == none.amount("GPU")
+
+
 def test_a_job_has_the_environment_of_its_runtime_env_alone():
     submit = """export N=8; ray job submit --runtime-env-json '{"env_vars": {"M": "2"}}' --"""
     script = submit + " bash -c '%s --actor.num_nodes $%s --ref.num_nodes $%s'"

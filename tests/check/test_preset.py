@@ -7,6 +7,7 @@ import pytest
 from cockpit.check import preset
 from cockpit.check.preset import Files, budget_for, fill_entrypoint, hosts_of
 from cockpit.presets import JobSpec, Preset, RayNode, RayStart
+from cockpit.secrets import HIDDEN
 
 SECRET = "hf_aBcDeFgHiJkLmNoPqRsTuVwXyZ01234567"
 
@@ -31,6 +32,11 @@ def test_a_script_in_the_working_dir_or_at_an_absolute_path_is_read(read, tmp_pa
     assert read.found == {"./train.sh": 2}
     assert read.read(str(tmp_path / "outside.sh")) == "three\n"
     assert read.read("/dev/zero") is None
+
+
+def test_secrets_of_a_script_are_hidden_before_it_is_read(read, tmp_path):
+    (tmp_path / "code" / "train.sh").write_text(f"export HF_TOKEN={SECRET}\nN=8\n")
+    assert read.read("train.sh") == f"export HF_TOKEN={HIDDEN}\nN=8\n"
 
 
 @pytest.mark.parametrize("name", ["../outside.sh", "nothing.sh", "weights.bin", "large.sh", ".", "../code/../outside.sh", "a\0b"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -82,6 +83,23 @@ def test_clients_that_connect_and_say_nothing_delay_nobody_and_are_dropped(serve
         assert "\ncockpit_status " in scrape(server, pems)
         silent.settimeout(20)
         assert silent.recv(1) == b"", "dropped"
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("with_tls", [False, True])
+def test_clients_that_hold_many_connections_and_say_a_bit_now_and_then_take_a_few_of_them_only(serve, pems, monkeypatch, capfd, with_tls):
+    monkeypatch.setattr(metrics_server, "MAX_CONNECTIONS", 4)
+    server = serve(tls=Tls(str(pems / "server.pem"), str(pems / "server.key")) if with_tls else None)
+    with ExitStack() as stack:
+        held = [stack.enter_context(socket.create_connection(server.server.server_address)) for _ in range(12)]
+        assert "\ncockpit_status " in scrape(server, pems if with_tls else None)
+        for oldest in held[:8]:
+            oldest.settimeout(5)
+            assert oldest.recv(1) == b"", "ended"
+        held[-1].settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            held[-1].recv(1)
     assert capfd.readouterr() == ("", "")
 
 

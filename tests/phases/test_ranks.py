@@ -110,3 +110,21 @@ def test_between_two_lists_that_are_far_apart_the_phase_is_unknown():
     listed.see(8 * 3600, "actor_rollout_generate_sequences")
     assert [span.phase for span in listed.last.spans] == ["rollout", None, "rollout"]
     assert listed.last.spans[0].ended == NOW
+
+
+def test_a_process_of_another_user_that_looks_like_a_worker_of_the_job_is_none():
+    def worker(pid: int, method: str, **more: object) -> Process:
+        return process(pid, job=JOB.job, command=f"ray::WorkerDict.{method}", **more)
+
+    listed = Listed()
+    forged = (worker(3, "actor_rollout_update_actor", user="mallory"), worker(4, "save_checkpoint", user="mallory", host="node2"))
+    listed.processes = (worker(2, "actor_rollout_generate_sequences", actor=f"{2:032x}"), *forged)
+    assert listed.see(0).phase == "rollout"
+    assert [rank.process.pid for rank in ranks_of(JOB, listed.last)] == [2]
+    assert "mallory" not in str(listed.last.activities)
+
+
+def test_until_ray_has_listed_actors_every_worker_counts():
+    listed = Listed()
+    listed.processes = (process(2, job=JOB.job, command="ray::WorkerDict.actor_rollout_update_actor"),)
+    assert listed.see(0).phase == "training"

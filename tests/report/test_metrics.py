@@ -159,6 +159,12 @@ def test_no_name_can_add_a_line(text):
     assert all(len(value) <= metrics.MAX_LABEL and value.isprintable() for key in found for _, value in key[1:])
 
 
+def test_a_name_shows_no_secret():
+    text = metrics_text(snapshot(jobs=(Job("HF_TOKEN=hf_aBcDeFgHiJkLmNoPqRsTuVwXyZ01234567", job="02000000", status="RUNNING"),)))
+    assert "cockpit_job_state" in text
+    assert "hf_aBcDeF" not in text
+
+
 def test_a_thousand_hostile_nodes_can_all_be_parsed():
     nodes = tuple(node(number, NASTY[number % len(NASTY)]) for number in range(1, 1001))
     found = parse(metrics_text(snapshot(nodes=nodes, taken=NOW + 0.0)))

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from cockpit.actions.agreement import Outcome, Question, ask_screens
 from cockpit.actions.plan import Plan, Receipt
@@ -103,6 +104,22 @@ async def test_where_live_work_ends_its_word_must_be_typed(make):
     async with asked(make, LIVE) as (_, pilot, deciding):
         await pilot.press(*"ppo-7b", "enter")
         assert (await decided(pilot, deciding)).agreed
+
+
+async def test_a_word_that_was_being_typed_when_the_dialog_appeared_agrees_to_nothing(make):
+    async with at(make(executor=FakeExecutor()), size=(120, 40)) as (app, pilot):
+        listen_for_agents(app)
+        await until(pilot, is_listening)
+        deciding = asyncio.ensure_future(ask_screens(Question(LIVE, "x", "y"), LONG_S))
+        await until(pilot, lambda: isinstance(app.screen, AgreementScreen) and app.screen.stage == "plan")
+        await pilot.press(*"ppo-7")
+        await until(pilot, lambda: app.screen._is_answerable)
+        await pilot.press("b", "enter")
+        assert not deciding.done()
+        assert app.screen.query_one("#word", Input).value == "b"
+        deciding.cancel()
+        for end in app.monitor.ending:
+            end()
 
 
 async def test_if_nobody_waits_any_more_the_dialog_says_so_and_can_agree_to_nothing(make):

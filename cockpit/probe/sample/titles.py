@@ -21,6 +21,8 @@ MAX_CHANGES = 16
 MAX_CHARS = 200
 HANGS_AFTER_S, MIN_HANGS_AFTER_S = 0.3, 0.05
 """Seconds to wait for one title: reading it hangs while the memory map of the process is locked. Halved after each title that hangs."""
+MAX_HANGS = 4
+"""A look ends after so many titles that hang, as any user can make the titles of many processes hang. The next look goes on."""
 _MAX_BYTES = 4 * MAX_CHARS
 
 
@@ -101,7 +103,9 @@ class TitleReader:
         self._hanging = {one: batch for one, batch in self._hanging.items() if not batch.finished.is_set()}
         asked = [one for one in asked if one not in self._hanging]
         patience = HANGS_AFTER_S
-        while asked:
+        for _ in range(MAX_HANGS):
+            if not asked:
+                return
             batch: Batch[Identity, Tuple[Identity, str]] = Batch(asked, lambda one: (one, self._read_title(one)))
             hangs_at = batch.wait(patience)
             self._note(now, batch.answers)

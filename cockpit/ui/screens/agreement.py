@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import ClassVar, Final
 
+from textual import events
+
 from cockpit.actions.action import Action
 from cockpit.actions.agreement import MAX_REASON_CHARS, Asked
 from cockpit.actions.plan import Plan
-from cockpit.actions.plan_text import plan_lines, receipt_lines
+from cockpit.actions.plan_text import name_ray, plan_lines, receipt_lines
 from cockpit.text import clean
 from cockpit.ui.screens.plan import ActionDialog
 
@@ -40,8 +42,7 @@ class AgreementScreen(ActionDialog):
         title, _, *lines = plan_lines(plan, self._clock())
         client = clean(question.client)[:MAX_CLIENT_CHARS] or "a program without a name"
         reason = clean(question.reason)[:MAX_REASON_CHARS] or "none"
-        ray = f"{plan.session or 'unknown'}{f' at {plan.address}' if plan.address else ''}"
-        head = ["Asked by an agent", f"  {client} (pid {self._asked.pid})", f"  Ray: {ray}"]
+        head = ["Asked by an agent", f"  {client} (pid {self._asked.pid})", f"  Ray: {name_ray(plan)}"]
         said = ["", "Its reason, in its own words", f"  “{reason}”"]
         text = "\n".join(clean(line) for line in (*head, "", *lines, *said))
         self._show_stage("nothing" if plan.empty else "plan", f"An agent asks. {title}", text)
@@ -63,6 +64,10 @@ class AgreementScreen(ActionDialog):
         self.receipt = outcome.receipt
         title, _, *lines = receipt_lines(outcome.receipt)
         self._show_stage("receipt", title, "\n".join(lines))
+
+    def accepts_key(self, event: events.Key) -> bool:
+        """No letter that was typed ahead: somebody may have been writing just this word, as the name of a job, elsewhere."""
+        return super().accepts_key(event) and (self._is_answerable or not event.is_printable)
 
     @property
     def _key_confirms(self) -> bool:

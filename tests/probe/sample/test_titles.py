@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from cockpit.probe.sample import titles
-from cockpit.probe.sample.titles import MAX_CHANGES, MAX_FOLLOWED, OTHERS_EVERY_S, Title, TitleFiles, TitleReader
+from cockpit.probe.sample.titles import MAX_CHANGES, MAX_FOLLOWED, MAX_HANGS, OTHERS_EVERY_S, Title, TitleFiles, TitleReader
 from tests.probe.waiting import until
 
 ONE, TWO = (7, 70), (8, 80)
@@ -101,6 +101,21 @@ def test_a_process_that_hangs_keeps_no_other_from_being_read(monkeypatch):
     world.hangs.pop(ONE).set()
     while world.reader.take([ONE])[ONE].text == "ray::A":
         world.reader.read()
+
+
+def test_very_many_processes_that_hang_delay_a_look_by_a_few_of_them_only(monkeypatch):
+    monkeypatch.setattr(titles, "HANGS_AFTER_S", 0.05)
+    world, forever = World(), threading.Event()
+    hanging = [(pid, 1) for pid in range(1000, 1000 + 3 * MAX_HANGS)]
+    world.hangs = dict.fromkeys(hanging, forever)
+    world.reader.take([ONE, *hanging, TWO])
+    for look in (1, 2, 3):
+        world.look(one=f"ray::A.m{look}", two="ray::B")
+        assert world.read.count(ONE) == look
+        assert len([one for one in world.read if one in world.hangs]) == look * MAX_HANGS
+    world.look(one="ray::A.m4")
+    assert {one: title.text for one, title in world.reader.take([ONE, *hanging, TWO]).items()} == {ONE: "ray::A.m4", TWO: "ray::B"}
+    forever.set()
 
 
 @pytest.mark.process
