@@ -411,6 +411,8 @@ class Host(Value, frozen=True):
     gpus: tuple[Gpu, ...] | None = None
     """`None`: NVML can't be asked; empty: there is no GPU."""
     processes: tuple[Process, ...] | None = None
+    ended: tuple[Process, ...] = ()
+    """Ray workers that have ended since the sample before, with nothing but their last `titles`. Not recorded."""
     memory_users: tuple[MemoryUser, ...] = ()
     sessions: tuple[Session, ...] | None = None
     nodes: tuple[str, ...] = ()
@@ -455,14 +457,16 @@ class Host(Value, frozen=True):
 
     def with_titles_of(self, earlier: Host) -> Host:
         """Return the sample with the titles of an earlier one, which was in no snapshot."""
-        missed = {process.key: process.titles for process in earlier.processes or () if process.titles}
-        if not missed or self.processes is None:
+        missed = {process.key: process for process in earlier.processes or () if process.titles}
+        if self.processes is None or not (missed or earlier.ended):
             return self
         processes = [
-            replace(process, titles=(*missed[process.key], *process.titles)[-MAX_TITLES:]) if process.key in missed else process
+            replace(process, titles=(*before.titles, *process.titles)[-MAX_TITLES:])
+            if (before := missed.pop(process.key, None))
+            else process
             for process in self.processes
         ]
-        return replace(self, processes=tuple(processes))
+        return replace(self, processes=tuple(processes), ended=(*earlier.ended, *missed.values(), *self.ended))
 
     def observed_at(self, source: str) -> float | None:
         """Return when the facts of a source of its probe were true, or `None` if it has not answered yet."""

@@ -172,6 +172,15 @@ class ClusterIndex:
         return found
 
     @cached_property
+    def last_titles(self) -> Mapping[str, Sequence[tuple[float, str]]]:
+        """By the key of a worker that has just ended, the titles that its probe saw after the sample before."""
+        found: dict[str, list[tuple[float, str]]] = {}
+        for host in self._hosts.values():
+            for process in host.ended:
+                found.setdefault(process.key, []).extend(process.titles)
+        return found
+
+    @cached_property
     def users_of_actors(self) -> Mapping[str, frozenset[str]]:
         """By the name of a host, the users whose processes Ray itself lists as actors there."""
         found: dict[str, set[str]] = {}

@@ -41,6 +41,8 @@ LISTED_STALE_S: Final = 60.0
 """After so many seconds, Ray's list of workers is too old to show the phase."""
 LISTED_GAP_S: Final = 120.0
 """If so many seconds lie between two of Ray's lists, nothing is known about the time between them."""
+LAST_TITLES_S: Final = 10.0
+"""The last titles of a job's workers may come so many seconds after its end."""
 LOG_LAG_S: Final = 15.0
 """A line of the log may be read so many seconds late."""
 _ORDER: Final[tuple[Phase, ...]] = ("training", "weight sync", "checkpoint", "evaluation", "scoring", "rollout", "loading")
@@ -97,11 +99,11 @@ class ActivityTracker:
             self.forget()
             return snapshot
         running = [job for job in snapshot.jobs if job.running][:MAX_JOBS]
-        listed = {job.key for job in snapshot.jobs}
+        listed = {job.key: job for job in snapshot.jobs}
         followed = {job.key for job in running}
         ended = [key for key in self._jobs if key not in followed]
         for key in ended:
-            self._jobs[key].finish()
+            self._jobs[key].follow_to_end(listed.get(key), snapshot)
         self._jobs = {key: one for key, one in self._jobs.items() if key in listed and key not in ended[:-MAX_ENDED]}
         logs = {log.job: log for log in snapshot.log_steps}
         for job in running:
@@ -120,7 +122,7 @@ class ActivityTracker:
         all_ = self._jobs.values()
         return replace(
             snapshot,
-            activities=tuple(one.activity(snapshot) for one in all_ if not one.has_ended),
+            activities=tuple(one.activity(snapshot) for one in all_ if one.key in followed),
             spans=tuple(span for one in all_ for span in one.spans),
             steps=tuple(step for one in all_ for step in one.joined_steps),
         )
@@ -206,7 +208,7 @@ class _JobPhases:
         self._is_partly_unseen = len(fresh) < len(workers)
         changes = self._find_changes(fresh, seen, snapshot)
         evidence = _Evidence(job, snapshot)
-        changes.sort()
+        changes.sort(key=lambda change: change.moment)
         for place, change in enumerate(changes):
             self._apply(change)
             if place + 1 == len(changes) or changes[place + 1].moment - change.moment > 0.2:
@@ -240,6 +242,14 @@ class _JobPhases:
             if current is not None:
                 self.spans[-1] = replace(current, ended=max(read, current.began))
             self.spans.append(PhaseSpan(self.key, reading.phase, read, method=reading.method))
+
+    def follow_to_end(self, job: Job | None, snapshot: Snapshot) -> None:
+        """Take over the last titles of a job that has ended, which may come after Ray's list says so. `None`: Ray lists it no longer."""
+        is_recent = job is not None and snapshot.taken - (job.ended or snapshot.taken) < LAST_TITLES_S
+        if job is not None and is_recent and self._titles and self._listed is None and not self.has_ended:
+            self.observe(job, workers_of(job, snapshot), snapshot)
+        if not (is_recent and self._titles):
+            self.finish()
 
     def finish(self) -> None:
         """End the phases of a job that has ended. Its last phase ended when its workers were last seen in it."""
@@ -288,7 +298,10 @@ class _JobPhases:
             if last != title:
                 changes.append(Change(taken, key, title))
         self._seen = {process.host: seen[process.host] for process, _ in workers}
-        changes += [Change(snapshot.taken, key, None) for key in self._titles if key not in living]
+        for key in self._titles.keys() - living:
+            for moment, command in snapshot.index.last_titles.get(key, ()):
+                changes.append(Change(moment, key, read_title(command, self._titles[key].class_)))
+            changes.append(Change(snapshot.taken, key, None))
         return changes
 
     def _apply(self, change: Change) -> None:

@@ -145,6 +145,7 @@ def _host_row(host: Host) -> Host:
         host,
         rays=rays,
         processes=None if host.processes is None else (),
+        ended=(),
         sessions=None if host.sessions is None else (),
         memory_users=(),
         engines=None,

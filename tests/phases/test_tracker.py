@@ -131,6 +131,29 @@ def test_the_last_step_of_an_ended_job_counts_and_its_phases_stay():
     assert ended.spans[-1].ended is not None
 
 
+@pytest.mark.parametrize("is_listed_first", [False, True], ids=["before Ray says so", "after Ray has said so"])
+def test_what_workers_did_just_before_they_ended_counts(is_listed_first):
+    course = Course("MegatronTrainRayActor", "RolloutManager")
+    course.do(2.0, "init", 0)
+    for _ in range(2):
+        course.do(5.0, "generate", 1)
+        course.do(6.0, "train", 0)
+        course.do(2.0, "update_weights", 0)
+    course.do(5.0, "generate", 1)
+    course.do(6.0, "train", 0)
+    now, last = course.now, course.last
+    ended = replace(JOB, status="SUCCEEDED", ended=now + 1.5)
+    if is_listed_first:
+        course.tracker.add_activities(replace(last, taken=now + 1.6, jobs=(ended,)))
+    titles = ((now + 0.5, "ray::MegatronTrainRayActor.update_weights"), (now + 1.3, "ray::MegatronTrainRayActor"))
+    host = Host("node1", ("10.0.0.1",), now + 2, ended=(replace(last.processes[0], titles=titles),))
+    found = course.tracker.add_activities(replace(last, taken=now + 2, hosts={"node1": host}, processes=()))
+    found = course.tracker.add_activities(replace(found, taken=now + 4, jobs=(ended,)))
+    assert [(span.phase, span.began) for span in found.spans][-1] == ("weight sync", now + 0.5)
+    assert found.steps[-1].number == 3
+    assert found.activities == ()
+
+
 def test_a_job_that_runs_again_under_its_old_id_begins_anew():
     course = Course(*WORKERS)
     course.do(4.0, "actor_rollout_update_actor")

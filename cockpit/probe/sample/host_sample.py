@@ -145,7 +145,7 @@ class Sampler:
         reading = self._nvml.facts or GpuReading()
         sessions = self._sessions.facts or Sessions()
         verdicts = self._judge(table, reading, sessions)
-        titles = self._title_reader.take(_workers(table, reading))
+        titles, alive = self._title_reader.take(_workers(table, reading)), {one.identity for one in table.values()}
         memory = self._memory.facts or host.MemoryUse(None, None)
         pids = read_pid_range()
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
@@ -203,6 +203,9 @@ class Sampler:
             "filled": [describe_disk(path, found, table, self._users.name) for path, found in self._fillers.known().items()],
             "gpus": with_xids(reading, self._kernel.xids),
             "processes": self._process_facts(table, verdicts, reading, titles) if table else None,
+            "ended": [
+                {"pid": pid, "ticks": ticks, "titles": _ages(title)} for (pid, ticks), title in titles.items() if (pid, ticks) not in alive
+            ],
             "memory_users": memory_users if table else None,
             "sessions": [self._session_fact(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
             "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
@@ -245,14 +248,13 @@ class Sampler:
             listed.sort(key=lambda pid: (pid not in reading.holders, pid in table and table[pid].details.uid not in own))
         listed = listed[:MAX_PROCESSES]
         facts = [self._process_fact(pid, table, verdicts[pid], reading, len(listed)) for pid in listed]
-        now = uptime()
         for fact in facts:
             title = titles.get((fact["pid"], fact.get("ticks", 0)))
             if title is not None:
                 # The command is read again only when the kernel's name changes, which has only 15 bytes of the title.
                 fact["command"] = title.text
                 if title.changes:
-                    fact["titles"] = [(round(now - moment, 2), text) for moment, text in title.changes]
+                    fact["titles"] = _ages(title)
         return facts
 
     def _process_fact(self, pid: int, table: ProcessTable, verdict: KindVerdict, reading: GpuReading, number: int) -> Sample:
@@ -340,6 +342,12 @@ def _workers(table: ProcessTable, reading: GpuReading) -> List[Identity]:
     ]
     workers.sort(key=lambda one: (one.details.uid not in trust.own_uids(), one.pid not in reading.holders))
     return [one.identity for one in workers]
+
+
+def _ages(title: Title) -> List[Tuple[float, str]]:
+    """The changes of a title, each with the seconds since then."""
+    now = uptime()
+    return [(round(now - moment, 2), text) for moment, text in title.changes]
 
 
 def facts_of(sessions: Sessions, reading: GpuReading, past: ProcessHistory) -> ProcessFacts:

@@ -85,12 +85,17 @@ class TitleReader:
         self._hanging: Dict[Identity, Batch[Identity, Tuple[Identity, str]]] = {}
 
     def take(self, workers: Sequence[Identity]) -> Dict[Identity, Title]:
-        """The known titles of these workers. From now on these workers are followed, and the first ones are read more often."""
+        """The known titles of these workers, and the last titles of followed ones that are not among them, as they have ended.
+
+        From now on these workers are followed, and the first ones are read more often.
+        """
         with self._lock:
             self._followed, self._others = workers[:MAX_FOLLOWED], workers[MAX_FOLLOWED:MAX_WORKERS]
-            self._newest = {one: self._newest[one] for one in workers if one in self._newest}
             changes, self._changes = self._changes, {}
-            return {one: Title(text, tuple(changes.get(one, ()))) for one, text in self._newest.items()}
+            known = [one for one in dict.fromkeys((*workers, *changes)) if one in self._newest]
+            titles = {one: Title(self._newest[one], tuple(changes.get(one, ()))) for one in known}
+            self._newest = {one: self._newest[one] for one in workers if one in self._newest}
+            return titles
 
     def read(self) -> None:
         """Reads the titles once, except those of processes at which an earlier look still hangs."""

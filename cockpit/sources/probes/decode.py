@@ -78,6 +78,7 @@ class Sample(msgspec.Struct):
     filled: tuple[FilledDisk, ...] = ()
     gpus: tuple[Gpu, ...] | None = None
     processes: tuple[Process, ...] | None = None
+    ended: tuple[Process, ...] = ()
     memory_users: tuple[MemoryUser, ...] | None = None
     sessions: tuple[Session, ...] | None = None
     nodes: tuple[str, ...] = ()
@@ -177,6 +178,7 @@ def make_host(sample: Sample, name: str, addresses: Sequence[str], taken: float,
         ),
         gpus=None if sample.gpus is None else tuple(_gpu(gpu, shift) for gpu in sample.gpus),
         processes=None if sample.processes is None else tuple(_process(process, name, shift, taken) for process in sample.processes),
+        ended=tuple(_process(process, name, shift, taken) for process in sample.ended),
         memory_users=tuple(_without_secrets(user, "command") for user in sample.memory_users or ()),
         sessions=None if sample.sessions is None else tuple(
             replace(session, host=name, started=redate(session.started, shift)) for session in sample.sessions

@@ -49,6 +49,21 @@ def test_a_sample_has_the_titles_since_the_sample_before_and_their_moments():
     assert world.reader.take([ONE])[ONE] == Title("ray::WorkerDict"), "each change is told once"
 
 
+def test_a_sample_has_the_last_titles_of_a_worker_that_has_ended_once():
+    world = World()
+    world.reader.take([ONE, TWO])
+    world.look(one="ray::A.train", two="ray::A.train")
+    world.reader.take([ONE, TWO])
+    world.look(one="ray::A.update_weights")
+    world.look(one="")
+    assert world.reader.take([TWO]) == {
+        TWO: Title("ray::A.train"),
+        ONE: Title("ray::A.update_weights", ((101.0, "ray::A.update_weights"),)),
+    }
+    world.look()
+    assert world.reader.take([TWO]) == {TWO: Title("ray::A.train")}
+
+
 def test_a_process_that_ends_or_becomes_another_program_gets_no_new_title():
     world = World()
     world.reader.take([ONE])
