@@ -460,12 +460,10 @@ class Host(Value, frozen=True):
         missed = {process.key: process for process in earlier.processes or () if process.titles}
         if self.processes is None or not (missed or earlier.ended):
             return self
-        processes = [
-            replace(process, titles=(*before.titles, *process.titles)[-MAX_TITLES:])
-            if (before := missed.pop(process.key, None))
-            else process
-            for process in self.processes
-        ]
+        processes: list[Process] = []
+        for process in self.processes:
+            before = missed.pop(process.key, None)
+            processes.append(process if before is None else replace(process, titles=(*before.titles, *process.titles)[-MAX_TITLES:]))
         return replace(self, processes=tuple(processes), ended=(*earlier.ended, *missed.values(), *self.ended))
 
     def observed_at(self, source: str) -> float | None:
