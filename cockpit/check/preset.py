@@ -127,6 +127,9 @@ class Files:
         self.found: dict[str, int] = {}
         """The number of lines of each script that was read."""
         self._folders: list[Path] | None = None
+        self._texts: dict[str, str | None] = {}
+        self._paths: dict[str, str | None] = {}
+        """What `read` and `find` have returned: a script with loops names the same files thousands of times."""
 
     def find(self, name: str) -> str | None:
         """Return the path of the file that ends like this one, in the folder or in the nearest of its subfolders."""
@@ -134,10 +137,18 @@ class Files:
             return None
         if self._folders is None:
             self._folders = list(_subfolders(self._folder))
-        found = next((folder for folder in self._folders if (folder / name).is_file()), None)
-        return None if found is None else os.path.relpath(found / name, self._folder)
+        if name not in self._paths:
+            found = next((folder for folder in self._folders if (folder / name).is_file()), None)
+            self._paths[name] = None if found is None else os.path.relpath(found / name, self._folder)
+        return self._paths[name]
 
     def read(self, name: str) -> str | None:
+        """As `_read`, once for each file."""
+        if name not in self._texts:
+            self._texts[name] = self._read(name)
+        return self._texts[name]
+
+    def _read(self, name: str) -> str | None:
         """Return the script without secrets; `None` if there is none, if it is no text, or if the job would read another file on its node.
 
         An answer may quote a value that the command takes from there, and then nothing shows that it is a secret.
@@ -159,7 +170,15 @@ class Files:
             return None
         text = data.decode("utf-8", "replace")
         self.found[name] = len(text.splitlines())
-        return "\n".join(map(LineRedactor(), text.split("\n")))
+        hide = LineRedactor()
+        return "\n".join(_as_code(line, hide(line)) for line in text.split("\n"))
+
+
+def _as_code(line: str, shown: str) -> str:
+    """A line of a script without its secrets, as shell code: a value `$(…)` of several words is hidden as a whole."""
+    if shown == line or "$(" not in line or not re.match(r"\s*(?:export\s+)?\w+=", line):
+        return shown
+    return shown.partition(HIDDEN)[0] + HIDDEN
 
 
 def _subfolders(folder: Path) -> Iterator[Path]:

@@ -39,6 +39,12 @@ def test_secrets_of_a_script_are_hidden_before_it_is_read(read, tmp_path):
     assert read.read("train.sh") == f"export HF_TOKEN={HIDDEN}\nN=8\n"
 
 
+def test_a_hidden_secret_leaves_shell_code(read, tmp_path):
+    value = "${SERP_API_KEY:-$(vault read serp --key api)}"
+    (tmp_path / "code" / "keys.sh").write_text(f"export SERP_API_KEY={value}\nN=8\n")
+    assert read.read("keys.sh") == f"export SERP_API_KEY={HIDDEN}\nN=8\n"
+
+
 @pytest.mark.parametrize("name", ["../outside.sh", "nothing.sh", "weights.bin", "large.sh", ".", "../code/../outside.sh", "a\0b"])
 def test_what_is_not_packed_or_is_no_script_is_not_read(read, name):
     assert read.read(name) is None
