@@ -182,19 +182,18 @@ class ScriptRun:
         return _FOLLOW[node.kind](self, node, scope)
 
     def _list(self, node: Node, scope: Scope) -> Status:
-        """Follow commands that are joined by `;`, `&&` or `||`."""
         status: Status = True
-        is_unknown = False
-        for operator, part in zip(node.words, node.parts, strict=True):
-            is_unknown = is_unknown and bool(operator)
-            if not operator:
-                status = self.node(part, scope)
-            elif status is None or is_unknown:
-                is_unknown = True
-                self._follow_any([_nothing, partial(self.node, part)], scope)
-                status = None
-            elif status is (operator == "&&"):
-                status = self._past_guard(partial(self.node, part), scope)[1]
+        for part in node.parts:
+            status = self.node(part, scope)
+        return status
+
+    def _joined(self, node: Node, scope: Scope) -> Status:
+        """Follow two parts that `&&` or `||` joins."""
+        status, right = self.node(node.parts[0], scope), partial(self.node, node.parts[1])
+        if status is None:
+            self._follow_any([_nothing, right], scope)
+        elif status is (node.words == ("&&",)):
+            status = self._past_guard(right, scope)[1]
         return status
 
     def _pipe(self, node: Node, scope: Scope) -> Status:
@@ -392,6 +391,6 @@ def _matches(value: str, word: str, scope: Scope) -> Status:
 
 
 _FOLLOW: dict[str, Callable[[ScriptRun, Node, Scope], Status]] = {
-    "simple": ScriptRun._simple, "list": ScriptRun._list, "pipe": ScriptRun._pipe,
+    "simple": ScriptRun._simple, "list": ScriptRun._list, "joined": ScriptRun._joined, "pipe": ScriptRun._pipe,
     "if": ScriptRun._if, "case": ScriptRun._if, "for": ScriptRun._for, "while": ScriptRun._while,
 }  # fmt: skip

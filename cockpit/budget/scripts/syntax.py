@@ -26,7 +26,9 @@ _SETS = re.compile(r"(?<!\\)(?:\$\{\w+:?=|\$\(\([^)\n]{0,200}(?:\+\+|--|(?<![=!<
 """Expansions that also set a variable."""
 
 
-Kind = Literal["simple", "test", "sum", "list", "pipe", "not", "background", "subshell", "if", "case", "for", "while", "match", "function"]
+Kind = Literal[
+    "simple", "test", "sum", "list", "joined", "pipe", "not", "background", "subshell", "if", "case", "for", "while", "match", "function",
+]  # fmt: skip
 
 
 class ShellError(Exception):
@@ -38,7 +40,7 @@ class Node(msgspec.Struct, frozen=True):
 
     kind: Kind
     words: tuple[str, ...] = ()
-    """Of a `list`: the operator before each part; of `for`: the variable and the items; of `match`: the value and the patterns."""
+    """Of `joined`: its operator; of `for`: the variable and the items; of `match`: the value and the patterns."""
     parts: tuple[Node, ...] = ()
     """Of `if`, `case` and `while`: each condition before its body. An `else` comes last, without a condition."""
     redirects: tuple[tuple[str, str], ...] = ()
@@ -198,19 +200,25 @@ class _Parser:
     def sequence(self) -> Node:
         """Read commands up to a word that ends them."""
         parts: list[Node] = []
-        operators: list[str] = []
-        sign = ""
         while True:
             self.newlines()
             if self.at >= len(self.text) or self.keyword() in _STOPS or self.operator() == ";;":
                 break
-            operators.append(sign if sign in {"&&", "||"} else "")
-            node, sign = self.pipeline(), self.operator()
+            node, sign = self.joined(), self.operator()
             parts.append(Node("background", parts=(node,)) if sign == "&" else node)
             if not sign or sign == ";;":
                 break
             self.at += len(sign) if sign != "\n" else 0
-        return Node("list", tuple(operators), tuple(parts))
+        return Node("list", parts=tuple(parts))
+
+    def joined(self) -> Node:
+        """Read pipelines that `&&` and `||` join. A `&` behind them puts all of them into the background."""
+        node = self.pipeline()
+        while (sign := self.operator()) in {"&&", "||"}:
+            self.at += len(sign)
+            self.newlines()
+            node = Node("joined", (sign,), (node, self.pipeline()))
+        return node
 
     def pipeline(self) -> Node:
         denied = False

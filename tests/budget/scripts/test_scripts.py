@@ -60,6 +60,7 @@ KNOWN = {
     "exit": "show a; exit 0; show b",
     "set -x and redirections": "set -euxo pipefail; show a > /dev/null 2>&1; show b &>> /dev/null < /dev/null",
     "in the background": "show a & wait; show b",
+    "all that is joined is in the background": "A=1; A=2 && show $A & wait; show $A; A=3 || true & wait; show $A",
     "assignments for one command": "A=1; A=2 show $A; show $A; A=2 eval 'show $A'",
     "export": 'export A=5 B="x y"; show $A "$B"',
     "a JSON in quotes": """show --env='{"a": {"b": "c"}}' -- x""",
