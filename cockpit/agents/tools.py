@@ -36,6 +36,7 @@ from cockpit.check.preset import sample_and_check
 from cockpit.check.result_text import needs_line, verdict
 from cockpit.cli.check import preset_of
 from cockpit.config.address import explain_choices
+from cockpit.findings.rank_words import unseen_words
 from cockpit.model import LEVELS, Actor, Job, Kind, Process, Snapshot
 from cockpit.model.about import find_things
 from cockpit.monitor.monitor import ClusterMonitor
@@ -305,7 +306,7 @@ class Toolbox:
         if asked.start:
             head = {"job": head["job"]}
         page = Page("ranks", ranks_in_order(status), lambda rank: rank_row(rank, snapshot.taken), asked.start)
-        return write_answer({**self._age(), **head}, page)
+        return write_answer({**self._age(), **head, "not_seen": unseen_words(job, snapshot) or None}, page)
 
     async def _why_waiting(self, asked: WaitingArguments) -> str:
         rows = waiting_rows(self._snapshot)
@@ -369,25 +370,30 @@ class Toolbox:
         return write_answer(head, Page("stacks", groups, row, asked.start))
 
     def _processes_of(self, target: str, host: str | None) -> list[Process]:
-        """The processes of a finding, job, actor or pid: of a job those with GPUs, else its driver. Raises `NotFoundError`."""
+        """The processes of a finding, job, actor or pid: of a job those with GPUs, else its workers and driver. Raises `NotFoundError`."""
         snapshot = self._snapshot
         name = real_name(target, snapshot)
         listed = [process for process in snapshot.processes or () if host is None or is_on(process, host, snapshot)]
         things: list[Any] = [job for job in snapshot.jobs or () if name in (job.id, job.job)]
         things = things or [actor for actor in snapshot.actors or () if name in (actor.id, actor.name, actor.class_)]
         things = things or [process for process in listed if target == str(process.pid)]
-        things = things or find_things(find_finding(target, snapshot), snapshot)
+        if not things and not target.isdigit():
+            things = find_things(find_finding(target, snapshot), snapshot)
         found: list[Process] = []
         for thing in things:
             if isinstance(thing, Process):
                 found.append(thing)
             elif isinstance(thing, Job):
                 own = [process for process in listed if thing.job and process.job == thing.job]
-                found += [process for process in own if process.gpus] or [process for process in own if process.kind == "driver"]
+                found += [process for process in own if process.gpus] or [
+                    process for process in own if process.kind in ("worker", "driver")
+                ]
             elif isinstance(thing, Actor):
                 found += [process for process in listed if thing.is_run_by(process) and process.kind == "worker"]
         if not found:
-            raise NotFoundError("no process of it is known; `processes` lists those that are")
+            raise NotFoundError(
+                f"no process of it is known; `processes` lists those that are ({hosts_probed(snapshot)}: others can't be seen)"
+            )
         return list({process.key: process for process in found}.values())
 
     async def _history(self, asked: HistoryArguments) -> str:

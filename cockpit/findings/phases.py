@@ -11,7 +11,7 @@ import msgspec
 from cockpit.config.thresholds import Limits
 from cockpit.findings.facts import Facts
 from cockpit.findings.nccl import evidence_lines, find_report
-from cockpit.findings.rank_words import find_stopped, find_suspects, name_processes, rank_lines
+from cockpit.findings.rank_words import find_stopped, find_suspects, name_processes, rank_lines, unseen_words
 from cockpit.findings.sources import rests_on
 from cockpit.findings.stalls import PHASE_CODE, does_a_gpu_work, job_subject, seconds_silent
 from cockpit.model import Activity, Finding, Job, Level, PhaseSpan, Remedy
@@ -159,17 +159,19 @@ def _judge(facts: Facts, job: Job, activity: Activity, lasted: float) -> tuple[L
 
 def _stuck_finding(facts: Facts, job: Job, activity: Activity, lasted: float, level: Level, usual: str, doubts: str) -> Finding:
     ranks = [rank for rank in ranks_of(job, facts.known) if facts.is_seen_now(rank.process)]
-    suspects = find_suspects(facts, job, activity, ranks)
+    suspects, unseen = find_suspects(facts, job, activity, ranks), unseen_words(job, facts.known)
     if activity.phase == "waiting":
         does = "waiting"
     elif activity.phase is not None or activity.method is not None:
         does = f"in {activity.phase or clean(activity.method or '')[:80]}"
+    elif unseen:
+        does = "idle by all titles that are seen"
     else:
         does = "idle by all titles (it waits, or an engine without titles works)"
     text = f"{job_subject(job)} has been {does} for {age(lasted)}, {usual}"
     text += f": {suspects.words}" if suspects is not None else ": no rank differs from the others"
     text += f"; but {doubts}" if doubts else ""
-    evidence = [*rank_lines(facts, ranks)]
+    evidence = [*rank_lines(facts, ranks), *([unseen] if unseen else [])]
     silent, report = seconds_silent(facts, job)
     if silent is not None:
         evidence.append(f"job-driver-{clean(job.submission or '')[:80]}.log was last written {age(silent)} ago")
@@ -182,6 +184,12 @@ def _stuck_finding(facts: Facts, job: Job, activity: Activity, lasted: float, le
         remedy = Remedy(
             "if nobody stopped it on purpose, for example with a debugger, let it continue "
             f"(`kill -CONT {first.pid}` on {facts.place(first)}); if the others have given up meanwhile, start the job again"
+        )
+    elif _is_pause(activity) and unseen:
+        remedy = Remedy(
+            "read the stacks of the workers that are not seen (`py-spy dump --pid PID` on their nodes), then that of the driver. If it "
+            "hangs, stop the job and start it again",
+            "stop-job",
         )
     elif _is_pause(activity):
         remedy = Remedy(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from cockpit.findings.facts import Facts
-from cockpit.model import Activity, Job, Process
+from cockpit.model import Activity, Job, Process, Snapshot
 from cockpit.model.titles import whole_name
 from cockpit.phases import Rank, ranks_of
 from cockpit.phases.methods import ENGINE_CLASSES, find_method
+from cockpit.phases.ranks import listed_titles, unseen_actors
 from cockpit.text import age, clean, join_first, plural
 from cockpit.text.grouping import group_by
 
@@ -68,6 +70,8 @@ def find_suspects(facts: Facts, job: Job, activity: Activity, ranks: Sequence[Ra
             some = [rank.process for rank in late]
             return Suspects(f"{name_processes(facts, some)} {_is_in(late[0].title.method, some, 'still ')}, the others have ended it", some)
     if activity.phase in ("waiting", None) and activity.method is None:
+        if unseen := unseen_words(job, facts.known):
+            return Suspects(f"no worker that is seen runs a method; {unseen}")
         drivers = [process for process in processes if process.kind == "driver"]
         if not drivers:
             return Suspects("no worker runs a method: it waits for its driver, which computes rewards, loads data or asks a server")
@@ -118,6 +122,26 @@ def phase_lines(facts: Facts, job: Job) -> Iterator[str]:
     if (suspects := find_suspects(facts, job, activity, ranks)) is not None:
         yield suspects.words
     yield from rank_lines(facts, ranks)
+
+
+def unseen_words(job: Job, snapshot: Snapshot) -> str:
+    """Which workers of a job no probe reports, and what they do by Ray's own list; empty: probes report all of them."""
+    unseen = {actor.id: actor for actor in unseen_actors(job, snapshot)}
+    if not unseen:
+        return ""
+    classes = [f"{count} {clean(class_)[:60]}" for class_, count in Counter(actor.class_ for actor in unseen.values()).most_common()]
+    nodes = [snapshot.index.nodes.get(actor.node or "") for actor in unseen.values()]
+    places = sorted({snapshot.index.titles.of_node(node) for node in nodes if node is not None})
+    are, them = ("is", "it") if len(unseen) == 1 else ("are", "them")
+    words = (
+        f"{join_first(classes, MAX_NAMED)} on {join_first(places, MAX_NAMED) or 'an unknown node'} {are} not seen: no probe reports {them}"
+    )
+    listed = [(process, title, read) for process, title, read in listed_titles(job, snapshot) if process.actor in unseen]
+    if not listed:
+        return words
+    running = [f"pid {process.pid} is in {clean(title.method)[:60]}" for process, title, _ in listed if title.method]
+    seconds = max(0.0, snapshot.taken - min(read for _, _, read in listed))
+    return f"{words}; by Ray's list, read {age(seconds)} ago, {join_first(running, MAX_NAMED) or f'{len(listed)} of them are idle'}"
 
 
 def rank_lines(facts: Facts, ranks: Sequence[Rank]) -> Iterator[str]:

@@ -411,8 +411,6 @@ class Host(Value, frozen=True):
     gpus: tuple[Gpu, ...] | None = None
     """`None`: NVML can't be asked; empty: there is no GPU."""
     processes: tuple[Process, ...] | None = None
-    ended: tuple[Process, ...] = ()
-    """Ray workers that have ended since the sample before, with nothing but their last `titles`. Not recorded."""
     memory_users: tuple[MemoryUser, ...] = ()
     sessions: tuple[Session, ...] | None = None
     nodes: tuple[str, ...] = ()
@@ -449,6 +447,8 @@ class Host(Value, frozen=True):
     """By source of the probe: when its facts were true, by our clock. For a missing source it is `taken`."""
     paces: Mapping[str, float] = {}
     """By source that is read seldom, because it costs much CPU: seconds between two answers."""
+    ended: tuple[Process, ...] = ()
+    """Ray workers that have ended since the sample before, with nothing but their last `titles`. Not recorded."""
 
     @property
     def key(self) -> str:

@@ -61,6 +61,15 @@ class ClusterIndex:
         """Actors by id, without dead ones."""
         return {actor.id: actor for actor in self._actors}
 
+    @cached_property
+    def actors_by_job(self) -> Mapping[str, Sequence[Actor]]:
+        """Actors by `Actor.job`, without dead ones."""
+        found: dict[str, list[Actor]] = {}
+        for actor in self._actors:
+            if actor.job:
+                found.setdefault(actor.job, []).append(actor)
+        return found
+
     def job_title(self, job: str | None) -> str:
         """Return `Job.id`, the name that people use, for a `Job.job`; an unknown job keeps its own."""
         known = self.jobs.get(job or "")

@@ -1,4 +1,4 @@
-"""Reads, in the background, Ray's list of the workers of a node, if no probe shows the phase of a running job."""
+"""Reads, in the background, Ray's list of the workers of a node without a probe, for what running jobs do there."""
 
 from __future__ import annotations
 
@@ -65,22 +65,19 @@ class WorkerReader:
         self._reading.cancel()
 
     def _find_nodes(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """For each running job whose phase no probe shows: the node with most of the workers that may show it."""
+        """For each running job: the node without a probe that has most of the workers which may show its phase."""
         facts = self._poller.parts.nodes
         running = {job.job for job in snapshot.jobs or () if job.running and job.job}
         workers = [worker for worker in (facts.workers if facts else ()) if not worker.driver and worker.actor]
         sizes = Counter(worker.node for worker in workers)
         probed = {node for node in sizes if _has_probe(node, snapshot)}
-        seen: set[str | None] = set()
         counts: dict[str, Counter[str]] = {}
         for worker in (each for each in workers if each.job in running):
             actor = snapshot.index.actors.get(worker.actor or "")
             is_telling = actor is not None and shows_phases(actor.class_)
-            if worker.node in probed:
-                seen |= {worker.job} if is_telling else set()
-            elif sizes[worker.node] <= MAX_WORKERS and not (actor is not None and actor.internal):
+            if worker.node not in probed and sizes[worker.node] <= MAX_WORKERS and not (actor is not None and actor.internal):
                 counts.setdefault(worker.job or "", Counter())[worker.node] += 1000 if is_telling else 1
-        largest = sorted((count for job, count in counts.items() if job not in seen), key=lambda count: -max(count.values()))
+        largest = sorted(counts.values(), key=lambda count: -max(count.values()))
         return tuple(dict.fromkeys(max(sorted(count), key=lambda node: count[node]) for count in largest))[:MAX_NODES]
 
     async def _ask(self, node: str) -> None:

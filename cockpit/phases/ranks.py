@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from cockpit.config.thresholds import STALE_AFTER_S
-from cockpit.model import Job, Phase, Process, Snapshot
+from cockpit.model import Actor, Job, Phase, Process, Snapshot
 from cockpit.phases.methods import ENGINE_TITLES, find_method, shows_phases
 from cockpit.phases.titles import Title, read_title
 
@@ -55,6 +55,22 @@ def watched_workers(job: Job, snapshot: Snapshot) -> tuple[list[tuple[Process, T
         return workers, None
     newest = max(lists, key=lambda listed: listed.read)
     return [*workers, *_with_titles((worker for worker in newest.workers if worker.job == job.job), snapshot)], newest.read
+
+
+def unseen_actors(job: Job, snapshot: Snapshot) -> list[Actor]:
+    """The live actors of a job whose titles would show what it does, but which no probe reports: no probe runs on their nodes."""
+    seen = {process.actor for process, _ in workers_of(job, snapshot)}
+    actors = snapshot.index.actors_by_job.get(job.job or "", ())
+    return [actor for actor in actors if actor.state == "ALIVE" and actor.id not in seen and shows_phases(actor.class_)]
+
+
+def listed_titles(job: Job, snapshot: Snapshot) -> list[tuple[Process, Title, float]]:
+    """The workers of a job in Ray's own lists of nodes without a probe, with their titles, and when each list was read."""
+    return [
+        (process, title, listed.read)
+        for listed in snapshot.listed_workers
+        for process, title in _with_titles((worker for worker in listed.workers if worker.job == job.job), snapshot)
+    ]
 
 
 def are_titles_watched(job: Job, snapshot: Snapshot) -> bool:

@@ -23,7 +23,7 @@ from cockpit.phases.methods import (
     is_known_sync,
     shows_phases,
 )
-from cockpit.phases.ranks import is_engine, seen_at, watched_workers, workers_of
+from cockpit.phases.ranks import is_engine, seen_at, unseen_actors, watched_workers, workers_of
 from cockpit.phases.titles import Title, read_title
 
 GAP_S: Final = 2.0
@@ -157,7 +157,7 @@ class _JobPhases:
         self._seen: dict[str, float] = {}
         """By host of its workers: the time of the last titles that were taken over. Silent hosts are left out."""
         self._is_partly_unseen = False
-        """Some of its workers are on silent hosts."""
+        """Some of its workers are on silent hosts, or on nodes without a probe."""
         self._running: Counter[Title] = Counter()
         self._last: dict[Title, float] = {}
         """By title: when it was last seen, if no worker has it now."""
@@ -205,7 +205,7 @@ class _JobPhases:
             self._break_off(self._gap_since or max(self._seen.values()))
         if workers and not fresh:
             return
-        self._is_partly_unseen = len(fresh) < len(workers)
+        self._is_partly_unseen = len(fresh) < len(workers) or bool(unseen_actors(job, snapshot))
         changes = self._find_changes(fresh, seen, snapshot)
         evidence = _Evidence(job, snapshot)
         changes.sort(key=lambda change: change.moment)

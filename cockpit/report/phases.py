@@ -12,6 +12,7 @@ import msgspec
 from cockpit.model import Activity, Job, Laggard, Phase, PhaseSpan, Process, Snapshot, Step
 from cockpit.phases import Rank, UsualTime, ranks_of, seconds_by_phase, seconds_left, usual_seconds
 from cockpit.phases.methods import find_method, is_known_sync
+from cockpit.phases.ranks import unseen_actors
 from cockpit.text import UNKNOWN, age, clean, join_first
 from cockpit.text.grouping import group_by
 
@@ -137,6 +138,7 @@ def wait_words(job: Job, activity: Activity, snapshot: Snapshot) -> str:
     if activity.laggards:
         return "; ".join(_laggard_words(activity.laggards, ranks, snapshot))
     waiting, working = list[str](), list[str]()
+    partly_seen = {actor.class_ for actor in unseen_actors(job, snapshot)}
     for class_, members in group_by((rank for rank in ranks if rank.title.class_), lambda rank: rank.title.class_).items():
         methods = Counter(rank.title.method for rank in members if rank.title.method)
         if methods:
@@ -145,7 +147,7 @@ def wait_words(job: Job, activity: Activity, snapshot: Snapshot) -> str:
             if row is None or row.kind != "whole":
                 of = "" if count == len(members) else f" of {len(members)}"
                 working.append(clean(f"{count}{of} {class_} {'is' if count == 1 else 'are'} in {method}"))
-        elif is_known_sync(class_):
+        elif is_known_sync(class_) and class_ not in partly_seen:
             waiting.append(clean(f"{len(members)} {class_}"))
     if not waiting or activity.phase == "waiting":
         return ""

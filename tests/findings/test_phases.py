@@ -169,6 +169,26 @@ def test_a_long_pause_is_the_drivers_and_is_measured_by_whole_steps():
     assert found(world("waiting", 600, [], *idle, actors=(waiting,), **past), 600) == (), "an actor that waits has findings of its own"
 
 
+def test_workers_on_a_node_without_a_probe_are_said_not_to_be_seen():
+    hidden = (
+        actor(1, class_="WorkerDict", job="02000000", node=node(2).id),
+        actor(2, class_="WorkerDict", job="02000000", node=node(2).id),
+    )
+    facts: dict[str, Any] = {"actors": hidden, "ended_steps": steps(12, 20.0, NOW - 300)}
+    facts["nodes"] = (*world(None, 300, TEN).nodes, node(2, host="w2"))
+    told = only(found(world(None, 300, TEN, rank(101), rank(102), **facts), 300), "phase-stuck")
+    unseen = "2 WorkerDict on w2 are not seen: no probe reports them"
+    assert "has been idle by all titles that are seen for 5m00s, its longest step of the last 12 took 20s: " in told.text
+    assert told.text.endswith(f"no worker that is seen runs a method; {unseen}")
+    assert "driver, which" not in told.text
+    assert "workers that are not seen" in told.remedy.text
+    method = "actor_rollout_compute_log_prob"
+    listed = tuple(rank(pid, name, host="w2", actor=one.id) for pid, name, one in ((117, method, hidden[0]), (118, "", hidden[1])))
+    facts["listed_workers"] = (ListedWorkers(node(2).id or "", NOW - 20, listed),)
+    told = only(found(world(None, 300, TEN, rank(101), rank(102), **facts), 300), "phase-stuck")
+    assert f"{unseen}; by Ray's list, read 20s ago, pid 117 is in {method}" in told.text
+
+
 def test_without_titles_that_a_probe_follows_no_phase_is_too_long():
     past = {"ended_steps": steps(5, 20.0, NOW - 300)}
     listed = ListedWorkers(f"{2:056x}", NOW, (rank(201, UPDATE, host="node2"), rank(202, UPDATE, host="node2")))

@@ -87,11 +87,18 @@ async def test_of_a_running_job_the_node_with_most_of_its_workers_is_read():
     assert (listed.node, listed.read, {worker.kind for worker in listed.workers}) == (node(3).id, NOW, {"worker"})
 
 
-async def test_a_job_with_workers_that_a_probe_sees_needs_no_list():
-    world = World(*workers(1), *workers(2), probed=(1,))
+async def test_a_job_whose_workers_are_all_seen_by_probes_needs_no_list():
+    world = World(*workers(1), *workers(2), probed=(1, 2))
     world.classes = {"01": "WorkerDict", "02": "WorkerDict"}
     await world.pass_time()
     assert world.asked == []
+
+
+async def test_of_a_job_that_probes_see_in_part_a_node_without_a_probe_is_read():
+    world = World(*workers(1), *workers(2), probed=(1,))
+    world.classes = {"01": "WorkerDict", "02": "WorkerDict"}
+    await world.pass_time()
+    assert world.asked == [(0.0, "2")]
 
 
 async def test_a_trainer_on_a_probed_head_does_not_show_what_the_job_does():
