@@ -58,7 +58,7 @@ def watched_workers(job: Job, snapshot: Snapshot) -> tuple[list[tuple[Process, T
 
 
 def unseen_actors(job: Job, snapshot: Snapshot) -> list[Actor]:
-    """The live actors of a job whose titles would show what it does, but which no probe reports: no probe runs on their nodes."""
+    """The live actors of a job that no probe reports, of those classes whose titles show what a job does."""
     seen = {process.actor for process, _ in workers_of(job, snapshot)}
     actors = snapshot.index.actors_by_job.get(job.job or "", ())
     return [actor for actor in actors if actor.state == "ALIVE" and actor.id not in seen and shows_phases(actor.class_)]
