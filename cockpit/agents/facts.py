@@ -399,6 +399,7 @@ def node_facts(node: Node, snapshot: Snapshot) -> Row:
         "state": node_state(node, snapshot),
         "message": node.message,
         "facts_age_s": seconds_since(machine.seen, now),
+        "not_seen": None if snapshot.index.host_of(node) is not None else "no probe runs there: processes without a GPU are unknown",
         "cpu_percent": machine.cpu,
         "cpus": machine.cpus,
         "memory": {"used": memory.used, "total": memory.total, "ray_kills_above": memory.kill_at},

@@ -361,7 +361,9 @@ class Toolbox:
         unread = [f"{len(titles)} ({', '.join(titles[:3])}): {error}" for error, titles in errors.items()]
         if len(processes) > MAX_STACKS:
             unread.append(f"{len(processes) - MAX_STACKS} more processes: give a pid with host, or an actor")
-        head = {"processes": len(processes), "not_read": unread or None}
+        job = next((job for job in self._snapshot.jobs or () if asked.target in (job.id, job.job)), None)
+        not_seen = unseen_words(job, self._snapshot) if job is not None else ""
+        head = {"processes": len(processes), "not_read": unread or None, "not_seen": not_seen or None}
 
         def row(group: tuple[tuple[str, ...], list[str]]) -> Mapping[str, Any]:
             threads, titles = group

@@ -13,9 +13,9 @@ from cockpit.agents.answers import MAX_BYTES
 from cockpit.agents.tools import TOOLS
 from cockpit.cli.record import recordings_path
 from cockpit.config.settings import Config
-from cockpit.model import Finding, Remedy
+from cockpit.model import Finding, Job, Remedy
 from tests.agents.stage import Stage, agent, call, text_of
-from tests.world import NOW, actor, finding, process, snapshot
+from tests.world import NOW, actor, finding, node, process, snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -238,3 +238,16 @@ async def test_with_readonly_nothing_is_even_planned():
     stage = Stage()
     stage.toolbox.plans, stage.toolbox._why_no_plans = None, f"no plans here: {Config(readonly=True).readonly_reason}"
     assert "no plans here" in (await ask("plan", stage, action="kill-orphans"))["error"]
+
+
+async def test_what_no_probe_sees_is_said_and_is_not_nothing():
+    job = Job("train1", "02000000", "train1", "RUNNING")
+    driver = process(500, kind="driver", job="02000000", host="node1")
+    actors = (actor(1, class_="WorkerDict", job="02000000", node=node(2).id),)
+    world = snapshot(nodes=(node(1), node(2, host="w2")), jobs=(job,), processes=(driver,), actors=actors, hosts={}, sessions=())
+    async with agent(Stage(world=world)) as client:
+        unseen = "1 WorkerDict on w2 is not seen: no probe reports it"
+        assert (await call(client, "job", job="train1"))["not_seen"] == unseen
+        assert (await call(client, "stacks", target="train1"))["not_seen"] == unseen
+        assert "no probe runs there" in (await call(client, "node", node="w2"))["not_seen"]
+        assert "others can't be seen" in (await call(client, "stacks", target="117"))["error"]
