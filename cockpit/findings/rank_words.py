@@ -13,7 +13,7 @@ from cockpit.model import Activity, Job, Process, Snapshot
 from cockpit.model.titles import whole_name
 from cockpit.phases import Rank, ranks_of
 from cockpit.phases.methods import ENGINE_CLASSES, find_method
-from cockpit.phases.ranks import listed_titles, unseen_actors
+from cockpit.phases.ranks import listed_titles, unseen_actors, workers_of
 from cockpit.text import age, clean, join_first, plural
 from cockpit.text.grouping import group_by
 
@@ -126,7 +126,7 @@ def phase_lines(facts: Facts, job: Job) -> Iterator[str]:
 
 def unseen_words(job: Job, snapshot: Snapshot) -> str:
     """Which workers of a job no probe reports, and what they do by Ray's own list; empty: probes report all of them."""
-    unseen = {actor.id: actor for actor in unseen_actors(job, snapshot)}
+    unseen = {actor.id: actor for actor in unseen_actors(job, workers_of(job, snapshot), snapshot)}
     if not unseen:
         return ""
     classes = [f"{count} {clean(class_)[:60]}" for class_, count in Counter(actor.class_ for actor in unseen.values()).most_common()]

@@ -57,9 +57,9 @@ def watched_workers(job: Job, snapshot: Snapshot) -> tuple[list[tuple[Process, T
     return [*workers, *_with_titles((worker for worker in newest.workers if worker.job == job.job), snapshot)], newest.read
 
 
-def unseen_actors(job: Job, snapshot: Snapshot) -> list[Actor]:
-    """The live actors of a job that no probe reports, of those classes whose titles show what a job does."""
-    seen = {process.actor for process, _ in workers_of(job, snapshot)}
+def unseen_actors(job: Job, workers: Iterable[tuple[Process, Title]], snapshot: Snapshot) -> list[Actor]:
+    """The live actors of a job that are not among its workers which probes see, of those classes whose titles show what a job does."""
+    seen = {process.actor for process, _ in workers}
     actors = snapshot.index.actors_by_job.get(job.job or "", ())
     return [actor for actor in actors if actor.state == "ALIVE" and actor.id not in seen and shows_phases(actor.class_)]
 

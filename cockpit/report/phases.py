@@ -12,7 +12,7 @@ import msgspec
 from cockpit.model import Activity, Job, Laggard, Phase, PhaseSpan, Process, Snapshot, Step
 from cockpit.phases import Rank, UsualTime, ranks_of, seconds_by_phase, seconds_left, usual_seconds
 from cockpit.phases.methods import find_method, is_known_sync
-from cockpit.phases.ranks import unseen_actors
+from cockpit.phases.ranks import unseen_actors, workers_of
 from cockpit.text import UNKNOWN, age, clean, join_first
 from cockpit.text.grouping import group_by
 
@@ -138,7 +138,7 @@ def wait_words(job: Job, activity: Activity, snapshot: Snapshot) -> str:
     if activity.laggards:
         return "; ".join(_laggard_words(activity.laggards, ranks, snapshot))
     waiting, working = list[str](), list[str]()
-    partly_seen = {actor.class_ for actor in unseen_actors(job, snapshot)}
+    partly_seen = {actor.class_ for actor in unseen_actors(job, workers_of(job, snapshot), snapshot)}
     for class_, members in group_by((rank for rank in ranks if rank.title.class_), lambda rank: rank.title.class_).items():
         methods = Counter(rank.title.method for rank in members if rank.title.method)
         if methods:
