@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -57,11 +57,11 @@ def watched_workers(job: Job, snapshot: Snapshot) -> tuple[list[tuple[Process, T
     return [*workers, *_with_titles((worker for worker in newest.workers if worker.job == job.job), snapshot)], newest.read
 
 
-def unseen_actors(job: Job, workers: Iterable[tuple[Process, Title]], snapshot: Snapshot) -> list[Actor]:
-    """The live actors of a job that are not among its workers which probes see, of those classes whose titles show what a job does."""
+def unseen_actors(job: Job, workers: Iterable[tuple[Process, Title]], snapshot: Snapshot) -> Iterator[Actor]:
+    """Yield the live actors of a job that are not among its workers which probes see, of those classes whose titles show what a job does."""
     seen = {process.actor for process, _ in workers}
     actors = snapshot.index.actors_by_job.get(job.job or "", ())
-    return [actor for actor in actors if actor.state == "ALIVE" and actor.id not in seen and shows_phases(actor.class_)]
+    return (actor for actor in actors if actor.state == "ALIVE" and actor.id not in seen and shows_phases(actor.class_))
 
 
 def listed_titles(job: Job, snapshot: Snapshot) -> list[tuple[Process, Title, float]]:

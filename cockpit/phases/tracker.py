@@ -205,7 +205,7 @@ class _JobPhases:
             self._break_off(self._gap_since or max(self._seen.values()))
         if workers and not fresh:
             return
-        self._is_partly_unseen = len(fresh) < len(workers) or bool(unseen_actors(job, workers, snapshot))
+        self._is_partly_unseen = len(fresh) < len(workers) or any(unseen_actors(job, workers, snapshot))
         changes = self._find_changes(fresh, seen, snapshot)
         evidence = _Evidence(job, snapshot)
         changes.sort(key=lambda change: change.moment)
