@@ -143,16 +143,13 @@ class Files:
         return self._paths[name]
 
     def read(self, name: str) -> str | None:
-        """As `_read`, once for each file."""
+        """Return the script without secrets, read once. `None` for no script, no text, or a file that the job would not read."""
         if name not in self._texts:
             self._texts[name] = self._read(name)
         return self._texts[name]
 
     def _read(self, name: str) -> str | None:
-        """Return the script without secrets; `None` if there is none, if it is no text, or if the job would read another file on its node.
-
-        An answer may quote a value that the command takes from there, and then nothing shows that it is a secret.
-        """
+        # Secrets are hidden here: an answer may quote a value that the command takes from a script, and then nothing shows that it is one.
         # An absolute path may be on a disk that all hosts share. A path out of the working_dir is not packed.
         if os.path.isabs(name):
             path = Path(name)

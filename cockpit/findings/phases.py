@@ -165,7 +165,7 @@ def _stuck_finding(facts: Facts, job: Job, activity: Activity, lasted: float, le
     elif activity.phase is not None or activity.method is not None:
         does = f"in {activity.phase or clean(activity.method or '')[:80]}"
     elif unseen:
-        does = "idle by all titles that are seen"
+        does = "idle, by the titles that are seen,"
     else:
         does = "idle by all titles (it waits, or an engine without titles works)"
     text = f"{job_subject(job)} has been {does} for {age(lasted)}, {usual}"

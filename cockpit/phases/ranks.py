@@ -58,7 +58,10 @@ def watched_workers(job: Job, snapshot: Snapshot) -> tuple[list[tuple[Process, T
 
 
 def unseen_actors(job: Job, workers: Iterable[tuple[Process, Title]], snapshot: Snapshot) -> Iterator[Actor]:
-    """Yield the live actors of a job that are not among its `workers`, which probes see, if their titles would show what it does."""
+    """Yield the live actors of a job that no probe reports, of classes whose titles show what a job does.
+
+    `workers`: the workers of the job that probes report.
+    """
     seen = {process.actor for process, _ in workers}
     actors = snapshot.index.actors_by_job.get(job.job or "", ())
     return (actor for actor in actors if actor.state == "ALIVE" and actor.id not in seen and shows_phases(actor.class_))

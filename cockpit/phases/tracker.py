@@ -128,7 +128,7 @@ class ActivityTracker:
         )
 
     def _observe_unlisted(self, listed: Sequence[Job], snapshot: Snapshot) -> None:
-        """Follow workers whose job Ray has not listed yet. A small model is loaded within the time between two lists."""
+        """Follow workers whose job Ray has not listed yet. Between two lists a job can load a small model."""
         known = {job.job or job.id for job in listed}
         new = [job for job in snapshot.index.processes_by_job if job not in known][:MAX_JOBS]
         self._unlisted = {job: self._unlisted.get(job) or _JobPhases(job) for job in new}
@@ -244,8 +244,8 @@ class _JobPhases:
             self.spans.append(PhaseSpan(self.key, reading.phase, read, method=reading.method))
 
     def follow_to_end(self, job: Job | None, snapshot: Snapshot) -> None:
-        """Take over the last titles of a job that has ended, which may come after Ray's list says so. `None`: Ray lists it no longer."""
-        is_recent = job is not None and snapshot.taken - (job.ended or snapshot.taken) < LAST_TITLES_S
+        """Take over the last titles of a job that has ended: they may come after Ray says that it has. `None`: Ray lists it no longer."""
+        is_recent = job is not None and job.ended is not None and snapshot.taken - job.ended < LAST_TITLES_S
         if job is not None and is_recent and self._titles and self._listed is None and not self.has_ended:
             self.observe(job, workers_of(job, snapshot), snapshot)
         if not (is_recent and self._titles):

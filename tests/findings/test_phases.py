@@ -178,7 +178,7 @@ def test_workers_on_a_node_without_a_probe_are_said_not_to_be_seen():
     facts["nodes"] = (*world(None, 300, TEN).nodes, node(2, host="w2"))
     told = only(found(world(None, 300, TEN, rank(101), rank(102), **facts), 300), "phase-stuck")
     unseen = "2 WorkerDict on w2 are not seen: no probe reports them"
-    assert "has been idle by all titles that are seen for 5m00s, its longest step of the last 12 took 20s: " in told.text
+    assert "has been idle, by the titles that are seen, for 5m00s, its longest step of the last 12 took 20s: " in told.text
     assert told.text.endswith(f"no worker that is seen runs a method; {unseen}")
     assert "driver, which" not in told.text
     assert "workers that are not seen" in told.remedy.text

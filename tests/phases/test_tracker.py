@@ -154,6 +154,13 @@ def test_what_workers_did_just_before_they_ended_counts(is_listed_first):
     assert found.activities == ()
 
 
+def test_the_phases_of_a_job_without_a_time_of_its_end_end_at_once():
+    course = Course(*WORKERS)
+    course.do(4.0, "actor_rollout_update_actor")
+    ended = course.tracker.add_activities(replace(course.last, taken=course.now + 1, jobs=(replace(JOB, status="FAILED"),)))
+    assert ended.spans[-1].ended is not None
+
+
 def test_a_job_that_runs_again_under_its_old_id_begins_anew():
     course = Course(*WORKERS)
     course.do(4.0, "actor_rollout_update_actor")
